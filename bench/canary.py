@@ -53,12 +53,11 @@ def main() -> None:
     before = machine()
     with tempfile.TemporaryDirectory(prefix="bench-canary-") as folder:
         runs = measure(config, given.blocks, Path(folder))
-    seen = [Process(number, run) for number, run in enumerate(runs)]
     report = {
         **head("taskloom.bench.canary/1", before),
         "case": f"{given.model}, B{batch} T{seq}, {given.threads} threads",
         "runs": runs,
-        **followed([one.median_step_s for one in seen], [float(one.canary_s or np.nan) for one in seen]),
+        **over_blocks(runs),
     }
     save(given.out, report, table(report))
 
@@ -75,6 +74,12 @@ def measure(config: TrainConfig, blocks: int, folder: Path) -> list[Measured]:
         canary_ms = float(one.canary_s or np.nan) * 1e3
         print(f"[{number + 1}/{blocks}] {one.median_step_s * 1e3:.1f} ms a step, canary {canary_ms:.3f} ms", flush=True)
     return runs
+
+
+def over_blocks(runs: Sequence[Measured]) -> Measured:
+    """What `followed` finds in the results of processes that follow each other."""
+    seen = [Process(number, run) for number, run in enumerate(runs)]
+    return followed([one.median_step_s for one in seen], [float(one.canary_s or np.nan) for one in seen])
 
 
 def followed(target_s: Sequence[float], canary_s: Sequence[float]) -> Measured:

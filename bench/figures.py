@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import node_time, observing, peers, slices, ui_figures
+from bench import canary, node_time, observing, peers, slices, ui_figures
 from gpt2core.spec.result import median
 
 MIB, MB = 1 << 20, 1_000_000
@@ -59,11 +59,12 @@ def _slices(record: Mapping[str, Any]) -> Figures:
 
 
 def _canary(record: Mapping[str, Any]) -> Figures:
-    if record["correlation"] is None:  # too few blocks
+    found = canary.over_blocks(record["runs"])  # recordings before 25 November have figures of the canary's median
+    if found["correlation"] is None:  # too few blocks
         return
     for of, what in (("target", "step"), ("canary", "canary"), ("over_canary", "step / canary")):
-        yield f"{record['case']}: standard deviation of {what}", 100 * record[f"sd_{of}"], "%"
-    yield f"{record['case']}: correlation of step and canary", record["correlation"], ""
+        yield f"{record['case']}: standard deviation of {what}", 100 * found[f"sd_{of}"], "%"
+    yield f"{record['case']}: correlation of step and canary", found["correlation"], ""
 
 
 def _heartbeats(record: Mapping[str, Any]) -> Figures:

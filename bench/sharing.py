@@ -1,13 +1,13 @@
-"""AdamW of weights that another core has just read.
+"""AdamW of weights that another core has just read, and beside another core's AdamW.
 
     python -m bench.sharing --rounds 30
 
 One core updates blocks of weights that are in no cache, after nobody, the same core, or another core has read the
-weights (not the moments). Where the two cores have no cache in common, each line must first be taken from the other
-core, which can make the update several times as long. On a virtual machine this changes within seconds, presumably when
-the host moves its processors. A host may place busy and idle ones differently, so both cores compute before each
-update, as they do in a training step. Results are written to --out (.json and .md): the median time of a block in each
-round.
+weights (not the moments), and while another core updates other blocks, which shows how fast both together reach memory.
+Where the two cores have no cache in common, each line that another core has read must first be taken from it, which can
+make the update several times as long. On a virtual machine this changes within seconds, presumably when the host moves
+its processors. A host may place busy and idle ones differently, so both cores compute before each update, as they do in
+a training step. Results are written to --out (.json and .md): the median time of a block in each round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from gpt2core.spec.result import median
 
 BLOCK = 288 * 768  # elements of a block of 124M's qkv
 SETTINGS = np.array([1e-4, 0.9, 0.999, 1e-8, 0.0])
-READERS = ("nobody", "the same core", "another core")
+CASES = ("after nobody", "after the same core", "after another core", "beside another core's")
+AFTER_NOBODY, _, AFTER_ANOTHER, BESIDE = CASES
+AHEAD = 4  # blocks that the other core updates meanwhile
 APART = 2.0  # from this ratio on, the cores of a round count as without a cache in common
 
 
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.sharing", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--blocks", type=int, default=12, help="blocks that are updated in a round after each reader")
+    parser.add_argument("--blocks", type=int, default=12, help="blocks that are updated in a round in each case")
     parser.add_argument("--weights", type=int, default=124_000_000, help="elements; more than the caches have")
     parser.add_argument("--busy-s", type=float, default=0.05, help="for which both cores compute before each update")
     out_option(parser, "sharing")
@@ -45,16 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cores = launch.allowed_cores()[:2]
     if len(cores) < 2:
         parser.error("this process may use one core, but two are compared")
-    if given.weights < BLOCK:
-        parser.error(f"--weights {given.weights}: at least a block, {BLOCK}")
+    if given.weights < (1 + AHEAD) * BLOCK:
+        parser.error(f"--weights {given.weights}: at least {1 + AHEAD} blocks, {(1 + AHEAD) * BLOCK}")
     before = machine()
     rounds = measure(cores, given.rounds, given.blocks, given.weights // BLOCK, given.busy_s)
-    report = {**head("taskloom.bench.sharing/1", before), "cores": list(cores), "block": BLOCK, "rounds": rounds}
+    report = {**head("taskloom.bench.sharing/2", before), "cores": list(cores), "block": BLOCK, "rounds": rounds}
     save(given.out, report, table(report))
 
 
 def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, busy_s: float) -> list[Measured]:
-    """For each round, a block's median time in seconds after each reader."""
+    """For each round, a block's median time in seconds in each case."""
     weights, first, second = (matrix(of * BLOCK) for _ in range(3))
     for array in (weights, first, second):
         array.fill(1e-3)
@@ -67,6 +69,10 @@ def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, busy_s: flo
         adamw_update(weights, gradient, first, second, SETTINGS, np.float32(1.0), 0, block * BLOCK,
                      (block + 1) * BLOCK, 0)  # fmt: skip
         return time.perf_counter() - begin
+
+    def update_next(block: int) -> None:
+        for following in range(block + 1, block + 1 + AHEAD):
+            update(following)
 
     def read(block: int) -> None:
         weights[block * BLOCK : (block + 1) * BLOCK].sum()
@@ -81,15 +87,18 @@ def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, busy_s: flo
         ours.submit(update, 0).result()  # compiles
         for number in range(rounds):
             seconds: Measured = {}
-            for reader, by in zip(READERS, (None, ours, other), strict=True):
+            for case, by in zip(CASES, (None, ours, other, None), strict=True):
                 times = []
-                for block in rng.integers(of, size=blocks).tolist():
+                for block in rng.integers(of - AHEAD, size=blocks).tolist():
                     for busy in [each.submit(compute) for each in (ours, other)]:
                         busy.result()
                     if by is not None:
                         by.submit(read, block).result()
+                    beside = [other.submit(update_next, block)] if case == BESIDE else []
                     times.append(ours.submit(update, block).result())
-                seconds[reader] = median(times)
+                    for each in beside:
+                        each.result()
+                seconds[case] = median(times)
             found.append(seconds)
             print(f"[{number + 1}/{rounds}] {told(seconds)}", flush=True)
     return found
@@ -101,24 +110,24 @@ def bound(core: int) -> ThreadPoolExecutor:
 
 
 def told(seconds: Measured) -> str:
-    return ", ".join(f"{reader} {seconds[reader] * 1e6:.0f} us" for reader in READERS)
+    return ", ".join(f"{case} {seconds[case] * 1e6:.0f} us" for case in CASES)
 
 
 def table(report: Measured) -> str:
     """The rounds in which the other core's reading made the update slow, and the others."""
-    ratios = [each[READERS[2]] / each[READERS[0]] for each in report["rounds"]]
+    ratios = [each[AFTER_ANOTHER] / each[AFTER_NOBODY] for each in report["rounds"]]
     lines = [
-        f"# AdamW of weights that another core has just read, {report['at'][:10]}", "",
+        f"# AdamW of weights that another core has just read, and beside another core's, {report['at'][:10]}", "",
         f"Machine: {report['machine']['cpu_model']}, {report['machine']['cores']} cores, Linux "
         f"{report['machine']['kernel']}; cores {report['cores']}; blocks of {report['block']} elements; medians of the "
         f"rounds, in microseconds for a block. The cores count as apart in rounds in which the update takes {APART:g} "
         "times as long or more after the other core has read the weights.", "",
-        "| cores | rounds | " + " | ".join(f"after {reader}" for reader in READERS) + " |",
-        "|---|---|" + "---|" * len(READERS),
+        "| cores | rounds | " + " | ".join(CASES) + " |",
+        "|---|---|" + "---|" * len(CASES),
     ]  # fmt: skip
     for name, of in (("together", False), ("apart", True)):
         rounds = [each for each, ratio in zip(report["rounds"], ratios, strict=True) if (ratio >= APART) == of]
-        cells = [f"{median([each[reader] for each in rounds]) * 1e6:.0f}" if rounds else "-" for reader in READERS]
+        cells = [f"{median([each[case] for each in rounds]) * 1e6:.0f}" if rounds else "-" for case in CASES]
         lines.append(f"| {name} | {len(rounds)} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -1,5 +1,8 @@
 """Recordings of different hours are combined by occasion."""
 
+import math
+from statistics import correlation, stdev
+
 import pytest
 
 from bench.combine import by_occasion, combined, occasions, table
@@ -184,15 +187,23 @@ def test_observing_is_combined_against_bare_runs():
     assert on_occasions("observing/1", made)["tiny: traced, step"] == ("ms", [1020])
 
 
-def test_canaries_are_combined():
-    canary = {"case": "tiny", "sd_target": 0.015, "sd_canary": 0.08, "sd_over_canary": 0.082, "correlation": -0.02}
-    found = on_occasions("canary/1", canary, {**canary, "sd_canary": 0.05})
-    assert found["tiny: standard deviation of step"] == ("%", [1.5, 1.5])
-    assert found["tiny: standard deviation of canary"] == ("%", [8, 5])
-    assert found["tiny: standard deviation of step / canary"] == ("%", [pytest.approx(8.2)] * 2)
-    assert found["tiny: correlation of step and canary"] == ("", [-0.02, -0.02])
-    few = dict.fromkeys(("sd_target", "sd_canary", "sd_over_canary", "correlation"))
-    assert on_occasions("canary/1", {"case": "tiny", **few}) == {}
+def test_canaries_are_combined_from_their_repetitions(make_result):
+    """The figures that a recording contains are those of the day's analysis; its runs are those of any day."""
+    steps, canaries = [1.0, 1.01, 1.02, 1.03, 1.02, 1.01], [0.5, 0.51, 0.5, 0.51, 0.5, 0.51]
+
+    def runs_of(steps):
+        return [{**make_result([9.0, s, s]), "canary": {"times_s": [c, c, 1.6 * c, 1.6 * c]}}
+                for s, c in zip(steps, canaries, strict=False)]  # fmt: skip
+
+    made = {"case": "tiny", "sd_target": 0.5, "sd_canary": 0.5, "sd_over_canary": 0.5, "correlation": 1}
+    found = on_occasions("canary/1", {**made, "runs": runs_of(steps)}, {**made, "runs": runs_of(s**2 for s in steps)})
+    of_step = 100 * stdev(map(math.log, steps))
+    assert found["tiny: standard deviation of step"] == ("%", [pytest.approx(of_step), pytest.approx(2 * of_step)])
+    of_canary = 100 * stdev(map(math.log, canaries))
+    assert found["tiny: standard deviation of canary"] == ("%", [pytest.approx(of_canary)] * 2)
+    both = correlation([math.log(s) for s in steps], canaries)
+    assert found["tiny: correlation of step and canary"][1] == [pytest.approx(both)] * 2
+    assert on_occasions("canary/1", {**made, "runs": runs_of(steps[:5])}) == {}
 
 
 def test_rounds_that_drift_are_recorded_without_an_interval():

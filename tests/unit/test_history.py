@@ -67,7 +67,7 @@ def measured(make_result):
         for i, s in enumerate(values, 1):
             result = make_result([9.0, s, s], environment={"core_hash": "new" if i >= changed else "old"}, **settings)
             if canary_s is not None:
-                result["canary"] = {"times_s": [canary_s[i - 1]]}
+                result["canary"] = {"times_s": np.atleast_1d(canary_s[i - 1]).tolist()}
             made.append(Process(i, result, {}, occasion=i // 2))
         return made
 
@@ -243,6 +243,20 @@ def test_only_sources_that_changed_alone_can_be_run_in_turn(measured):
         process.result["environment"]["numba"] = "another"
     assert series(runs, {})[0].changes[0].builds == []
     assert series(measured(values), {})[0].changes[0].builds == []
+
+
+def test_a_canary_that_is_disturbed_on_one_side_of_the_steps_costs_no_power(measured):
+    """In a tenth of the runs the host makes one half of the canary's repetitions 1.6 times as long."""
+    rng = np.random.default_rng(6)
+    found = 0
+    for _ in range(20):
+        times = 0.02 * np.exp(rng.normal(0, 0.005, (30, 2, 16)))
+        disturbed = np.flatnonzero(rng.random(30) < 0.1)
+        times[disturbed, rng.integers(2, size=disturbed.size)] *= 1.6
+        runs = measured(noisy(rng, (15, 1.0), (15, 1.03)), changed=16, canary_s=times.reshape(30, 32))
+        assert all(run.canary_s == pytest.approx(0.02, rel=0.01) for run in runs)
+        found += any(abs(change.first_after - 16) <= 2 for change in series(runs, {})[0].changes)
+    assert found >= 18
 
 
 def test_canaries_of_another_kind_are_not_compared(measured):
