@@ -8,6 +8,7 @@ assume no distribution. Fewer than FEWEST pairs allow no interval at 95 %, so th
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,6 +17,7 @@ import numpy as np
 
 from taskloom.analysis.rank_tests import (
     Floats,
+    brunner_munzel_p_value,
     mann_whitney_cut,
     mann_whitney_p_value,
     rounded,
@@ -69,13 +71,29 @@ def of_logs(logs: Floats, unit: Unit = "pairs") -> Estimate:
 
 
 def unpaired(a: Sequence[float], b: Sequence[float], unit: Unit = "processes") -> Estimate:
-    """Ratio estimate of two samples, a / b: both from one occasion, or each value an occasion's median."""
+    """Ratio estimate of two samples, a / b: both from one occasion, or each value an occasion's median.
+
+    Mann-Whitney's test is exact where both sides scatter alike, and Brunner-Munzel's holds where they do not. The
+    larger p-value counts, and the interval contains both tests' intervals.
+    """
     left, right = logarithms(a), logarithms(b)
-    fewer = min(len(left), len(right))
+    fewer, count = min(len(left), len(right)), len(left) * len(right)
     cut = mann_whitney_cut(len(left), len(right), TAIL) if fewer >= FEWEST else None
     shift = _differences(np.sort(left), np.sort(right))
-    centre, low, high = _bounds(shift, len(left) * len(right), cut)
+    centre, low, high = _bounds(shift, count, cut)
     p_value = mann_whitney_p_value(left, right)
+    if fewer >= FEWEST:
+        p_value = max(p_value, brunner_munzel_p_value(left, right))
+    if cut is not None:
+
+        def holds(k: int) -> bool:
+            """Whether a shift between the k-th smallest difference and the one before is compatible with the values."""
+            middle = (shift(k - 1) + shift(k)) / 2
+            return brunner_munzel_p_value(left - middle, right) >= 2 * TAIL
+
+        inner = range(1, cut + 1)
+        low = shift(bisect_left(inner, True, key=holds))
+        high = shift(count - 1 - bisect_left(inner, True, key=lambda k: holds(count - k)))
     middle = math.exp(float(np.median(left) - np.median(right)))
     return Estimate(*_ratio(centre, low, high), p_value, middle, fewer, unit, "mann-whitney")
 

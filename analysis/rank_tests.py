@@ -44,6 +44,28 @@ def mann_whitney_p_value(a: Floats, b: Floats) -> float:
     return _two_sided(chances, int(ranks[: len(a)].sum()))
 
 
+def brunner_munzel_p_value(a: Floats, b: Floats) -> float:
+    """Two-sided Brunner-Munzel test on logarithms, with Student's t: whether a value of A exceeds one of B as often as
+    the reverse. Unlike Mann-Whitney's, it does not assume that both samples scatter alike; of few values it finds
+    differences somewhat too often. At least two values a side. Source: Brunner & Munzel 2000.
+
+    As scipy.stats.brunnermunzel, which takes 0.8 s to load, but 0 for samples that do not overlap, 1 for equal values.
+    """
+    from scipy import special
+
+    sides = np.sort(rounded(a)), np.sort(rounded(b))
+    below = [  # for each value the share of the other side's below it
+        (np.searchsorted(others, mine, "left") + np.searchsorted(others, mine, "right")) / (2 * len(others))
+        for mine, others in (sides, sides[::-1])
+    ]
+    errors = [float(shares.var(ddof=1)) / len(shares) for shares in below]
+    apart = float(below[1].mean()) - 0.5
+    if sum(errors) == 0:
+        return float(apart == 0)
+    freedom = sum(errors) ** 2 / sum(error**2 / (len(shares) - 1) for error, shares in zip(errors, below, strict=True))
+    return float(2 * special.stdtr(freedom, -abs(apart) / math.sqrt(sum(errors))))
+
+
 def _signed_rank_approximation(values: Floats, positive: float) -> float:
     """The normal approximation with corrections for zeros (Cureton 1967), ties and continuity.
 

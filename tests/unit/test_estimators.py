@@ -29,6 +29,22 @@ def test_hodges_lehmann_is_the_median_of_walsh_averages_by_brute_force():
     assert unpaired(a, b).value == pytest.approx(math.exp(np.median(np.subtract.outer(logs[:4], logs[4:]))))
 
 
+@pytest.mark.parametrize("spread", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize(("n_a", "n_b"), [(6, 6), (6, 20), (20, 6), (9, 12)])
+def test_the_interval_of_two_samples_is_what_either_test_does_not_reject(n_a, n_b, spread):
+    """By brute force over all gaps between differences."""
+    rng = np.random.default_rng(n_a + n_b)
+    a, b = rng.normal(0, 1, n_a), rng.normal(0.3, spread, n_b)
+    found, ends = unpaired(np.exp(a), np.exp(b)), np.sort(np.subtract.outer(a, b), axis=None)
+
+    def p_value(shift):
+        return max(stats.mannwhitneyu(a - shift, b, method="exact").pvalue, stats.brunnermunzel(a - shift, b).pvalue)
+
+    likely = [gap for gap in itertools.pairwise(ends) if p_value(sum(gap) / 2) >= 0.05]
+    assert [math.log(found.low), math.log(found.high)] == pytest.approx([likely[0][0], likely[-1][1]])
+    assert found.p_value == pytest.approx(p_value(0.0))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-5, 5).map(lambda x: round(x, 3)), min_size=6, max_size=16, unique_by=abs))
 def test_the_interval_is_what_the_test_does_not_reject(values):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from taskloom.analysis.rank_tests import (
+    brunner_munzel_p_value,
     doubled_midranks,
     mann_whitney_cut,
     mann_whitney_p_value,
@@ -37,6 +38,24 @@ def test_signed_ranks_are_exact_with_ties_and_zeros(values):
 def test_mann_whitney_is_exact_with_ties(a, b):
     expected = stats.mannwhitneyu(a, b, method=EVERY).pvalue
     assert mann_whitney_p_value(np.array(a, float), np.array(b, float)) == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 6), min_size=3, max_size=12), st.lists(st.integers(0, 6), min_size=3, max_size=12))
+def test_brunner_munzel_is_scipys(a, b):
+    found = brunner_munzel_p_value(np.array(a, float), np.array(b, float))
+    if max(a) < min(b) or max(b) < min(a):
+        assert found == 0.0
+    elif len({*a, *b}) == 1:
+        assert found == 1.0
+    else:
+        assert found == pytest.approx(stats.brunnermunzel(a, b).pvalue, abs=1e-12)
+
+
+def test_the_published_pain_scores_differ():
+    """Pain after two treatments (Brunner & Munzel 2000, table 1; the p-value in R's lawstat is 0.005786)."""
+    a, b = [1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 1, 1], [3, 3, 4, 3, 1, 2, 3, 1, 1, 5, 4]
+    assert brunner_munzel_p_value(np.array(a, float), np.array(b, float)) == pytest.approx(0.005786, abs=1e-6)
 
 
 def test_the_asymptotic_test_would_have_called_what_the_exact_one_does_not():
