@@ -1,8 +1,9 @@
 """Ratio estimates: Hodges-Lehmann, with intervals that keep their coverage.
 
 All estimates use logarithms of times, so that a ratio is a difference. Intervals invert exact rank tests, so they
-assume no distribution. Fewer than FEWEST pairs allow no interval at 95 %, so there is none. Sources: Hodges & Lehmann
-1963; Hollander, Wolfe & Chicken 2014; Howard et al. 2021 (confidence sequences).
+assume no distribution; those of two samples also invert a test that holds where one scatters more. Fewer than FEWEST
+pairs allow no interval at 95 %, so there is none. Sources: Hodges & Lehmann 1963; Hollander, Wolfe & Chicken 2014;
+Howard et al. 2021 (confidence sequences).
 """
 
 from __future__ import annotations
