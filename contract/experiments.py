@@ -152,7 +152,8 @@ class ExperimentSummary(Model):
     flagged_runs: int = Field(0, description="runs with flagged steps, which other processes disturbed")
     eta_s: float | None = Field(
         None,
-        description="estimated seconds until its end, with the present workers; null if ended or unknown",
+        description="estimated seconds until its end, with the present workers; null if ended or unknown, or if no "
+        "present worker can execute its next run",
     )
     verdict: Verdict | None = Field(None, description="null until it has ended and its verdict is computed")
 

@@ -64,7 +64,10 @@ class Overview(Model):
     at: datetime
     runs: RunCounts
     runs_per_h: int = Field(description="runs that ended within the last hour")
-    eta_s: float | None = Field(description="estimated seconds until the queue is empty; null: unknown")
+    eta_s: float | None = Field(
+        description="estimated seconds until the present workers have executed all runs that they can; null: unknown, "
+        "or they can execute none"
+    )
     workers: WorkerCounts
     active_experiments: int
     experiments: list[ExperimentSummary] = Field(description="the first 20 active ones, in the order of the queue")

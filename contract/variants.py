@@ -32,8 +32,13 @@ class VariantRow(Model):
     high: float | None
     min_step_s: float | None
     max_step_s: float | None
-    tokens_per_s: float | None
-    data_s: float | None
+    tokens_per_s: float | None = Field(
+        description="tokens of the timed steps of its successful runs, divided by the steps' time"
+    )
+    data_s: float | None = Field(
+        description="this and the next four: from the phase's first task to its last, a median; they include waiting, "
+        "and under task with sync step or none they overlap (`phase_s` of the scaling analysis has the tasks' own time)"
+    )
     forward_s: float | None
     loss_s: float | None
     backward_s: float | None

@@ -36,7 +36,7 @@ def main() -> int:
         metavar="N",
         help="processes, 1 to 64; more than one needs PostgreSQL (default %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="a refusal to start is one JSON line; the output always is")
+    parser.add_argument("--json", action="store_true", help="a refusal to start is a JSON line, as all output is")
     parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # this process is one of several
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:

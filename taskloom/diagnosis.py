@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
+import errno
 import importlib.metadata
 import json
 import os
 import platform
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from gpt2core.measure import counters
 from gpt2core.node import host
 from gpt2core.node.load import MOST_BUSY_CORES
 from gpt2core.process import launch
@@ -22,7 +22,6 @@ from gpt2core.spec.settings import cache_folder
 STEAL_SAMPLE_S = 0.5
 BUSY_LOAD_PER_CORE = 0.2
 LITTLE_MEMORY_BYTES = 4 << 30  # gpt2-124m at batch 4, seq 64 needs about half of it
-PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}  # system call numbers
 GIB = 1 << 30
 
 
@@ -146,6 +145,8 @@ def products() -> Check:
             return warn("products", f"{path} cannot be read", f"rm {path}")
     count = sum(map(len, loads.values()))
     worst = [path for path, each in loads.items() if max(each, default=0.0) > MOST_BUSY_CORES]
+    if not count:
+        return ok("products", "none measured yet; a run measures its matrix products and stores the fastest library")
     if not worst:
         return ok("products", f"{count} choices, none measured while other processes kept cores busy")
     disturbed = sum(busy > MOST_BUSY_CORES for each in loads.values() for busy in each)
@@ -156,25 +157,13 @@ def products() -> Check:
 
 
 def perf_counters() -> Check:
-    number = PERF_EVENT_OPEN.get(platform.machine())
-    if number is None:
-        return warn("perf counters", f"not supported on {platform.machine()}", "results will not contain counters")
-    # struct perf_event_attr: hardware cycles of this process, user space only (exclude_kernel, exclude_hv).
-    attributes = struct.pack("=IIQQQQQ", 0, 112, 0, 0, 0, 0, (1 << 5) | (1 << 6)).ljust(112, b"\0")
-    library = ctypes.CDLL(None, use_errno=True)
-    handle = library.syscall(number, attributes, 0, -1, -1, 0)
-    if handle >= 0:
-        os.close(handle)
-        return ok("perf counters", "hardware counters can be read")
-    paranoid = host.read_int(Path("/proc/sys/kernel/perf_event_paranoid"))
-    reason = f"{os.strerror(ctypes.get_errno())}, perf_event_paranoid = {paranoid}"
-    refused = paranoid is not None and paranoid > 2
-    advice = (
-        "sudo sysctl kernel.perf_event_paranoid=2"
-        if refused
-        else "this machine has none; results will not contain counters"
-    )
-    return warn("perf counters", reason, advice)
+    try:
+        os.close(counters.open_counter(*counters.EVENTS["cycles"]))
+    except OSError as error:
+        forbidden = error.errno in (errno.EACCES, errno.EPERM)
+        advice = "sudo sysctl kernel.perf_event_paranoid=2" if forbidden else "results will not contain counters"
+        return warn("perf counters", counters.why_not(error), advice)
+    return ok("perf counters", "hardware counters can be read")
 
 
 def clock() -> Check:

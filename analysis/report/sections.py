@@ -17,7 +17,7 @@ SPEEDUPS = ("variant", f"speedup of the step {AT_95}", "efficiency", f"of forwar
             f"of backward {AT_95}", "efficiency", f"over best T(1) {AT_95}")  # fmt: skip
 OVERLAP = (
     " Under task with sync step or none, phases overlap: the time of a phase is then the time of its own tasks divided "
-    "by the number of threads. It leaves out waiting, which the time of the step includes."
+    "by the number of threads, without waiting. Of other variants it is the phase's span, with waiting."
 )
 SPREAD = (
     "CV: standard deviation / mean. Standard deviations are relative to the step time. Steps advised: number of timed "

@@ -17,7 +17,7 @@ from taskloom import extras
               help="SQLAlchemy URL of the database")  # fmt: skip
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64),
               help="server processes; more than one needs PostgreSQL")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="a refusal to start is one JSON line; the output always is")
+@click.option("--json", "as_json", is_flag=True, help="a refusal to start is a JSON line, as all output is")
 def serve(host: str, port: int, database_url: str, workers: int, as_json: bool) -> None:
     """Start the server. It prints one JSON line with its URL when it listens."""
     extras.require("server")

@@ -176,6 +176,31 @@ def test_an_experiment_says_who_submitted_it_and_when_it_will_have_ended(api, ru
     assert api.get("/experiments/1")["eta_s"] is None
 
 
+def test_runs_that_no_present_worker_can_execute_have_no_remaining_time(api, make_result):
+    nobody = {"labels": {"room": "nowhere"}}
+    api.submit(repetitions=2)
+    api.submit(priority=5, requires=nobody)
+    assert [api.get("/overview")["eta_s"], api.get("/experiments/1")["eta_s"]] == [None, None]
+    node = api.worker()
+    node.upload(node.claim(), make_result())
+    api.sql("UPDATE run SET started_at = finished_at - 10 WHERE id = 1")
+    assert [item["eta_s"] for item in api.get("/experiments")["items"]] == [None, pytest.approx(10)]
+    assert api.get("/experiments/2")["eta_s"] is None
+    node.beat(node.claim())
+    assert api.get("/experiments/1")["eta_s"] == pytest.approx(10)  # a claimed run needs no other worker
+    api.worker("w2", labels={"room": "nowhere"})
+    assert api.get("/experiments/2")["eta_s"] == pytest.approx(5)  # first in the queue, by the time of all runs
+    assert api.get("/experiments/1")["eta_s"] == pytest.approx(10)
+
+
+def test_a_queue_that_nobody_can_execute_has_no_remaining_time(api):
+    api.worker()
+    api.submit(requires={"labels": {"room": "nowhere"}})
+    found = api.get("/overview")
+    assert (found["eta_s"], found["experiments"][0]["eta_s"]) == (None, None)
+    assert found["waiting"][0]["reason"] == "no-label"
+
+
 def test_the_remaining_time_is_that_of_the_latest_runs(api, make_result, monkeypatch):
     monkeypatch.setattr(eta, "OF_EXPERIMENT", 3)
     api.submit(repetitions=5, order="sequential")

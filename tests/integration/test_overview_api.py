@@ -162,6 +162,18 @@ def test_variants_are_flat_rows_from_what_is_kept(api, node, make_result):
     assert api.get("/experiments/9/variants", 404)["type"] == "/problems/not-found"
 
 
+def test_the_rate_of_a_variant_is_its_tokens_by_their_time(api, make_result):
+    api.submit(axes={"threads": [1]}, repetitions=3)
+    node = api.worker()
+    for step_s in (0.5, 0.25, 4.0):
+        node.upload(node.claim(), make_result([9.0, step_s, step_s]))
+    (row,) = api.get("/experiments/1/variants")["rows"]
+    (scaling,) = api.get("/analysis/scaling", experiment_id=1)["rows"]
+    rates = sorted(run["tokens_per_s"] for run in api.get("/runs")["items"])
+    assert row["tokens_per_s"] == pytest.approx(scaling["tokens_per_s"])
+    assert row["tokens_per_s"] == pytest.approx(rates[1] * 0.5 / ((0.5 + 0.25 + 4.0) / 3))
+
+
 def test_the_server_says_who_asks(api):
     assert api.get("/whoami") == {
         "actor": "local", "scope": "admin", "key_id": None, "name": None, "expires_at": None, "keys_exist": False,

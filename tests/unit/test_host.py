@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import psutil
 import pytest
 
+from gpt2core.measure import counters
 from gpt2core.node import host, pages
 from gpt2core.spec.sources import source_hash
 from taskloom import diagnosis
@@ -111,6 +113,30 @@ def test_what_is_wrong_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) 
         found = check()
         assert found.status == "warn", found
         assert found.advice
+
+
+@pytest.mark.parametrize(
+    ("code", "found", "advice"),
+    [(errno.ENOENT, "no such counter", "will not contain"), (errno.EACCES, "forbids it", "perf_event_paranoid=2")],
+)
+def test_refused_counters_are_told_with_what_helps(
+    code: int, found: str, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(counters, "open_counter", refuse)
+    told = diagnosis.perf_counters()
+    assert (told.status, found in told.found, advice in told.advice) == ("warn", True, True), told
+
+
+def test_counters_that_open_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(writing)
+    monkeypatch.setattr(counters, "open_counter", lambda *_: reading)
+    assert diagnosis.perf_counters().status == "ok"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(reading)
 
 
 def test_examining_affinity_leaves_it_as_it_was() -> None:

@@ -70,6 +70,7 @@ def test_what_was_measured_is_kept_and_completed():
 
 
 def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
+    assert diagnosis.products().found.startswith("none measured yet")
     load("auto", [WIDE], silent)
     (path,) = cache.glob("products-*.json")
     kept = json.loads(path.read_text())

@@ -91,6 +91,11 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
     return "next", "it is the next run that a worker claims"
 
 
+def fits(wish: Wish, offers: Sequence[Offer]) -> bool:
+    """Whether one of the workers, busy or not, meets all requirements."""
+    return bool(offers) and _lacking(wish, offers, "worker") is None
+
+
 def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
     """The first requirement that no worker meets in addition to all earlier ones; None if a worker meets all."""
     left = list(offers)
@@ -161,8 +166,8 @@ class Outlook:
 
     def __init__(self, session: Session, settings: Settings, runs: Sequence[Run | Queued]) -> None:
         self._registered = session.execute(select(func.count()).select_from(Worker)).scalar_one()
-        self._offers, self._pools = _offers(session, settings), demand.heard_of(session)
-        self._wishes = _wishes(session, runs)
+        self._offers, self._pools = offered(session, settings), demand.heard_of(session)
+        self._wishes = wishes(session, runs)
 
     def wish(self, run: Run | Queued) -> Wish:
         """Requirements of one of the runs. Runs with equal ones wait for the same reason."""
@@ -210,7 +215,7 @@ def _job_of(pool: PoolSummary) -> Offer:
     )
 
 
-def _wishes(session: Session, runs: Sequence[Run | Queued]) -> dict[tuple[int, int], Wish]:
+def wishes(session: Session, runs: Sequence[Run | Queued]) -> dict[tuple[int, int], Wish]:
     """Requirements of the runs' blocks, by experiment and number. A block's timeout is that of its first run."""
     first = {(run.experiment_id, run.block): run for run in reversed(runs)}
     labels: dict[int, set[tuple[str, str]]] = {experiment_id: set() for experiment_id, _ in first}
@@ -243,12 +248,15 @@ def _wishes(session: Session, runs: Sequence[Run | Queued]) -> dict[tuple[int, i
     }
 
 
-def _offers(session: Session, settings: Settings) -> list[Offer]:
+def offered(session: Session, settings: Settings) -> list[Offer]:
+    """The workers that sent a message recently and have not left."""
     taken = session.execute(select(Attempt.node, Attempt.core_set).where(is_active())).all()
     busy = {(node, int(core)) for node, core_set in taken for core in core_set.split(",")}
     at = now(session)
-    known = select(Worker).where(Worker.seen_at > at - settings.block_release_s, Worker.left_at.is_(None))
-    found = session.scalars(known)
+    known = select(  # columns, not objects: every answer with a remaining time reads them
+        Worker.node, Worker.cores, Worker.core_set, Worker.memory_bytes, Worker.ends_at, Worker.labels
+    )
+    found = session.execute(known.where(Worker.seen_at > at - settings.block_release_s, Worker.left_at.is_(None)))
     return [
         Offer(
             node=worker.node,

@@ -1,22 +1,24 @@
 """Remaining time of the queue: open runs times the mean time of their experiments' latest runs, divided by the number
-of present workers.
+of present workers. An experiment whose next run meets no present worker that could execute it has no estimate, and
+others do not wait for it.
 
 The cost of an estimate grows with the queue, not with the number of ended runs. Means are cached between estimates.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import ScalarSelect, func, select
+from sqlalchemy import ScalarSelect, Select, func, select
 from sqlalchemy.orm import Session
 
-from taskloom.server.db import db_now
 from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.runs import queue
 from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.runs.queue import Queued, Wish
 from taskloom.server.queue.runs.states import OPEN
-from taskloom.server.queue.workers.models import Worker
 from taskloom.server.settings import Settings
 
 OF_EXPERIMENT = 30  # latest runs of an experiment, whose mean is used
@@ -26,19 +28,30 @@ LATEST = 200  # latest ended runs, whose mean is used for experiments without an
 
 @dataclass(frozen=True)
 class Eta:
-    """Seconds until each active experiment has ended, and until all of them have. None: unknown."""
+    """Seconds until each active experiment has ended, and until the present workers have executed all that they can.
+    None: unknown, or no present worker can execute its next run."""
 
     by_experiment: dict[int, float | None]
     total_s: float | None
 
 
 @dataclass(frozen=True)
-class _Queued:
-    """An experiment with open runs. open_runs: their number and first id. mean_s: mean time of its latest runs; None:
-    unknown."""
+class _Open:
+    """Open runs of an experiment: their number, the first id, and the first id of those that wait, if any."""
 
-    open_runs: tuple[int, int]
+    runs: int
+    first: int
+    waits: int | None
+
+
+@dataclass(frozen=True)
+class _Active:
+    """An experiment with open runs. wish: requirements of its next run; None: all have been claimed. mean_s: mean time
+    of its latest runs; None: unknown."""
+
+    open: _Open
     priority: int
+    wish: Wish | None
     mean_s: float | None
 
 
@@ -47,35 +60,57 @@ class Etas:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._queued: Mapping[int, _Queued] = {}  # of the last estimate
+        self._active: Mapping[int, _Active] = {}  # of the last estimate
 
     def estimate(self, session: Session) -> Eta:
         """Estimate with experiments in the order of priority and age, and one run per worker at a time."""
-        active = select(Experiment.id).where(Experiment.finished_at.is_(None))
-        left = select(Run.experiment_id, func.count(), func.min(Run.id))
-        left = left.where(Run.experiment_id.in_(active), Run.state.in_(OPEN)).group_by(Run.experiment_id)
-        queued = self._read(session, {row[0]: (row[1], row[2]) for row in session.execute(left)})
+        unfinished = select(Experiment.id).where(Experiment.finished_at.is_(None))
+        active = self._read(session, _open(session, unfinished))
         usual_s = _usual_s(session)
-        workers = _present(session, self._settings)
-        found: dict[int, float | None] = dict.fromkeys(session.scalars(active))
-        total_s: float | None = 0.0 if workers else None
-        for experiment_id, each in sorted(queued.items(), key=lambda item: (-item[1].priority, item[1].open_runs[1])):
+        workers = queue.offered(session, self._settings)
+        fits = functools.cache(functools.partial(queue.fits, offers=workers))
+        found: dict[int, float | None] = dict.fromkeys(session.scalars(unfinished))
+        can_run = {at: each for at, each in active.items() if workers and (each.wish is None or fits(each.wish))}
+        total_s: float | None = 0.0 if workers and (can_run or not active) else None
+        for experiment_id, each in sorted(can_run.items(), key=lambda item: (-item[1].priority, item[1].open.first)):
             each_s = each.mean_s or usual_s
-            total_s = None if total_s is None or each_s is None else total_s + each.open_runs[0] * each_s / workers
+            total_s = None if total_s is None or each_s is None else total_s + each.open.runs * each_s / len(workers)
             found[experiment_id] = total_s
         return Eta(found, total_s)
 
-    def _read(self, session: Session, open_runs: Mapping[int, tuple[int, int]]) -> Mapping[int, _Queued]:
-        queued = {each: known for each, known in self._queued.items() if known.open_runs == open_runs.get(each)}
-        changed = [each for each in open_runs if each not in queued]
+    def _read(self, session: Session, opened: Mapping[int, _Open]) -> Mapping[int, _Active]:
+        active = {each: known for each, known in self._active.items() if known.open == opened.get(each)}
+        changed = [each for each in opened if each not in active]
         priority = func.coalesce(Experiment.request["priority"].as_integer(), 0)
         for first in range(0, len(changed), AT_ONCE):
-            query = select(Experiment.id, priority, _mean_s())
-            query = query.where(Experiment.id.in_(changed[first : first + AT_ONCE]))
+            some = changed[first : first + AT_ONCE]
+            waits = [opened[each].waits for each in some if opened[each].waits is not None]
+            following = select(Run.id, Run.experiment_id, Run.block, Run.timeout_s).where(Run.id.in_(waits))
+            runs = [Queued(*row) for row in session.execute(following)]
+            needed = queue.wishes(session, runs)
+            wishes = {run.experiment_id: needed[run.experiment_id, run.block] for run in runs}
+            query = select(Experiment.id, priority, _mean_s()).where(Experiment.id.in_(some))
             for experiment_id, rank, mean_s in session.execute(query):
-                queued[experiment_id] = _Queued(open_runs[experiment_id], rank, mean_s)
-        self._queued = queued
-        return queued
+                active[experiment_id] = _Active(opened[experiment_id], rank, wishes.get(experiment_id), mean_s)
+        self._active = active
+        return active
+
+
+def _open(session: Session, experiments: Select[int]) -> dict[int, _Open]:
+    """The open runs of each of these experiments that has any."""
+    counts = select(Run.experiment_id, Run.state, func.count(), func.min(Run.id))
+    counts = counts.where(Run.experiment_id.in_(experiments), Run.state.in_(OPEN))
+    by_experiment: dict[int, dict[str, tuple[int, int]]] = {}
+    for experiment_id, state, count, first in session.execute(counts.group_by(Run.experiment_id, Run.state)):
+        by_experiment.setdefault(experiment_id, {})[state] = count, first
+    return {
+        experiment_id: _Open(
+            runs=sum(count for count, _ in by_state.values()),
+            first=min(first for _, first in by_state.values()),
+            waits=by_state["queued"][1] if "queued" in by_state else None,
+        )
+        for experiment_id, by_state in by_experiment.items()
+    }
 
 
 def _mean_s() -> ScalarSelect[float | None]:
@@ -93,9 +128,3 @@ def _usual_s(session: Session) -> float | None:
     took = [end - start for state, start, end in latest if state == "succeeded" and start and end]
     return sum(took) / len(took) if took else None
 
-
-def _present(session: Session, settings: Settings) -> int:
-    """Workers that sent a message recently and have not left."""
-    present = select(func.count()).select_from(Worker)
-    present = present.where(Worker.seen_at > db_now() - settings.block_release_s, Worker.left_at.is_(None))
-    return session.execute(present).scalar_one()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -48,6 +49,7 @@ def _row(experiment_id: int, group: Sequence[Any], stops: bool) -> VariantRow:
     timed = [run for run in group if run.median_step_s is not None]
     steps_s = [run.median_step_s for run in timed]
     bounds = median_bounds(steps_s, stops) if steps_s else None
+    rates = [run.tokens_per_s for run in timed if run.tokens_per_s is not None]
     losses = {run.final_loss for run in timed if run.final_loss is not None}
     ended = ("succeeded", "failed", "cancelled", "quarantined")
     return VariantRow(
@@ -64,7 +66,7 @@ def _row(experiment_id: int, group: Sequence[Any], stops: bool) -> VariantRow:
         high=None if bounds is None else bounds[1],
         min_step_s=min(steps_s, default=None),
         max_step_s=max(steps_s, default=None),
-        tokens_per_s=_median(run.tokens_per_s for run in timed),
+        tokens_per_s=statistics.harmonic_mean(rates) if rates else None,
         **{f"{phase}_s": _median(map(_phase(phase), timed)) for phase in PHASES},
         final_loss=min(losses) if len(losses) == 1 else _median(losses),
         losses=len(losses),

@@ -212,10 +212,11 @@ export function Scaling({of, topic}) {
 						label="milliseconds"
 						unit=${v => `${v.toPrecision(4)} ms`}
 						colours=${PHASES}
-						said=${found.rows.some((/** @type {any} */ row) => row.phases_overlap)
-							? 'Phases overlap: each shows the time of its own tasks divided by the number of threads. ' +
-								'No phase includes waiting.'
-							: 'Medians over processes.'}
+						said=${'Medians over processes of the span of each phase, with waiting.' +
+						(found.rows.some((/** @type {any} */ row) => row.phases_overlap)
+							? ' Under task with sync step or none, phases overlap: there each is the time of its own tasks ' +
+								'divided by the number of threads, without waiting.'
+							: '')}
 						rows=${found.rows.map((/** @type {any} */ row) => ({
 							name: nameOf(row),
 							parts: Object.fromEntries(

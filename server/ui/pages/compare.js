@@ -49,7 +49,13 @@ function Ratio({of}) {
 		return {
 			height: bottom + 52,
 			parts: html`
-				<rect x=${x(1 - floor)} y="6" width=${x(1 + floor) - x(1 - floor)} height=${bottom - 6} fill="var(--raised)" />
+				<rect
+					x=${x(1 / (1 + floor))}
+					y="6"
+					width=${x(1 + floor) - x(1 / (1 + floor))}
+					height=${bottom - 6}
+					fill="var(--raised)"
+				/>
 				<${XAxis}
 					x=${x}
 					top=${6}

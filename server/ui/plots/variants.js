@@ -115,7 +115,13 @@ export function Ratios({sweep}) {
 		return {
 			height: bottom + 56,
 			parts: html`
-				<rect x=${x(1 - floor)} y="4" width=${x(1 + floor) - x(1 - floor)} height=${bottom - 4} fill="var(--raised)">
+				<rect
+					x=${x(1 / (1 + floor))}
+					y="4"
+					width=${x(1 + floor) - x(1 / (1 + floor))}
+					height=${bottom - 4}
+					fill="var(--raised)"
+				>
 					<title>noise floor: ${percent(floor)}</title>
 				</rect>
 				<${XAxis}
