@@ -15,7 +15,7 @@ from gpt2core.spec.schedulers import AUTO
 from taskloom.contract.demand import PoolSummary
 from taskloom.contract.labels import RUNTIME
 from taskloom.contract.runs import QueuePlace, WaitingReason
-from taskloom.server.db import now
+from taskloom.server.db import db_now
 from taskloom.server.queue.attempts.models import Attempt, is_active
 from taskloom.server.queue.demand import service as demand
 from taskloom.server.queue.experiments.models import Block, RequiredLabel
@@ -252,20 +252,20 @@ def offered(session: Session, settings: Settings) -> list[Offer]:
     """The workers that sent a message recently and have not left."""
     taken = session.execute(select(Attempt.node, Attempt.core_set).where(is_active())).all()
     busy = {(node, int(core)) for node, core_set in taken for core in core_set.split(",")}
-    at = now(session)
     known = select(  # columns, not objects: every answer with a remaining time reads them
-        Worker.node, Worker.cores, Worker.core_set, Worker.memory_bytes, Worker.ends_at, Worker.labels
-    )
-    found = session.execute(known.where(Worker.seen_at > at - settings.block_release_s, Worker.left_at.is_(None)))
+        Worker.node, Worker.cores, Worker.core_set, Worker.memory_bytes, Worker.labels,
+        (Worker.ends_at - db_now()).label("remaining_s"),
+    )  # fmt: skip
+    present = known.where(Worker.seen_at > db_now() - settings.block_release_s, Worker.left_at.is_(None))
     return [
         Offer(
             node=worker.node,
             cores=frozenset(worker.cores),
             core_set=worker.core_set,
             memory_bytes=worker.memory_bytes,
-            remaining_s=math.inf if worker.ends_at is None else max(0.0, worker.ends_at - at),
+            remaining_s=math.inf if worker.remaining_s is None else max(0.0, worker.remaining_s),
             labels=frozenset(worker.labels.items()),
             busy=any((worker.node, core) in busy for core in worker.cores),
         )
-        for worker in found
+        for worker in session.execute(present)
     ]
