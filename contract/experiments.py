@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import FailFast, Field
+from pydantic import AfterValidator, FailFast, Field
+from pydantic_core import PydanticCustomError
 
 from taskloom.contract.bodies import MOST, MOST_ID, Model, Request
 from taskloom.contract.runs import NodeTime, RunSpec
 from taskloom.contract.workers import MOST_LABELS, Short
 
-Values = list[Any]
+
+def _finite(value: Any) -> Any:
+    """The value. Raises PydanticCustomError for nan and infinity, which would be null in JSON: the default."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise PydanticCustomError("finite_number", "Input should be a finite number")
+    return value
+
+
+Values = list[Annotated[Any, AfterValidator(_finite)]]
 FEWEST_CALIBRATING_RUNS = 6  # three pairs
 MOST_BUILDS = 8
 Build = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from gpt2core.spec.errors import ConfigError
 from taskloom.contract.bodies import Model, Request
 
 Scope = Literal["read", "submit", "worker", "admin"]
@@ -55,3 +56,14 @@ class Identity(Model):
     name: str | None = Field(None, description="the key's")
     expires_at: datetime | None = None
     keys_exist: bool = Field(description="whether keys are required: one was created, even if it is revoked or expired")
+
+
+def authorization(token: str | None) -> dict[str, str]:
+    """The header of requests with this key, if there is one. Raises ConfigError, which does not contain the key, for a
+    key that no header can carry.
+    """
+    if not token:
+        return {}
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise ConfigError("token", "(not shown)", "printable ASCII characters without spaces")
+    return {"Authorization": f"Bearer {token}"}

@@ -6,7 +6,7 @@ import dataclasses
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, ConfigDict, Field, create_model
 
 from gpt2core.spec.config import TrainConfig, field_type, parse_cores
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
@@ -38,6 +38,8 @@ def _spec_fields() -> dict[str, Any]:
 
 class _RunSpec(Request):
     """Settings of one run. Missing ones take their defaults; docs/reference lists them."""
+
+    model_config = ConfigDict(allow_inf_nan=False)  # in JSON they would be null, which is the default
 
 
 RunSpec: type[_RunSpec] = create_model("RunSpec", __base__=_RunSpec, __doc__=_RunSpec.__doc__, **_spec_fields())

@@ -47,6 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         token = pools.token()
         pools.log_folder.expanduser().mkdir(parents=True, exist_ok=True)
         jobs = Jobs(pools.name, given.state or default_state(pools.name))
+        server = Server(pools.server, token)
         metrics = Metrics(given.metrics_port)
     except (PoolsFileRefused, AlreadyRunning, OSError, ValueError) as error:
         print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
@@ -54,7 +55,6 @@ def main(arguments: Sequence[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = Server(pools.server, token)
     try:
         provisioner = Provisioner(pools, jobs, server, metrics)
         if given.plan:

@@ -6,6 +6,7 @@ import httpx
 from pydantic import ValidationError
 
 from taskloom.contract.demand import Demand, PoolReport
+from taskloom.contract.keys import authorization
 
 ANSWER_S = 30.0
 
@@ -22,7 +23,7 @@ class Server:
     """One connection to one server."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = authorization(token)
         self._http = httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", headers=headers, timeout=ANSWER_S)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from taskloom import DEFAULT_SERVER
 from taskloom.contract import problems
+from taskloom.contract.keys import authorization
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
 
 M = TypeVar("M", bound=BaseModel)
@@ -25,9 +26,10 @@ class Connection:
     """A connection to one server."""
 
     def __init__(self, server: str | None = None, token: str | None = None, timeout_s: float = 30.0) -> None:
+        """Raises ConfigError for a key that no request can carry, ServerUnreachable for an address that is none."""
         self.server = (server or os.environ.get("TASKLOOM_SERVER") or DEFAULT_SERVER).rstrip("/")
         token = token or os.environ.get("TASKLOOM_TOKEN")
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = authorization(token)
         try:
             self._http = httpx.Client(base_url=f"{self.server}/api/v1", headers=headers, timeout=timeout_s)
         except httpx.InvalidURL as error:

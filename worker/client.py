@@ -23,6 +23,7 @@ from taskloom.contract.attempts import (
     ResultUpload,
     StepsDone,
 )
+from taskloom.contract.keys import authorization
 from taskloom.contract.workers import Leaving, WorkerRegistration
 from taskloom.worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
 
@@ -56,8 +57,7 @@ class ServerClient:
     """One worker's connection to one server. Raises Unreachable (retry) and Refused (do not retry)."""
 
     def __init__(self, server: str, token: str | None) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=f"{server}/api/v1", headers=headers, timeout=ANSWER_S)
+        self._http = httpx.Client(base_url=f"{server}/api/v1", headers=authorization(token), timeout=ANSWER_S)
 
     def close(self) -> None:
         self._http.close()

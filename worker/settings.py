@@ -17,6 +17,7 @@ from gpt2core.process.child import GRACE_S
 from gpt2core.process.launch import allowed_cores
 from gpt2core.spec.config import parse_cores
 from gpt2core.spec.errors import ConfigError
+from taskloom.contract.keys import authorization
 from taskloom.worker import slurm
 from taskloom.worker.slurm import SlurmJob
 from taskloom.worker.walltime import Walltime, parse_s
@@ -77,6 +78,11 @@ def _server(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError("server", url, "a URL such as http://127.0.0.1:8321")
     return url.rstrip("/")
+
+
+def _token(token: str | None) -> str | None:
+    authorization(token)  # refused here, not by the first request
+    return token
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -180,7 +186,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     idle_exit, grace = value("idle_exit"), value("grace")
     return Settings(
         server=_server(value("server") or DEFAULT_SERVER),
-        token=environment.get("TASKLOOM_TOKEN") or None,
+        token=_token(environment.get("TASKLOOM_TOKEN") or None),
         worker_id=worker_id,
         cores=cores,
         labels=dict(map(_label, labels)),

@@ -20,7 +20,7 @@ from taskloom.commands.output import (
     verbose_option,
 )
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
-from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
+from taskloom.errors import EXIT_WORK_FAILED, ServerUnreachable, TaskloomError
 from taskloom.options import several_settings, stop_rule, train_options
 
 
@@ -94,12 +94,14 @@ def submit(
         screen = error_console()
         try:
             experiment = watch.until_finished(client, experiment.id, screen, not as_json, follow_logs=follow_logs)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ServerUnreachable) as end:
             text = (
                 f"experiment {experiment.id} continues. See it: taskloom experiments show {experiment.id}; "
                 f"end it: taskloom experiments cancel {experiment.id}"
             )
             screen.print(text, markup=False, highlight=False, soft_wrap=True)
+            if isinstance(end, ServerUnreachable):
+                raise
             raise click.exceptions.Exit(EXIT_WORK_FAILED) from None
         if as_json:
             print_json({"experiment": experiment.model_dump(mode="json"), "runs": _runs(client, experiment)})

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from http_double import Script, scripted
 
+from gpt2core.spec.errors import ConfigError
 from taskloom import Client, Problem, ServerUnreachable
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.errors import BadRequest, Conflict, Forbidden, NotUnderstood, TaskloomError
@@ -135,6 +136,13 @@ def test_no_server_is_said_with_its_address(server: str) -> None:
         client.run(1)
     assert server in str(raised.value)
     assert raised.value.exit_code == 3
+
+
+@pytest.mark.parametrize("token", ["wörong", "two words", "a\nb", "tab\t"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(ConfigError, match=r"token = .* is not accepted: printable ASCII") as raised:
+        Client("http://127.0.0.1:9", token=token)
+    assert token not in str(raised.value)
 
 
 def test_the_address_comes_from_the_environment_if_not_given(monkeypatch: pytest.MonkeyPatch) -> None:

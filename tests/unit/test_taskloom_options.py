@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, CoreError, FileError
-from taskloom import request_file
+from taskloom import Client, ServerUnreachable, request_file, watch
 from taskloom.cli import main
 from taskloom.contract.experiments import Stop
 from taskloom.options import several_settings, single_settings, stop_rule
@@ -159,6 +160,40 @@ def test_a_field_that_is_not_accepted_is_named(tmp_path: Path, text: str) -> Non
     path.write_text(text)
     with pytest.raises(ConfigError):
         request_file.read(path)
+
+
+@pytest.mark.parametrize("field", ["base.lr", "axes.lr.1", "zip.0.lr.0"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, field: str, value: str) -> None:
+    """In JSON it would be null, and the run would take the default."""
+    path = tmp_path / "a.toml"
+    path.write_text({"base.lr": f"[base]\nlr = {value}", "axes.lr.1": f"[axes]\nlr = [1e-3, {value}]",
+                     "zip.0.lr.0": f"[[zip]]\nlr = [{value}]\nseed = [1]"}[field])  # fmt: skip
+    with pytest.raises(ConfigError, match="finite number") as raised:
+        request_file.read(path)
+    assert str(raised.value).startswith(f"{field} = {value} is not accepted")
+
+
+def test_an_option_that_is_not_finite_is_refused() -> None:
+    for given in ("nan", "1e-3,inf"):
+        done = CliRunner().invoke(main, ["submit", "--lr", given, "--dry-run"])
+        assert (done.exit_code, "finite" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"), [(ServerUnreachable("http://there", "gone"), 3), (KeyboardInterrupt(), 1)]
+)
+def test_a_wait_that_ends_early_names_the_experiment(
+    monkeypatch: pytest.MonkeyPatch, end: BaseException, code: int
+) -> None:
+    def wait(*_: object, **__: object) -> None:
+        raise end
+
+    monkeypatch.setattr(Client, "submit", lambda *_: SimpleNamespace(id=7))
+    monkeypatch.setattr(watch, "until_finished", wait)
+    done = CliRunner().invoke(main, ["submit", "--model", "tiny", "--wait", "--json"])
+    assert (done.exit_code, "taskloom experiments show 7" in done.stderr) == (code, True)
+    assert ("no server answers at http://there" in done.stderr) == (code == 3)
 
 
 def test_errors_of_the_core_and_usage_end_with_2() -> None:

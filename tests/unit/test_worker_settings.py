@@ -25,6 +25,9 @@ def test_the_token_comes_from_the_environment_only_and_is_never_shown() -> None:
     assert "s3cret" not in repr(settings)
     with pytest.raises(SystemExit):
         parse(["--token", "s3cret"], {})
+    with pytest.raises(ConfigError, match="token") as raised:
+        parse([], {"TASKLOOM_TOKEN": "sécret"})
+    assert "sécret" not in str(raised.value)
 
 
 def test_a_worker_has_a_name_that_says_where_it_is() -> None:
