@@ -2,7 +2,7 @@
 FROM python:3.11-slim
 
 WORKDIR /opt/taskloom
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
 COPY gpt2core gpt2core
 COPY contract contract
 COPY server server
@@ -11,7 +11,9 @@ COPY provisioner provisioner
 COPY analysis analysis
 COPY taskloom taskloom
 COPY migrations migrations
-RUN pip install --no-cache-dir -c constraints.txt -e '.[server,worker,postgres]' \
+# The commit for the version, since the image has no .git: --build-arg COMMIT=$(git rev-parse HEAD)
+ARG COMMIT=
+RUN TASKLOOM_COMMIT=$COMMIT pip install --no-cache-dir -c constraints.txt -e '.[server,worker,postgres]' \
     && useradd --create-home taskloom \
     && mkdir -p /var/lib/taskloom/artifacts \
     && chown -R taskloom /var/lib/taskloom

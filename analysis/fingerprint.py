@@ -25,12 +25,12 @@ FINGERPRINT: Mapping[str, str] = {
     "llvmlite": "Numba's LLVM",
     "numpy": "NumPy",
     "blas": "the library of the matrix products",
-    "core_version": "the trainer's version",
     "core_hash": "the trainer's sources",
     "clock": "the clock",
 }
 # Momentary observations, and values that follow from `threads` and `scheduler`.
-NOT_FINGERPRINT = ("load_average", "cores_allowed", "cores", "threads", "peaks", "scheduler")
+# `core_version` names a commit, which may have changed other files than the trainer's sources (`core_hash`).
+NOT_FINGERPRINT = ("core_version", "load_average", "cores_allowed", "cores", "threads", "peaks", "scheduler")
 # The bits of a result may depend on these.
 ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numpy", "blas", "core_hash")
 

@@ -28,7 +28,8 @@ from taskloom.analysis.wording import counted
 
 State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 Cause = Literal["software", "environment", "unproven", "unexplained"]
-LIBRARIES = tuple(name for name in SOFTWARE if name not in ("core_version", "core_hash"))
+LIBRARIES = tuple(name for name in SOFTWARE if name != "core_hash")
+VERSION = "core_version"  # it names the commit; only other sources make it a difference
 MOVES = MIN_SEGMENT // 2  # a change may move by this number of runs as more runs arrive; its confirmation stays valid
 CONFIRMING_RUNS = 6  # fresh runs of a confirmation
 CONFIRMING_PAIRS = 8  # or blocks of both builds
@@ -174,7 +175,7 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
         SeriesPoint(
             process.run_id,
             process.median_step_s,
-            {name: process.environment.get(name) for name in SOFTWARE},
+            {name: process.environment.get(name) for name in (VERSION, *SOFTWARE)},
             process.canary_s,
         )
         for process in group
@@ -210,8 +211,9 @@ def _change(before: Sequence[Process], after: Sequence[Process], relative: bool,
     )
     bounds = unpaired(of_right, of_left, "occasions") if of_left and of_right else None
     surely = before[max(0, len(before) - 1 - MOVES)], after[min(MOVES, len(after) - 1)]  # even if the change moves
-    differs = differing([process.environment for process in surely], SOFTWARE)
     hashes = [str(process.environment.get("core_hash")) for process in surely]
+    named = SOFTWARE if hashes[0] == hashes[1] else (VERSION, *SOFTWARE)
+    differs = differing([process.environment for process in surely], named)
     only_sources = not differing([process.environment for process in surely], LIBRARIES) and hashes[0] != hashes[1]
     independent = not diagnose(of_left).broken and not diagnose(of_right).broken
     cause: Cause = "unproven" if differs else "environment"

@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib.metadata import version
 from pathlib import Path
 
 import uvicorn
@@ -21,6 +20,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
 
+from gpt2core.spec.version import version
 from taskloom.server import logs, migrate, openapi, problems, replicas, submissions
 from taskloom.server.access import browsers
 from taskloom.server.access.bodies import InFlight
@@ -191,7 +191,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
 
     app = FastAPI(
         title="Taskloom",
-        version=version("taskloom"),
+        version=version(),
         summary="Controlled experiments on how to parallelise GPT-2 training on CPUs.",
         lifespan=lifespan,
         openapi_url=None,  # pages/ has it, under the rules of its routes

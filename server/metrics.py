@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from importlib.metadata import version
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,6 +22,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 
+from gpt2core.spec.version import version
 from taskloom.server import migrate
 from taskloom.server.db import Database, db_now, now
 from taskloom.server.queue.runs.changes import Outcome
@@ -97,7 +97,7 @@ class _Build(Collector):
     """Metric of the server's version. prometheus_client's Info does not work with a shared folder."""
 
     def collect(self) -> Iterator[Metric]:
-        told = {"version": version("taskloom"), "schema": migrate.HEAD}
+        told = {"version": version(), "schema": migrate.HEAD}
         yield InfoMetricFamily("taskloom_build", "The server's version, and that of its database's schema", told)
 
 

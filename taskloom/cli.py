@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from gpt2core.spec.errors import CoreError
+from gpt2core.spec.version import version
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
 
@@ -76,7 +77,7 @@ class Taskloom(click.Group):
 
 
 @click.group(cls=Taskloom, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.version_option(package_name="taskloom")
+@click.version_option(version())
 def main() -> None:
     """Controlled experiments on how to parallelise GPT-2 training on CPUs.
 

@@ -13,17 +13,19 @@ from pathlib import Path
 from gpt2core.node import host, openmp
 from gpt2core.spec.schedulers import AUTO
 from gpt2core.spec.sources import source_hash
+from gpt2core.spec.version import version
 from taskloom.contract.labels import INSTALLED, runtime_label
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker import builds
 from taskloom.worker.settings import Settings
 
-PACKAGES = ("taskloom", "numba", "llvmlite", "numpy", "scipy", "mkl")
+PACKAGES = ("numba", "llvmlite", "numpy", "scipy", "mkl")
 
 
 def software() -> dict[str, str]:
-    """Versions, from the packages' metadata (none of them is imported), and the hash of the trainer's sources."""
-    versions = {"python": platform.python_version(), "kernel": platform.release(), "hash": source_hash()}
+    """Versions, those of packages from their metadata (none is imported), and the hash of the trainer's sources."""
+    versions = {"taskloom": version(), "python": platform.python_version(), "kernel": platform.release()}
+    versions["hash"] = source_hash()
     for name in PACKAGES:
         try:
             versions[name] = importlib.metadata.version(name)

@@ -127,7 +127,7 @@ def _environment(processes: Sequence[Process]) -> dict[str, Any]:
         return {"known": {}, "differs": [], "runtimes": {}}
     first = processes[0].environment
     return {
-        "known": {name: first[name] for name in FINGERPRINT if name in first},
+        "known": {name: first[name] for name in (*FINGERPRINT, "core_version") if name in first},
         "differs": environment_differences(processes),
         "runtimes": _runtimes(processes),
     }

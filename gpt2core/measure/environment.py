@@ -11,12 +11,13 @@ from typing import Any
 from gpt2core.compile.target import CLOCK
 from gpt2core.node import host, peaks
 from gpt2core.spec.sources import source_hash
+from gpt2core.spec.version import version as taskloom_version
 
 
 def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, Any]:
     """The environment as JSON values; null if the machine does not report a value."""
     return {
-        "core_version": _version("taskloom"),
+        "core_version": taskloom_version(),
         "core_hash": source_hash(),
         "python": platform.python_version(),
         "numba": _version("numba"),

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from installations import (
+    ROOT,
+    SOURCES,
+    build_wheel,
+    copy_sources,
+    environment,
+    install,
+    installed,
+    link_requirements,
+    site_packages,
+)
 from packaging.requirements import Requirement
 
 from taskloom.cli import COMMANDS
@@ -19,8 +28,6 @@ from taskloom.server.read.dashboard.files import MEDIA_TYPES
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-SOURCES = ("analysis", "contract", "gpt2core", "migrations", "provisioner", "server", "taskloom", "worker")
 HOSTILE = "raise SystemExit('a module of the current folder was imported')"
 
 
@@ -28,14 +35,7 @@ HOSTILE = "raise SystemExit('a module of the current folder was imported')"
 def wheel(tmp_path_factory):
     """The wheel, built from a copy of the sources."""
     folder = tmp_path_factory.mktemp("wheel")
-    copy = folder / "sources"
-    for name in SOURCES:
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder)]
-    subprocess.run([*build, str(copy)], check=True, timeout=120)
-    return next(folder.glob("taskloom-*.whl"))
+    return build_wheel(copy_sources(tmp_path_factory.mktemp("sources")), folder)
 
 
 def test_a_wheel_adds_two_names_and_every_module(wheel):
@@ -61,39 +61,10 @@ def base(wheel, tmp_path_factory):
 
     The packages are links to those of this environment, so nothing is downloaded.
     """
-    folder = tmp_path_factory.mktemp("base")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
-    packages = next(folder.glob("lib/python3*/site-packages"))
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python")]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True, timeout=120)
-    for name in closure(required(installed(packages))):
-        distribution = importlib.metadata.distribution(name)
-        for top in {Path(file).parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
-            if not (packages / top).exists():
-                (packages / top).symlink_to(Path(str(distribution.locate_file(top))).resolve())
+    folder = environment(tmp_path_factory.mktemp("base"))
+    install(folder, wheel)
+    link_requirements(folder)
     return folder / "bin" / "taskloom"
-
-
-def installed(packages: Path) -> importlib.metadata.Distribution:
-    """Taskloom as an installed distribution."""
-    return importlib.metadata.Distribution.at(next(packages.glob("taskloom-*.dist-info")))
-
-
-def required(distribution: importlib.metadata.Distribution) -> list[Requirement]:
-    """Requirements of a distribution without extras."""
-    every = [Requirement(line) for line in distribution.requires or ()]
-    return [each for each in every if each.marker is None or each.marker.evaluate({"extra": ""})]
-
-
-def closure(wanted: list[Requirement]) -> set[str]:
-    """The required distributions and their requirements, transitively."""
-    found: set[str] = set()
-    while wanted:
-        name = wanted.pop().name
-        if name not in found:
-            found.add(name)
-            wanted += required(importlib.metadata.distribution(name))
-    return found
 
 
 def said(base, *arguments: str) -> tuple[int, str]:
@@ -134,7 +105,7 @@ def test_a_command_names_the_extra_that_it_lacks(base, arguments, extras):
 
 
 def test_each_extra_is_probed_by_a_package_of_its_own(base):
-    packages = next(base.parents[1].glob("lib/python3*/site-packages"))
+    packages = site_packages(base.parents[1])
     every = [Requirement(line) for line in installed(packages).requires or ()]
     for extra, package in PROBES.items():
         names = {each.name.replace("-", "_") for each in every if each.marker and f'"{extra}"' in str(each.marker)}

@@ -3,11 +3,11 @@
 import functools
 import json
 import logging
-from importlib.metadata import version
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpt2core.spec.version import version
 from taskloom.server import migrate
 from taskloom.server.logs import RequestFormatter
 from taskloom.server.queue.attempts.models import Attempt
@@ -119,7 +119,7 @@ def test_metrics_count_how_runs_and_attempts_end(start_server, make_result):
     assert found["taskloom_queue_wait_seconds_sum",] >= 300
     assert found["taskloom_attempt_seconds_count", "succeeded", "timing"] == 1
     assert found["taskloom_refused_requests_total", "attempts_finish", "result-conflict"] == 1
-    assert found["taskloom_build_info", *sorted([migrate.HEAD, version("taskloom")])] == 1
+    assert found["taskloom_build_info", *sorted([migrate.HEAD, version()])] == 1
 
 
 def test_what_was_not_committed_is_not_counted(api, make_result):

@@ -15,6 +15,8 @@ import psutil
 import pytest
 from patience import DEADLINE_S, until
 
+from gpt2core.spec.version import version
+
 
 @pytest.fixture
 def start(tmp_path):
@@ -111,7 +113,7 @@ def test_a_key_made_on_the_machine_lets_the_server_listen_to_others(start, tmp_p
     process = start("--port", "0", "--host", "0.0.0.0")
     port = listening(process).rpartition(":")[2]
     url = f"http://127.0.0.1:{port}"
-    assert httpx.get(f"{url}/healthz").status_code == 200
+    assert httpx.get(f"{url}/healthz").json() == {"status": "ok", "version": version()}
     assert httpx.get(f"{url}/docs").status_code == 401
     assert httpx.get(f"{url}/api/v1/runs").status_code == 401
     answer = httpx.get(f"{url}/api/v1/runs", headers={"Authorization": f"Bearer {token}"})

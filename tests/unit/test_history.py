@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from taskloom.analysis.changepoints import change_points
+from taskloom.analysis.fingerprint import environment_differences
 from taskloom.analysis.history import Change, Confirmation, alert, interleaved_alert, series
 from taskloom.analysis.processes import Process
 
@@ -83,6 +84,21 @@ def test_a_series_names_the_software_that_changed_with_its_level(measured):
     assert change.ratio_low <= change.ratio <= change.ratio_high
     assert change.differs == ["core_hash: old / new"]
     assert [a.state for a in found.alerts] == ["suspected"]
+
+
+def test_commits_are_a_difference_only_if_the_trainers_sources_changed(measured):
+    def differs(changed):
+        processes = measured(noisy(np.random.default_rng(4), (12, 1.0), (12, 1.1)), changed=changed)
+        for i, process in enumerate(processes, 1):
+            process.result["environment"]["core_version"] = "0.1.0+gaaaaaaa" if i < 13 else "0.1.0+gbbbbbbb"
+        assert environment_differences(processes) == (["core_hash: old / new"] if changed == 13 else [])
+        (found,) = series(processes, {})
+        assert found.points[0].software["core_version"] == "0.1.0+gaaaaaaa"
+        return found.changes[0].differs, found.changes[0].cause
+
+    assert differs(changed=10**6) == ([], "environment")
+    named = ["core_version: 0.1.0+gaaaaaaa / 0.1.0+gbbbbbbb", "core_hash: old / new"]
+    assert differs(changed=13) == (named, "unproven")
 
 
 def test_another_configuration_or_machine_is_another_series(measured):

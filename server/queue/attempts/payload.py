@@ -104,6 +104,7 @@ def figures(result: dict[str, Any], queued_s: float = math.inf) -> Figures:
     timed_s = [float(s) for s in result["step_s"]][config["warmup"] :]
     tokens = tokens_per_step(config) * len(timed_s)
     environment = lasting(result["environment"])
+    environment.pop("core_version", None)  # another commit with the same sources of the trainer is the same software
     spans_s = {phase: result["phase_s"][phase][config["warmup"] :] for phase in PHASES}
     return Figures(
         phase_s={phase: median(span_s) for phase, span_s in spans_s.items()} if timed_s else None,

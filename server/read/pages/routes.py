@@ -6,6 +6,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from gpt2core.spec.version import version
 from taskloom.contract.health import Health, Readiness
 from taskloom.contract.problems import ProblemType, ProblemTypeList
 from taskloom.server.access.scopes import EVERYBODY, PAGE, READERS
@@ -51,7 +52,7 @@ def problem_type(slug: str) -> ProblemType:
 @router.get("/healthz", EVERYBODY, routine=True)
 def health() -> Health:
     """Answer if the process is alive."""
-    return Health(status="ok")
+    return Health(status="ok", version=version())
 
 
 @router.get(
