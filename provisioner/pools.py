@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError
 
+from gpt2core.spec.errors import FileError
+from taskloom.contract import key_files
 from taskloom.contract.demand import Need
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
@@ -91,14 +93,11 @@ class Pools(_Settings):
         return self.interval.total_seconds()
 
     def token(self) -> str | None:
-        """The key for the server: TASKLOOM_TOKEN, or the content of the token file. Raises PoolsFileRefused."""
-        given = os.environ.get("TASKLOOM_TOKEN")
-        if given or self.token_file is None:
-            return given or None
+        """The key for the server: TASKLOOM_TOKEN, or that of the token file. Raises PoolsFileRefused."""
         try:
-            return self.token_file.expanduser().read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise PoolsFileRefused(f"token_file: {self.token_file}: {error.strerror}") from error
+            return key_files.token(os.environ, self.token_file)
+        except FileError as error:
+            raise PoolsFileRefused(f"token_file: {error}") from error
 
 
 def read(path: Path, server: str | None = None) -> Pools:

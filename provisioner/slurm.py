@@ -89,7 +89,7 @@ def _script(pools: Pools, pool: Pool) -> str:
         lines.append(pool.prelude.rstrip("\n"))
     if pools.token_file is not None:
         # Slurm stores arguments and scripts, so neither may contain the key.
-        lines += [f"TASKLOOM_TOKEN=$(< {shlex.quote(str(_absolute(pools.token_file)))})", "export TASKLOOM_TOKEN"]
+        lines.append(f"export TASKLOOM_TOKEN_FILE={shlex.quote(str(_absolute(pools.token_file)))}")
     arguments = [
         "taskloom", "worker", "--server", pools.server, "--drain", "release",
         "--idle-exit", f"{int(pool.idle_exit.total_seconds())}s", "--peaks", pool.peaks,

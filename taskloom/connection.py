@@ -13,7 +13,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from taskloom import DEFAULT_SERVER
-from taskloom.contract import problems
+from taskloom.contract import key_files, problems
 from taskloom.contract.keys import authorization
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
 
@@ -26,10 +26,13 @@ class Connection:
     """A connection to one server."""
 
     def __init__(self, server: str | None = None, token: str | None = None, timeout_s: float = 30.0) -> None:
-        """Raises ConfigError for a key that no request can carry, ServerUnreachable for an address that is none."""
+        """token: default TASKLOOM_TOKEN, or the key in TASKLOOM_TOKEN_FILE.
+
+        Raises ConfigError for a key that no request can carry, FileError for a key's file that cannot be used,
+        ServerUnreachable for an address that is none.
+        """
         self.server = (server or os.environ.get("TASKLOOM_SERVER") or DEFAULT_SERVER).rstrip("/")
-        token = token or os.environ.get("TASKLOOM_TOKEN")
-        headers = authorization(token)
+        headers = authorization(token or key_files.token(os.environ))
         try:
             self._http = httpx.Client(base_url=f"{self.server}/api/v1", headers=headers, timeout=timeout_s)
         except httpx.InvalidURL as error:

@@ -58,7 +58,8 @@ class Problem(TaskloomError):
     def __init__(self, problem: problems.Problem) -> None:
         self.problem = problem
         named = "; ".join(map(_named, problem.errors or []))
-        hint = "; set TASKLOOM_TOKEN to a key of this server" if problem.status == 401 else ""
+        how = "; set TASKLOOM_TOKEN to a key of this server, or TASKLOOM_TOKEN_FILE to its file"
+        hint = how if problem.status == 401 else ""
         reason = named or f"{problem.title}: {problem.detail}"
         super().__init__(f"{reason.rstrip('.')}{hint}" if hint else reason)
 

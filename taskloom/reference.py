@@ -19,7 +19,8 @@ command prints JSON on standard output; an error is one JSON line on standard er
 `taskloom train` takes one value for each setting. `taskloom submit` takes comma lists, and a repeated option adds its
 values: a single value is part of the experiment's base, several values become an axis.
 
-A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN`, `TASKLOOM_WORKER_ID`, `TASKLOOM_CORES`, `TASKLOOM_LABELS`
+A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN` or `TASKLOOM_TOKEN_FILE` (a key's file that only its
+owner can read), `TASKLOOM_WORKER_ID`, `TASKLOOM_CORES`, `TASKLOOM_LABELS`
 (`a=b,c=d`), `TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT`, `TASKLOOM_WALLTIME`,
 `TASKLOOM_IDLE_EXIT`, `TASKLOOM_GRACE`, `TASKLOOM_PEAKS` and `TASKLOOM_WAIT_S` (length of a long poll in seconds, at
 most and by default 25). `data` and `checkpoint` of a submitted run are names of files below the two roots; `stdlib` and

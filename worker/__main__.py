@@ -10,7 +10,7 @@ from typing import Any
 
 from gpt2core.node import peaks as roofs
 from gpt2core.process import launch
-from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.errors import InputError
 from taskloom.worker import affinity, builds, cache, orphan, peaks, signals
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.claim_loop import ClaimLoop
@@ -39,8 +39,8 @@ def main(
     try:
         settings = parse(arguments, os.environ)
         spool = Spool(settings.spool)
-    except (ConfigError, SpoolTaken, OSError) as error:
-        known = {"slug": error.slug, **error.fields()} if isinstance(error, ConfigError) else {}
+    except (InputError, SpoolTaken, OSError) as error:
+        known = {"slug": error.slug, **error.fields()} if isinstance(error, InputError) else {}
         told = {"error": str(error), **known}
         print(json.dumps(told) if "--json" in arguments else f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT

@@ -41,7 +41,8 @@ class Refused(Exception):
     """The server refused the request with a problem of its own; a retry would not help."""
 
     def __init__(self, status: int, problem: dict[str, Any]) -> None:
-        hint = "; set TASKLOOM_TOKEN to a key of scope worker" if status == 401 else ""
+        how = "; set TASKLOOM_TOKEN to a key of scope worker, or TASKLOOM_TOKEN_FILE to its file"
+        hint = how if status == 401 else ""
         reason = f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": ")
         super().__init__(f"{reason.rstrip('.')}{hint}" if hint else reason)
         self.status, self.problem = status, problem

@@ -17,6 +17,7 @@ from gpt2core.process.child import GRACE_S
 from gpt2core.process.launch import allowed_cores
 from gpt2core.spec.config import parse_cores
 from gpt2core.spec.errors import ConfigError
+from taskloom.contract import key_files
 from taskloom.contract.keys import authorization
 from taskloom.worker import slurm
 from taskloom.worker.slurm import SlurmJob
@@ -156,7 +157,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Settings from options and environment. Raises ConfigError for a value that is not accepted."""
+    """Settings from options and environment. Raises ConfigError for a value that is not accepted, FileError for a key's
+    file."""
     given = parser().parse_args(arguments)
 
     def value(name: str) -> str | None:
@@ -186,7 +188,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     idle_exit, grace = value("idle_exit"), value("grace")
     return Settings(
         server=_server(value("server") or DEFAULT_SERVER),
-        token=_token(environment.get("TASKLOOM_TOKEN") or None),
+        token=_token(key_files.token(environment)),
         worker_id=worker_id,
         cores=cores,
         labels=dict(map(_label, labels)),

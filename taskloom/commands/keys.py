@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 import click
@@ -9,14 +10,15 @@ import click
 from taskloom import tables
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, server_option
-from taskloom.contract.keys import KeyRequest, Scope
+from taskloom.contract import key_files
+from taskloom.contract.keys import KeyRequest, KeySummary, Scope
 
 DAY_S = 86400.0
 
 
 @click.group()
 def keys() -> None:
-    """Create, list and revoke keys. Send one as TASKLOOM_TOKEN.
+    """Create, list and revoke keys. Send one as TASKLOOM_TOKEN, or its file as TASKLOOM_TOKEN_FILE.
 
     On the server's machine, python -m taskloom.server keys does the same without a key.
     """
@@ -26,19 +28,34 @@ def keys() -> None:
 @click.option("--scope", type=click.Choice(get_args(Scope)), required=True, help="scope of the key")
 @click.option("--expires-in", type=click.FloatRange(0, 3660, min_open=True), metavar="DAYS", help="[default: never]")
 @click.option("--name", default="", help="name of the key: letters, digits, spaces and . : @ / - _")
+@click.option("-o", "--output", type=Path, metavar="FILE", help="write it to a new file that only you can read")
 @server_option
 @json_option
-def create(scope: Scope, expires_in: float | None, name: str, server: str, as_json: bool) -> None:
-    """Create a key and print it once; the server stores only a hash. The first key needs the scope admin."""
+def create(
+    scope: Scope, expires_in: float | None, name: str, output: Path | None, server: str, as_json: bool
+) -> None:
+    """Create a key and print it once; the server stores only a hash. The first key needs the scope admin.
+
+    TASKLOOM_TOKEN_FILE=FILE uses the key of a file, also one written with --json.
+    """
     expires_in_s = None if expires_in is None else expires_in * DAY_S
     # The server checks the values.
     request = KeyRequest.model_construct(scope=scope, name=name, expires_in_s=expires_in_s)
     with Client(server) as client:
-        made = client.create_key(request)
+        if output is None:
+            made = client.create_key(request)
+            if as_json:
+                print_json(made)
+            else:
+                click.echo(made.token)
+            return
+        with key_files.new(output) as file:
+            made = client.create_key(request)
+            file.write((made.model_dump_json() if as_json else made.token) + "\n")
     if as_json:
-        print_json(made)
+        print_json(KeySummary.model_validate(made.model_dump(exclude={"token"})))
     else:
-        click.echo(made.token)
+        click.echo(f"key {made.id} of scope {made.scope} is in {output}")
 
 
 @keys.command("list")

@@ -61,18 +61,20 @@ def test_the_image_holds_every_package_and_owns_what_is_mounted(compose):
     assert compose["x-server"]["volumes"] == [f"artifacts:{store}"]
 
 
-@pytest.mark.parametrize("key", [None, "tlk_1_secret"])
-def test_the_job_script_of_a_worker_takes_a_key_where_there_is_one(tmp_path, key):
+@pytest.mark.parametrize(("key", "mode"), [(None, 0), ("tlk_1_secret", 0o600), ("tlk_1_secret", 0o640)])
+def test_the_job_script_of_a_worker_takes_a_key_where_there_is_one(tmp_path, key, mode):
     """The key is passed in the environment, because Slurm shows arguments to all users."""
     printing = tmp_path / "taskloom"
     printing.write_text('#!/bin/sh\nprintf "%s\\n" "token=$TASKLOOM_TOKEN" "$@"\n')
     printing.chmod(0o755)
     if key is not None:
         (tmp_path / "key").write_text(key + "\n")
+        (tmp_path / "key").chmod(mode)
     given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TASKLOOM_TOKEN_FILE": str(tmp_path / "key")}
     script = ROOT / "deploy/taskloom-worker.slurm"
     done = subprocess.run(["bash", script], env=given, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == [
         f"token={key or ''}", "worker", "--drain", "release", "--idle-exit", "120s", "--label", "partition=none",
     ]  # fmt: skip
+    assert ("other users can read this key" in done.stderr) is (mode == 0o640)
     assert "#SBATCH --open-mode=append\n" in script.read_text()

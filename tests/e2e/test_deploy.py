@@ -40,6 +40,8 @@ def test_units_are_copied_and_a_worker_works_with_the_key_that_was_made(home: Ho
     assert {path.stem for path in units.iterdir()} == set(UNITS)
     printed = execute("Keys", CONFIG=str(config), URL=home.url)
     assert "node-1" in printed
+    keys = {path.name: oct(path.stat().st_mode)[-3:] for path in config.glob("*key*")}
+    assert keys == {"admin-key.json": "600", "worker-key.json": "600"}
     settings = dict(line.split("=", 1) for line in (config / "worker.env").read_text().splitlines())
     assert settings["TASKLOOM_SERVER"] == home.url
     worker = [Path(sys.executable).with_name("taskloom"), "worker", "--idle-exit", "1s", "--peaks", "never"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,19 @@ def test_keys_are_made_listed_and_revoked(home: House, admin: str) -> None:
     taskloom(home, "runs", "list", token=made["token"])
     assert "key 2 is revoked" in taskloom(home, "keys", "revoke", "2", token=admin)
     assert "was revoked" in taskloom(home, "runs", "list", token=made["token"], status=3)
+
+
+def test_a_key_is_written_to_a_file_that_only_its_owner_can_read(home: House, admin: str, tmp_path: Path) -> None:
+    create = ("keys", "create", "--scope", "submit", "-o", str(tmp_path / "ci.key"))
+    assert taskloom(home, *create, token=admin) == f"key 2 of scope submit is in {tmp_path}/ci.key\n"
+    assert oct((tmp_path / "ci.key").stat().st_mode)[-3:] == "600"
+    token = (tmp_path / "ci.key").read_text()
+    taskloom(home, "runs", "list", token=token.strip())
+    assert "never overwritten" in taskloom(home, *create, token=admin, status=2)
+    assert (tmp_path / "ci.key").read_text() == token
+    assert len(json.loads(taskloom(home, "keys", "list", "--json", token=admin))) == 2  # no key was made in vain
+    printed = taskloom(home, *create[:-1], str(tmp_path / "ci.json"), "--json", token=admin)
+    assert json.loads(printed).keys() == json.loads((tmp_path / "ci.json").read_text()).keys() - {"token"}
 
 
 def test_who_may_not_is_told_so_with_exit_code_3(home: House, admin: str) -> None:

@@ -130,6 +130,12 @@ def test_keys_are_listed_and_revoked_on_the_machine(start, tmp_path):
     assert "name:" in keys(tmp_path, "create", "--scope", "read", "--name", "a;b", status=2)
     assert json.loads(keys(tmp_path, "revoke", "1"))["revoked_at"] is not None
     assert [json.loads(line)["id"] for line in keys(tmp_path, "list").splitlines()] == [1]
+    file = tmp_path / "admin.key"
+    keys(tmp_path, "create", "--scope", "admin", "-o", str(file))
+    assert oct(file.stat().st_mode)[-3:] == "600"
+    assert "never overwritten" in keys(tmp_path, "create", "--scope", "admin", "-o", str(file), status=2)
+    keys(tmp_path, "revoke", "2")
+    assert [json.loads(line)["id"] for line in keys(tmp_path, "list").splitlines()] == [1, 2]
     assert "no key 7" in keys(tmp_path, "revoke", "7", status=2)
     _, err = start("--port", "0", "--host", "0.0.0.0").communicate(timeout=DEADLINE_S)
     assert "there is no admin key" in err

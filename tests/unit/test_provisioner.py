@@ -133,6 +133,7 @@ def test_a_block_is_served_by_the_first_pool_that_can_run_all_of_it(
 
 def test_the_command_is_an_argument_list_and_holds_no_secret(pools: Pools, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("secret\n")
+    (tmp_path / "key").chmod(0o600)
     with_key = pools.model_copy(update={"token_file": tmp_path / "key", "server": "https://a b"})
     assert with_key.token() == "secret"
     command, script = slurm.submission(with_key, pools.pools[1], "taskloom.large.1")
@@ -141,7 +142,7 @@ def test_the_command_is_an_argument_list_and_holds_no_secret(pools: Pools, tmp_p
         *command
     }
     assert "secret" not in script + " ".join(command)
-    assert f"TASKLOOM_TOKEN=$(< {tmp_path}/key)" in script
+    assert f"export TASKLOOM_TOKEN_FILE={tmp_path}/key\n" in script
     assert "--server 'https://a b'" in script
     assert "--label site=a --label pool=large" in script
 

@@ -1,0 +1,71 @@
+"""Files of keys: only their owner can read them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from gpt2core.spec.errors import FileError
+
+TOKEN, TOKEN_FILE = "TASKLOOM_TOKEN", "TASKLOOM_TOKEN_FILE"
+
+
+def token(environment: Mapping[str, str], file: Path | None = None) -> str | None:
+    """The key in TASKLOOM_TOKEN, in this file or in TASKLOOM_TOKEN_FILE; None if none of them is set. Raises
+    FileError."""
+    given = environment.get(TOKEN)
+    named = file or environment.get(TOKEN_FILE)
+    if given or not named:
+        return given or None
+    return read(Path(named).expanduser())
+
+
+def read(path: Path) -> str:
+    """The token in a file, alone or in the JSON of `keys create --json`. Raises FileError, also if another user can
+    read the file."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            # Of another owner's file, such as root's for a service, only the others' permission can be judged.
+            mine = status.st_uid == os.geteuid()
+            if stat.S_ISREG(status.st_mode) and status.st_mode & (0o077 if mine else 0o007):
+                mode = stat.S_IMODE(status.st_mode)
+                raise FileError(path, f"other users can read this key (mode {mode:04o}): chmod 600 {path}")
+            text = file.read().strip()
+    except OSError as error:
+        raise FileError(path, error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise FileError(path, "not a file of a key: it is not text") from error
+    if text.startswith("{"):
+        try:
+            text = json.loads(text)["token"]
+        except (ValueError, KeyError) as error:
+            raise FileError(path, "not a file of a key: JSON without `token`") from error
+    if not isinstance(text, str) or not text:
+        raise FileError(path, "not a file of a key: it holds no token")
+    return text
+
+
+@contextlib.contextmanager
+def new(path: Path) -> Iterator[TextIO]:
+    """A new file that only its owner can read; it is removed again if the block fails. Raises FileError, also if the
+    file exists, before anything is created."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise FileError(path, "exists; a key's file is never overwritten") from error
+    except OSError as error:
+        raise FileError(path, error.strerror or str(error)) from error
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
