@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from taskloom.analysis.wording import counted
+from taskloom.analysis.wording import counted, sides_of, value_name
 from taskloom.tables import NONE, new_table, number, percent, seconds, variant
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from taskloom.analysis.history import Series
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
-    from taskloom.analysis.sweep import Sweep
+    from taskloom.analysis.sweep import Pooled, Sweep, SweepRow
     from taskloom.analysis.variants import Variant
 
 MIB = 1 << 20
@@ -46,17 +46,16 @@ def sweep(found: Sweep) -> Shown:
     for row in found.rows:
         bounds = "" if row.ratio_low is None else f" [{number(row.ratio_low, 3)}, {number(row.ratio_high, 3)}]"
         table.add_row(
-            variant(row.at), f"{row.b} against {row.a}", row.verdict, number(row.ratio, 3) + bounds,
+            variant(row.at), _against(found, row), row.verdict, number(row.ratio, 3) + bounds,
             NONE if row.p_adjusted is None else f"{row.p_adjusted:.2g}", "yes" if row.paired else "no",
         )  # fmt: skip
     yield table
-    sides = {(row.a, row.b) for row in found.rows}
-    first, second = sides.pop() if len(sides) == 1 else ("first", "second")
-    yield f"ratio: {first} time / {second} time; above 1: {second} is faster"
+    sides = sides_of(found.axis, ((row.a, row.b) for row in found.rows))
+    yield f"ratio: {sides.ratio}; above 1: {sides.above_1}"
     for of in found.pooled:
         bounds = "" if of.ratio_low is None else f" [{number(of.ratio_low, 3)}, {number(of.ratio_high, 3)}]"
         adjusted = "" if of.p_adjusted is None else f", adjusted p {of.p_adjusted:.2g}"
-        yield (f"{of.b} against {of.a}, {counted(of.threads, 'thread')}, {of.scope}: {of.verdict}, ratio "
+        yield (f"{_against(found, of)}, {counted(of.threads, 'thread')}, {of.scope}: {of.verdict}, ratio "
                f"{number(of.ratio, 3)}{bounds}{adjusted}")  # fmt: skip
     reasons = [*(row.reason for row in found.rows), *(of.reason or "" for of in found.pooled)]
     yield from dict.fromkeys(reason.partition(",")[0] for reason in reasons if reason.startswith("too few"))
@@ -65,6 +64,10 @@ def sweep(found: Sweep) -> Shown:
         beats = share and f", proven faster than {share}"
         leads = "fastest" if found.beats_share == 1 else "smallest median"
         yield f"{leads}: {found.best.name}, {seconds(found.best_step_s)} a step{beats}"
+
+
+def _against(found: Sweep, row: SweepRow | Pooled) -> str:
+    return f"{value_name(found.axis, row.b)} against {value_name(found.axis, row.a)}"
 
 
 def efficiency(rows: Sequence[EfficiencyRow]) -> Shown:

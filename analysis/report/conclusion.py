@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpt2core.spec.schedulers import facts
-from taskloom.analysis.wording import counted
+from taskloom.analysis.wording import Sides, counted, is_or_are, sides_of, value_name
 
 Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
@@ -30,24 +30,18 @@ def milliseconds(value_s: float) -> str:
     return f"{value:,.0f} ms" if value >= 1e4 else f"{value:,.4g} ms"
 
 
-def ratio_of(sweep: Mapping[str, Any]) -> str:
-    """Name of a sweep's ratio: fork-join time / task time."""
-    bases, others = {row["a"] for row in sweep["rows"]}, {row["b"] for row in sweep["rows"]}
-    first = bases.pop() if len(bases) == 1 else "first"
-    second = others.pop() if len(others) == 1 else "other"
-    return f"{first} time / {second} time"
+def sides(sweep: Mapping[str, Any]) -> Sides:
+    """What the comparisons of a sweep have in common."""
+    return sides_of(sweep["axis"], ((row["a"], row["b"]) for row in sweep["rows"]))
 
 
-def faster_above_1(sweep: Mapping[str, Any]) -> str:
-    """Name of the faster side for a ratio above 1."""
-    sides = {row["b"] for row in sweep["rows"]}
-    return str(sides.pop()) if len(sides) == 1 else "the other"
-
-
-def place(sweep: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """The subject of a row of a sweep: task, 2 threads; without the value that all rows share."""
-    several = len({each["b"] for each in sweep["rows"]}) > 1
-    return f"{row['b']}, {at(row)}" if several else at(row)
+def place(sweep: Mapping[str, Any], row: Mapping[str, Any], where: str = "") -> str:
+    """The subject of a row of a sweep, its values in the order of the ratio: fork-join / task, 2 threads; without the
+    values that all rows share. where: in place of the row's settings."""
+    where = where or at(row)
+    if sides(sweep).shared:
+        return where
+    return f"{' / '.join(value_name(sweep['axis'], row[side]) for side in 'ab')}, {where}"
 
 
 def variant_name(variant: Mapping[str, Any]) -> str:
@@ -90,9 +84,10 @@ def _fastest(document: Document) -> Iterator[str]:
 
 
 def _comparisons(document: Document) -> Iterator[str]:
-    rows = [row for row in document["sweep"]["rows"] if row["ratio"] is not None]
+    sweep = document["sweep"]
+    rows = [_named(sweep, row) for row in sweep["rows"] if row["ratio"] is not None]
     most = max((row["at"].get("threads", 0) for row in rows), default=0)
-    pooled = [row for row in document["sweep"]["pooled"] if row["ratio_low"] is not None]
+    pooled = [_named(sweep, row) for row in sweep["pooled"] if row["ratio_low"] is not None]
     for row in pooled:
         places = f"{counted(row['places'], 'place')} (combinations of the other settings; {row['pairs']} pairs of runs)"
         yield f"Over {places} on {threads(row['threads'])}, {_verdict(row)}. This applies to {row['scope']}."
@@ -100,9 +95,15 @@ def _comparisons(document: Document) -> Iterator[str]:
     if told:
         listed = "; ".join(told)
         yield (f"Place by place: {listed}" if pooled else listed[0].upper() + listed[1:]) + "."
-    for row in document["sweep"]["rows"]:
+    for row in (_named(sweep, row) for row in sweep["rows"]):
         if row["verdict"] == "refused":
             yield f"The comparison of {row['b']} with {row['a']} is refused: {row['reason']}."
+
+
+def _named(sweep: Mapping[str, Any], row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A comparison with its values in words, and the verb of the second."""
+    words = {side: value_name(sweep["axis"], row[side]) for side in "ab"}
+    return {**row, **words, "verb": is_or_are(sweep["axis"], row["b"])}
 
 
 def _places(rows: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -151,8 +152,8 @@ def _verdict(row: Mapping[str, Any]) -> str:
     figures = _figures(row)
     reading = f"{row['a']} time / {row['b']} time {figures}"
     return {
-        "faster": f"{row['b']} is {figures} times as fast as {row['a']}",
-        "slower": f"{row['b']} is slower than {row['a']}, {figures} times as fast",
+        "faster": f"{row['b']} {row['verb']} {figures} times as fast as {row['a']}",
+        "slower": f"{row['b']} {row['verb']} slower than {row['a']}, {figures} times as fast",
         "same": f"{row['b']} and {row['a']} are equivalent within the noise floor, {reading}",
         "undecided": f"{_undecided(row)}, {reading}{_why(row)}",
     }[str(row["verdict"])]

@@ -9,7 +9,7 @@ from typing import Any
 from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
-from taskloom.analysis.report.conclusion import faster_above_1, milliseconds, place, ratio_of, threads, variant_name
+from taskloom.analysis.report.conclusion import milliseconds, place, sides, threads, variant_name
 from taskloom.analysis.report.svg import (
     INK,
     SOFT,
@@ -103,19 +103,21 @@ def runtime(document: Document) -> str:
 def ratios(document: Document) -> str:
     """The ratios of the sweep with their intervals over the noise floor; right of 1, the second is faster."""
     sweep = document["sweep"]
-    pooled = [(f"all {row['places']} places, {threads(row['threads'])}", row) for row in sweep["pooled"]]
+    pooled = [
+        (place(sweep, row, f"all {row['places']} places, {threads(row['threads'])}"), row) for row in sweep["pooled"]
+    ]
     rows = [*pooled, *((place(sweep, row), row) for row in sweep["rows"] if row["ratio"] is not None)]
     if not rows:
         return ""
-    first, second, floor = ratio_of(sweep), faster_above_1(sweep), sweep["noise_floor"]
+    of, floor = sides(sweep), sweep["noise_floor"]
     ends = [row[end] or row["ratio"] for _, row in rows for end in ("ratio_low", "ratio_high")]
     reach = max(1 + 2 * floor, *ends, *(1 / end for end in ends)) ** 1.06
     top, bottom = 20, 20 + ROW * len(rows)
     x = Scale(1 / reach, reach, LEFT, WIDTH - 40)
     told = f"noise floor {floor:.1%}"
-    band = rect(x(1 - floor), top, x(1 + floor) - x(1 - floor), bottom - top, "var(--raised)", told)
-    parts = [band, *x_axis(x, top, bottom, first, plain), line([(x(1), top), (x(1), bottom)], INK, 1.4)]
-    parts.append(text(x(1) + 12, bottom + 54, f"{second} is faster \u2192", size=12))
+    band = rect(x(1 / (1 + floor)), top, x(1 + floor) - x(1 / (1 + floor)), bottom - top, "var(--raised)", told)
+    parts = [band, *x_axis(x, top, bottom, of.ratio, plain), line([(x(1), top), (x(1), bottom)], INK, 1.4)]
+    parts.append(text(x(1) + 12, bottom + 54, f"{of.above_1} \u2192", size=12))
     for i, (name, row) in enumerate(rows):
         y = top + ROW * i + ROW / 2
         decided = row["verdict"] in ("faster", "slower")
@@ -126,7 +128,7 @@ def ratios(document: Document) -> str:
             parts.append(line([(low, y), (high, y)], colour, 1.8))
             parts += [line([(end, y - 4), (end, y + 4)], colour, 1.8) for end in (low, high)]
         parts.append(dot(x(row["ratio"]), y, colour, 5, f"{name}: {row['ratio']:.3f}, {row['verdict']}"))
-    return figure(WIDTH, bottom + 66, parts, f"Ratios: {first}")
+    return figure(WIDTH, bottom + 66, parts, f"Ratios: {of.ratio}")
 
 
 def samples(document: Document) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 from gpt2core.spec.config import PHASES
 from taskloom.analysis.report import lanes, plots
-from taskloom.analysis.report.conclusion import at, doubt, faster_above_1, milliseconds, ratio_of, threads, variant_name
+from taskloom.analysis.report.conclusion import at, doubt, milliseconds, sides, threads, variant_name
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
+from taskloom.analysis.wording import value_name
 
 Document = Mapping[str, Any]
 
@@ -46,7 +47,7 @@ def answer(document: Document) -> str:
     rows = [
         (
             at(row),
-            f"{row['b']} against {row['a']}",
+            " against ".join(value_name(sweep["axis"], row[side]) for side in "ba"),
             row["verdict"],
             number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]),
             "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.2g}",
@@ -59,7 +60,7 @@ def answer(document: Document) -> str:
     pooled = [
         (
             f"{row['places']} slicings, {threads(row['threads'])}; {row['scope']}",
-            f"{row['b']} against {row['a']}",
+            " against ".join(value_name(sweep["axis"], row[side]) for side in "ba"),
             row["verdict"],
             number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]),
             "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.2g}",
@@ -74,7 +75,7 @@ def answer(document: Document) -> str:
     counts = [row.get("instructions") or {"ratio": None, "reason": ""} for row in sweep["rows"]]
     lacking = sorted({count["reason"] for count in counts if count["ratio"] is None and count["reason"]})
     told = f" Instructions are unknown: {'; '.join(lacking)}." if lacking else ""
-    legend = f"{ratio_of(sweep)} (Hodges-Lehmann); above 1: {faster_above_1(sweep)} is faster"
+    legend = f"{sides(sweep).ratio} (Hodges-Lehmann); above 1: {sides(sweep).above_1}"
     return (
         figure(plots.ratios(document), f"{legend}. Lines: 95 % intervals. Grey band: the noise floor. Grey dots: "
                 "undecided or equivalent.")

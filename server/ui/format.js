@@ -108,3 +108,9 @@ export function variantName(variant) {
 	for (const [name, value] of Object.entries(rest)) parts.push(`${name.replaceAll('_', ' ')} ${setting(value)}`);
 	return parts.join(', ') || 'the only variant';
 }
+
+/** The value of one setting in words: 2 threads, task, batch slice 4. @param {string} axis @param {unknown} value */
+export const valueName = (axis, value) => variantName({[axis]: value});
+
+/** The verb of a value: 2 threads are, 1 thread is. @param {string} axis @param {unknown} value */
+export const verbOf = (axis, value) => (axis === 'threads' && value !== 1 ? 'are' : 'is');

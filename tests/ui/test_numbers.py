@@ -73,7 +73,7 @@ def test_an_undecided_verdict_says_what_it_lacks(world, tab):
 
     def sentence(*rows):
         asked = "async ([module, sweep]) => (await import(module)).verdictOf(sweep).sentence"
-        return page.evaluate(asked, [module, {"rows": rows, "pooled": []}])
+        return page.evaluate(asked, [module, {"axis": "scheduler", "rows": rows, "pooled": []}])
 
     undecided = "It is undecided whether task or fork-join is faster with 2 threads, fork-join time / task time 1.100"
     assert sentence(row) == f"{undecided} [0.900, 1.200], 8 pairs (more repetitions narrow the interval)."

@@ -17,6 +17,7 @@ from taskloom.analysis.report.conclusion import answer
 from taskloom.analysis.report.page import PRINTED_TIMES
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.variants import by_variant, variant_of
+from taskloom.analysis.wording import value_name
 
 PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
                                "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0}}}}  # fmt: skip
@@ -105,9 +106,39 @@ def test_several_schedulers_are_told_apart_and_their_runtime_is_named(make_resul
     assert document["environment"]["runtimes"] == {"libomp (LLVM OMP 5.0)": ["omp-for", "omp-task"]}
     assert "omp-for and omp-task used the OpenMP runtime libomp (LLVM OMP 5.0)." in document["conclusion"]
     text = page(document)
-    assert "fork-join time / other time (Hodges-Lehmann); above 1: the other is faster" in text
-    assert ">omp-task, everything else equal<" in text
+    assert "first time / second time (Hodges-Lehmann); above 1: the second is faster" in text
+    assert ">fork-join / omp-task, everything else equal<" in text
     assert ">omp-task (sync step) 1x64, 2 threads<" in text
+
+
+@pytest.mark.parametrize(("axis", "values"), [("scheduler", ["fork-join", "task"]),
+                                              ("scheduler", ["fork-join", "omp-for", "task"]),
+                                              ("threads", [1, 2, 3, 4, 8])])  # fmt: skip
+def test_labels_of_ratios_name_the_times_in_the_order_of_the_number(axis, values, make_result):
+    """The later the value, the shorter its step: every ratio of a first time to a second time is above 1."""
+    made = []
+    for block in range(10):
+        for i, value in enumerate(values):
+            step_s = (10 - i) * (1 + 0.001 * ((7 * block + len(made)) % 5))
+            result = make_result([9, step_s, step_s], **{"threads": 2, axis: value})
+            result["memory_bytes"] = result["resident_bytes"] = {}
+            made.append(Process(len(made) + 1, result, {axis: value}, (1, block)))
+    document = make_document(made)
+    text, names = page(document), [value_name(axis, value) for value in values]
+    assert [row["ratio"] > 1 for row in document["sweep"]["rows"]] == [True] * (len(values) - 1)
+    for name, row in zip(names[1:], document["sweep"]["rows"], strict=True):
+        verb = "are" if axis == "threads" else "is"
+        assert f"{name} {verb} {row['ratio']:.3f}" in document["conclusion"]
+        assert f"times as fast as {names[0]}" in document["conclusion"]
+    if len(values) == 2:
+        assert ">fork-join time / task time<" in text
+        assert ">task is faster \u2192<" in text
+    else:
+        assert ">first time / second time<" in text
+        assert ">the second is faster \u2192<" in text
+        for name, row in zip(names[1:], document["sweep"]["rows"], strict=True):
+            assert f">{names[0]} / {name}, everything else equal<" in text
+            assert f"<title>{names[0]} / {name}, everything else equal: {row['ratio']:.3f}, {row['verdict']}<" in text
 
 
 def test_the_page_has_words_for_keys_and_breaks_no_interval(document):

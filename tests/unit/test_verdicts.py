@@ -44,6 +44,18 @@ def test_a_ratio_that_decides_nothing_says_its_direction(found, ratio, blocks, v
     assert "fork-join time / task time 1." in made.sentence
 
 
+def test_values_that_are_numbers_are_named(make_result):
+    made = []
+    for i in range(8):
+        for threads, step_s in ((1, 1.9), (2, 1.0)):
+            result = make_result([9.0, step_s + 0.001 * i, step_s], threads=threads)
+            made.append(Process(len(made) + 1, result, {"threads": threads}, (1, i), "e", i))
+    told = of_sweep(sweep(made))
+    assert (told.a, told.b) == ("1", "2")
+    assert told.sentence.startswith("2 threads are 1.8")
+    assert told.sentence.endswith(" times as fast as 1 thread.")
+
+
 TOO_FEW = "too few processes to tell, whatever they show: {} (ratio 1.1000)"
 NARROW = "More repetitions narrow the interval."
 RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"

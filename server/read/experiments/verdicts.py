@@ -14,6 +14,7 @@ from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.estimators import FEWEST
 from taskloom.analysis.pooling import FEWEST_IN_STRATUM
 from taskloom.analysis.sweep import Pooled, Sweep, SweepRow
+from taskloom.analysis.wording import is_or_are, value_name
 from taskloom.contract.experiments import Verdict
 from taskloom.contract.webhooks import VerdictKnown
 from taskloom.server.db import Database, db_now
@@ -64,6 +65,8 @@ def _first(found: Sweep) -> Pooled | SweepRow | None:
 
 
 def _sentence(found: Sweep, row: Pooled | SweepRow) -> str:
+    a, b = value_name(found.axis, row.a), value_name(found.axis, row.b)
+    verb = is_or_are(found.axis, row.b)
     threads = row.threads if isinstance(row, Pooled) else row.at.get("threads")
     where = "" if threads is None else f" on {threads} thread{'s' * (threads > 1)}"
     several = f" (one of {found.comparisons} comparisons)" if found.comparisons > 1 else ""
@@ -71,15 +74,15 @@ def _sentence(found: Sweep, row: Pooled | SweepRow) -> str:
         several = f" ({row.pairs} pairs of runs, {row.scope})"
     if row.verdict == "refused" or row.ratio is None:
         reason = getattr(row, "reason", "nothing to compare")
-        return f"The comparison of {row.b} with {row.a}{where} is refused: {reason}."
+        return f"The comparison of {b} with {a}{where} is refused: {reason}."
     interval = "" if row.ratio_low is None else f" [{row.ratio_low:.3f}, {row.ratio_high:.3f}]"
-    figures = f"{row.ratio:.3f}{interval} times as fast as {row.a}{where}"
-    reading = f"{row.a} time / {row.b} time {row.ratio:.3f}{interval}"
+    figures = f"{row.ratio:.3f}{interval} times as fast as {a}{where}"
+    reading = f"{a} time / {b} time {row.ratio:.3f}{interval}"
     told = {
-        "faster": f"{row.b} is {figures}",
-        "slower": f"{row.b} is slower: {figures}",
-        "same": f"{row.b} and {row.a} are equivalent within the noise floor{where}: {reading}",
-        "undecided": f"It is undecided whether {row.b} or {row.a} is faster{where}: {reading}",
+        "faster": f"{b} {verb} {figures}",
+        "slower": f"{b} {verb} slower: {figures}",
+        "same": f"{b} and {a} are equivalent within the noise floor{where}: {reading}",
+        "undecided": f"It is undecided whether {b} or {a} is faster{where}: {reading}",
     }
     compared = found.rows if isinstance(row, Pooled) else [row]
     disturbed = " Some runs were disturbed." if any(each.marks for each in compared) else ""

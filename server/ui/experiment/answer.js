@@ -2,11 +2,11 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, ms, percent, plural, ratio, sample, variantName} from '../format.js';
+import {count, ms, percent, plural, ratio, sample, valueName, variantName} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
 import {nameOf} from '../plots/rows.js';
 import {Shares} from '../plots/shares.js';
-import {Medians, Ratios, Slices, Speedups} from '../plots/variants.js';
+import {Medians, Ratios, Slices, Speedups, sidesOf} from '../plots/variants.js';
 import {State, tone} from '../words.js';
 
 /** Shown while no run has succeeded. @param {{of: any}} props */
@@ -77,12 +77,12 @@ function Grid({of, runs}) {
 /** The reason for a verdict, without the figures of other columns. @param {any} row */
 const because = row => (row.reason ?? row.scope ?? '').replace(/ \(ratio [^)]*\)/, '');
 
-/** @param {{rows: any[]}} props */
-function Comparisons({rows}) {
-	const {a, b} = rows[0];
-	const same = rows.every(row => row.a === a && row.b === b); // then the heading names both
+/** @param {{axis: string, rows: any[]}} props */
+function Comparisons({axis, rows}) {
+	const [first, second] = sidesOf(axis, rows);
+	const same = first !== 'first'; // then the heading names both
 	return html`
-		<h2>${same ? `${b} against ${a}: each comparison` : 'Comparisons'}</h2>
+		<h2>${same ? `${second} against ${first}: each comparison` : 'Comparisons'}</h2>
 		<${Table}
 			caption="Comparisons, adjusted for multiple comparisons"
 			rows=${rows.map((row, i) => ({...row, i}))}
@@ -104,7 +104,7 @@ function Comparisons({rows}) {
 								name: 'what',
 								label: 'Second against first',
 								tight: true,
-								cell: (/** @type {any} */ row) => `${row.b} against ${row.a}`
+								cell: (/** @type {any} */ row) => `${valueName(axis, row.b)} against ${valueName(axis, row.a)}`
 							}
 						]),
 				{
@@ -116,7 +116,7 @@ function Comparisons({rows}) {
 				},
 				{
 					name: 'ratio',
-					label: `${same ? a : 'first'} time / ${same ? b : 'second'} time [95 %]`,
+					label: `${first} time / ${second} time [95 %]`,
 					number: true,
 					cell: row => ratio(row.ratio, row.ratio_low, row.ratio_high),
 					by: row => row.ratio ?? 0
@@ -177,7 +177,9 @@ export function Answer({of, topic}) {
 						</section>
 					</div>
 					${sweep.data?.rows.length > 0 &&
-					html`<section class="panel"><${Comparisons} rows=${[...sweep.data.pooled, ...sweep.data.rows]} /></section>`}
+					html`<section class="panel">
+						<${Comparisons} axis=${sweep.data.axis} rows=${[...sweep.data.pooled, ...sweep.data.rows]} />
+					</section>`}
 				`
 			: html`<${Nothing} of=${of} />`}
 		<${Answered} answer=${runs} height=${160}>${() => html`<${Grid} of=${of} runs=${items} />`}<//>

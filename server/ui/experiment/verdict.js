@@ -1,5 +1,5 @@
 // The verdict of an experiment's comparisons in one sentence, which claims no more than they show.
-import {ratio, sample, variantName} from '../format.js';
+import {ratio, sample, valueName, variantName, verbOf} from '../format.js';
 
 /** @typedef {import('../schemas').Schemas['Sweep']} Sweep */
 const FIRST = ['refused', 'faster', 'slower', 'same', 'undecided'];
@@ -19,19 +19,21 @@ function missing(row) {
 	return row.ratio_low === null ? ' (too few runs for an interval)' : ' (more repetitions narrow the interval)';
 }
 
-/** @param {any} row */
-function said(row) {
+/** @param {string} axis @param {any} row */
+function said(axis, row) {
+	const [a, b] = [valueName(axis, row.a), valueName(axis, row.b)];
+	const is = verbOf(axis, row.b);
 	const of = ratio(row.ratio, row.ratio_low, row.ratio_high);
-	const reading = `${row.a} time / ${row.b} time ${of}`;
+	const reading = `${a} time / ${b} time ${of}`;
 	const pairs = row.pairs ?? row.n;
 	const rests = pairs ? `, ${sample(pairs, row.unit)}` : '';
 	return (
 		/** @type {Record<string, string>} */ ({
-			faster: `${row.b} is ${of} times as fast as ${row.a}${where(row)}${rests}`,
-			slower: `${row.b} is slower than ${row.a}${where(row)}: ${of} times as fast${rests}`,
-			same: `${row.b} and ${row.a} are equivalent within the noise floor${where(row)}, ${reading}`,
-			undecided: `it is undecided whether ${row.b} or ${row.a} is faster${where(row)}, ${reading}${rests}${missing(row)}`,
-			refused: `${row.b} and ${row.a} cannot be compared${where(row)}: ${row.reason ?? ''}`
+			faster: `${b} ${is} ${of} times as fast as ${a}${where(row)}${rests}`,
+			slower: `${b} ${is} slower than ${a}${where(row)}: ${of} times as fast${rests}`,
+			same: `${b} and ${a} are equivalent within the noise floor${where(row)}, ${reading}`,
+			undecided: `it is undecided whether ${b} or ${a} is faster${where(row)}, ${reading}${rests}${missing(row)}`,
+			refused: `${b} and ${a} cannot be compared${where(row)}: ${row.reason ?? ''}`
 		})[row.verdict] ?? row.verdict
 	);
 }
@@ -48,12 +50,14 @@ export function verdictOf(sweep) {
 	const ordered = [...rows].sort((a, b) => FIRST.indexOf(a.verdict) - FIRST.indexOf(b.verdict));
 	const decided = ordered.filter(row => row.verdict !== 'undecided');
 	const open = ordered.length - decided.length;
-	const told = (decided.length ? decided : ordered.slice(0, 1)).slice(0, 3).map(said);
+	const told = (decided.length ? decided : ordered.slice(0, 1)).slice(0, 3).map(row => said(sweep.axis ?? '', row));
 	const rest = decided.length - Math.min(decided.length, 3);
 	if (rest) told.push(`${rest} more comparisons are decided`);
 	if (decided.length && open)
 		told.push(
-			open === 1 ? said(/** @type {any} */ (ordered.at(-1))) : `${open} of ${ordered.length} comparisons are undecided`
+			open === 1
+				? said(sweep.axis ?? '', /** @type {any} */ (ordered.at(-1)))
+				: `${open} of ${ordered.length} comparisons are undecided`
 		);
 	else if (!decided.length && open > 1)
 		told.push(`${open === 2 ? 'the other comparison is' : `the ${open - 1} other comparisons are`} undecided too`);

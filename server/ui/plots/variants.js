@@ -1,6 +1,6 @@
 // Plots of an experiment's variants: dots with intervals, ratios, speedups, slices.
 import {html} from '../vendor/preact.js';
-import {count, ms, percent, ratio, variantName} from '../format.js';
+import {count, ms, percent, ratio, valueName, variantName, verbOf} from '../format.js';
 import {Plot} from './plot.js';
 import {Names, ROW, leftOf, nameOf} from './rows.js';
 import {Dot, Label, XAxis, YAxis, plain, scale, schedulerColour} from './scale.js';
@@ -88,6 +88,22 @@ const round = (/** @type {number} */ value) => Number(value.toPrecision(6));
 /** The settings of a comparison in its sweep. @param {any} row */
 const at = row => variantName(row.at ?? {}).replace('the only variant', 'everything else equal');
 
+/** Both values of a comparison, in the order of its ratio: fork-join / task. @param {string} axis @param {any} row */
+export const ratioOf = (axis, row) => `${valueName(axis, row.a)} / ${valueName(axis, row.b)}`;
+
+/**
+ * What the comparisons of a sweep have in common: both values in words; "first" and "second" if they vary.
+ * @param {string} axis
+ * @param {any[]} rows
+ */
+export function sidesOf(axis, rows) {
+	const same = rows.every(row => ratioOf(axis, row) === ratioOf(axis, rows[0]));
+	return same ? [valueName(axis, rows[0].a), valueName(axis, rows[0].b)] : ['first', 'second'];
+}
+
+/** @param {string} axis @param {any} row @param {'a' | 'b'} side */
+const sideColour = (axis, row, side) => (axis === 'scheduler' ? schedulerColour(row[side]) : 'var(--accent)');
+
 /**
  * The ratios of a sweep, over the noise floor. Above 1, the second is faster.
  * @param {{sweep: any}} props of /analysis/sweep
@@ -102,9 +118,13 @@ export function Ratios({sweep}) {
 		...sweep.rows.map((/** @type {any} */ row) => ({...row, name: at(row)}))
 	].filter(row => row.ratio !== null);
 	if (!rows.length) return null;
-	const [first, second] = [rows[0].a, rows[0].b];
-	const same = rows.every(row => row.a === first && row.b === second);
-	const names = rows.map(row => (same ? row.name : `${row.b} / ${row.a}, ${row.name}`));
+	const [first, second] = sidesOf(sweep.axis, rows);
+	const same = first !== 'first';
+	const faster = (/** @type {'a' | 'b'} */ side) =>
+		same
+			? `${valueName(sweep.axis, rows[0][side])} ${verbOf(sweep.axis, rows[0][side])} faster`
+			: `the ${side === 'a' ? first : second} is faster`;
+	const names = rows.map(row => (same ? row.name : `${ratioOf(sweep.axis, row)}, ${row.name}`));
 	const floor = sweep.noise_floor;
 	const ends = rows.flatMap(row => [row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
 	const reach = Math.max(1 + floor * 2, ...ends.map(end => Math.max(end, 1 / end))) ** 1.06;
@@ -128,7 +148,7 @@ export function Ratios({sweep}) {
 					x=${x}
 					top=${4}
 					bottom=${bottom}
-					label=${`${same ? first : 'first'} time / ${same ? second : 'second'} time`}
+					label=${`${first} time / ${second} time`}
 					about=${Math.max(3, width / 160)}
 				/>
 				<path d=${`M${x(1)} 4V${bottom}`} stroke="var(--ink)" stroke-width="1.4" />
@@ -137,13 +157,18 @@ export function Ratios({sweep}) {
 					x=${x(1) - 10}
 					y=${bottom + 48}
 					text-anchor="end"
-					fill=${same ? schedulerColour(first) : 'var(--soft)'}
+					fill=${same ? sideColour(sweep.axis, rows[0], 'a') : 'var(--soft)'}
 					font-weight="600"
 				>
-					← ${same ? first : 'the first'} is faster
+					← ${faster('a')}
 				<//>
-				<${Label} x=${x(1) + 10} y=${bottom + 48} fill=${same ? schedulerColour(second) : 'var(--soft)'} font-weight="600">
-					${same ? second : 'the second'} is faster →
+				<${Label}
+					x=${x(1) + 10}
+					y=${bottom + 48}
+					fill=${same ? sideColour(sweep.axis, rows[0], 'b') : 'var(--soft)'}
+					font-weight="600"
+				>
+					${faster('b')} →
 				<//>
 				${rows.map(
 					(row, i) => html`<${Dot}
@@ -156,7 +181,7 @@ export function Ratios({sweep}) {
 						r=${row.pooled ? 6 : 4.5}
 						colour=${row.verdict === 'undecided' || row.verdict === 'same'
 							? 'var(--edge)'
-							: schedulerColour(row.ratio > 1 ? row.b : row.a)}
+							: sideColour(sweep.axis, row, row.ratio > 1 ? 'b' : 'a')}
 						says=${`${names[i]}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}, ${row.verdict}`}
 					/>`
 				)}
@@ -164,12 +189,12 @@ export function Ratios({sweep}) {
 		};
 	};
 	return html`<${Plot}
-		title=${same ? `${second} against ${first}` : `Along ${sweep.axis}`}
+		title=${same ? `${second} against ${first}` : `Along ${sweep.axis.replaceAll('_', ' ')}`}
 		name="ratios"
 		draw=${draw}
 		rows=${rows}
-		said=${`${same ? first : 'First'} time / ${same ? second : 'second'} time with its 95 % interval; ` +
-		`above 1: ${same ? second : 'the second'} is faster. ` +
+		said=${`${same ? first : 'First'} time / ${second} time with its 95 % interval; ` +
+		`above 1: ${faster('b')}. ` +
 		`Grey band: the noise floor of ${percent(floor)}, declared beforehand. Grey dots: undecided or equivalent.`}
 		fields=${[
 			{label: 'where', value: r => r.name},

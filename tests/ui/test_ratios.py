@@ -1,0 +1,87 @@
+"""The Answer page's ratios: label, axis, number and sentence of each row say which side is faster."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import httpx
+import pytest
+from browser import saved
+from conftest import PROBLEM, submit
+from patience import until
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
+
+AXES = {
+    "two": {"threads": [1, 2]},
+    "three": {"scheduler": ["fork-join", "serial", "task"]},
+    "five": {"token_slice": [2, 4, 8, 16, 32]},
+}
+NAMES = {"threads": "{} threads", "scheduler": "{}", "token_slice": "token slice {}"}
+
+
+@pytest.fixture(scope="module")
+def compared(world):
+    """An experiment of one repetition for each axis: a ratio is that of two medians."""
+    sound = {"cores": 2}  # not the world's worker whose trainer crashes
+    made = {
+        name: submit(world.client, name=name, base=PROBLEM, axes=axes, requires=sound) for name, axes in AXES.items()
+    }
+    for number in made.values():
+        until(lambda: world.client.experiment(number).state == "finished", "the comparison", 600)  # noqa: B023
+    return made
+
+
+def named(axis, value):
+    return NAMES[axis].format(value).replace("1 threads", "1 thread")
+
+
+@pytest.mark.parametrize("which", AXES)
+def test_label_axis_number_and_sentence_agree(world, tab, tmp_path, compared, which):
+    def asked(path):
+        answer = httpx.get(f"{world.home.url}/api/v1/{path}", params={"experiment_id": compared[which]}, timeout=60)
+        return answer.raise_for_status().json()
+
+    ((axis, values),) = AXES[which].items()
+    sweep, scaling = asked("analysis/sweep"), asked("analysis/scaling")["rows"]
+    median_s = {json.dumps(row["variant"][axis]): row["step_s"]["median"] for row in scaling}
+    rows = [row for row in sweep["rows"] if row["ratio"] is not None]
+    assert len(rows) == len(values) - 1
+    page = tab.open(f"experiment?id={compared[which]}")
+    title = f"Along {axis.replace('_', ' ')}" if len(rows) > 1 else "2 threads against 1 thread"
+    figure = page.locator("figure.plot", has=page.get_by_role("heading", name=title, exact=True))
+    svg = saved(page, figure.get_by_role("button", name="SVG").click, tmp_path)
+    titles = re.findall("<title[^>]*>([^<]*)<", svg)
+    text = saved(page, figure.get_by_role("button", name="CSV").click, tmp_path)
+    shown = list(csv.DictReader(io.StringIO(text)))
+    table = page.get_by_role("region", name="Comparisons")
+    for row, exported in zip(rows, shown, strict=True):
+        first, second = named(axis, row["a"]), named(axis, row["b"])
+        assert row["ratio"] == pytest.approx(median_s[json.dumps(row["a"])] / median_s[json.dumps(row["b"])])
+        assert (exported["a"], exported["b"]) == (str(row["a"]), str(row["b"]))
+        assert float(exported["ratio"]) == pytest.approx(row["ratio"], rel=1e-5)
+        label = "everything else equal" if len(rows) == 1 else f"{first} / {second}, everything else equal"
+        assert label in titles
+        assert any(title.startswith(f"{label}: {row['ratio']:.3f}") for title in titles)
+        expect(table.get_by_role("row").filter(has_text=f"{row['ratio']:.3f}").first).to_contain_text(
+            "undecided" if len(rows) == 1 else f"{second} against {first}"
+        )
+    both = (named(axis, rows[0]["a"]), named(axis, rows[0]["b"])) if len(rows) == 1 else ("first", "second")
+    assert f">{both[0]} time / {both[1]} time<" in svg
+    expect(figure).to_contain_text(
+        "2 threads are faster →" if len(rows) == 1 else "the second is faster →"
+    )
+    expect(figure).to_contain_text(
+        "above 1: 2 threads are faster." if len(rows) == 1 else "above 1: the second is faster."
+    )
+    module = "async ([module, sweep]) => (await import(module)).verdictOf(sweep).sentence"
+    version = page.evaluate("document.querySelector('script[type=module]').src").rsplit("/", 1)[0]
+    for row in rows:
+        sentence = page.evaluate(module, [f"{version}/experiment/verdict.js", {**sweep, "rows": [row], "pooled": []}])
+        reading = f"{named(axis, row['a'])} time / {named(axis, row['b'])} time {row['ratio']:.3f}"
+        assert f"whether {named(axis, row['b'])} or {named(axis, row['a'])} is faster" in sentence
+        assert reading in sentence
