@@ -34,10 +34,11 @@ test: .venv/installed-dev    ## the tests that check each promised behaviour onc
 test-slow: .venv/installed-dev  ## the tests that `make test` leaves out: PostgreSQL, faults, long simulations, installation
 	$(BIN)/pytest -m 'slow and not parity and not slurm and not npm and not ui' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
 
-check: .venv/installed-dev   ## lint, types, import rules
+check: .venv/installed-dev   ## lint, types, import rules, shell scripts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/shellcheck .ci/run deploy/*.sh deploy/*.slurm npm/*.sh
 
 docs: .venv/installed-dev    ## build the documentation as a site in build/site; fails on a broken link or a page outside the nav
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -10,6 +10,8 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
+from taskloom.server.settings import Settings
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,6 +48,18 @@ def test_the_proxy_sends_to_both_servers_and_the_worker_to_the_proxy(compose):
     assert f"reverse_proxy 127.0.0.1:{port('server-1')} 127.0.0.1:{port('server-2')} " in caddyfile
     listens = re.search(r"^http://(:\d+) \{\n\tbind 127.0.0.1$", caddyfile, re.M)
     assert f"http://127.0.0.1{listens[1]}" in compose["services"]["worker"]["command"]
+
+
+def test_nginx_lets_through_what_the_server_accepts():
+    """The limits of the example are at least those of the server's settings."""
+    text = (ROOT / "deploy/nginx.conf").read_text()
+    settings = Settings()
+    [megabytes] = re.findall(r"client_max_body_size (\d+)m;", text)
+    assert int(megabytes) << 20 >= max(settings.max_artifact_bytes, settings.max_result_bytes)
+    [timeout_s] = re.findall(r"proxy_read_timeout (\d+)s;", text)
+    assert int(timeout_s) > max(settings.max_wait_s, settings.analysis_s)
+    assert {"proxy_buffering off;", "proxy_request_buffering off;"} <= set(re.findall(r"^ +(\w+ off;)", text, re.M))
+    assert text.count("{") == text.count("}")
 
 
 def test_the_image_holds_every_package_and_owns_what_is_mounted(compose):

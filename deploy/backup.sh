@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Back up Taskloom's database, then its artifacts, while the server runs: backup.sh FOLDER [KEEP]
+# The backup is FOLDER/YYYYMMDDTHHMMSSZ. It has that name only once it is complete; the exit status is 0 only then.
+# Afterwards all but the latest KEEP backups (default 14) are deleted. Settings are those of the server:
+#   TASKLOOM_DATABASE_URL   default sqlite:///taskloom.db
+#   TASKLOOM_ARTIFACT_ROOT  default FILE.artifacts beside SQLite's FILE; required with PostgreSQL
+# It takes Python 3.8 or later (PYTHON, default python3) and, with PostgreSQL, pg_dump and pg_restore, which must not be
+# older than the database server.
+set -euo pipefail
+umask 077  # a backup contains the hashes of keys and the secrets of webhooks
+
+fail() {
+    echo "backup.sh: $*" >&2
+    exit 1
+}
+
+python=${PYTHON:-python3}
+url=${TASKLOOM_DATABASE_URL:-sqlite:///taskloom.db}
+keep=${2:-14}
+if [ $# -lt 1 ] || [ $# -gt 2 ] || ! [[ $keep =~ ^[1-9][0-9]*$ ]]; then
+    echo "usage: backup.sh FOLDER [KEEP], where KEEP is 1 or more" >&2
+    exit 2
+fi
+mkdir -p "$1"
+folder=$(cd "$1" && pwd)
+target=$folder/$(date -u +%Y%m%dT%H%M%SZ)
+[ ! -e "$target" ] || fail "$target exists"
+partial=$(mktemp -d "$folder/.partial-XXXXXX")
+trap 'rm -rf "$partial"' EXIT
+
+case $url in
+sqlite:///*)
+    file=${url#sqlite:///}
+    file=${file%%\?*}
+    [ -f "$file" ] || fail "$file: no such database"
+    artifacts=${TASKLOOM_ARTIFACT_ROOT:-$file.artifacts}
+    # Not cp: the last commits are in FILE-wal.
+    "$python" -I - "$file" "$partial/taskloom.db" <<'PYTHON'
+import sqlite3, sys
+sqlite3.connect(sys.argv[1]).execute("VACUUM INTO ?", sys.argv[2:])
+found = sqlite3.connect(sys.argv[2]).execute("PRAGMA quick_check").fetchone()[0]
+if found != "ok":
+    sys.exit(f"backup.sh: the copy is damaged: {found}")
+PYTHON
+    ;;
+postgresql*://*)
+    artifacts=${TASKLOOM_ARTIFACT_ROOT:?is required with PostgreSQL: the folder of artifacts}
+    # Other users see the arguments of pg_dump, so the URL, which may contain a password, is not one of them.
+    service=$partial/service
+    TASKLOOM_DATABASE_URL=$url "$python" -I - > "$service" <<'PYTHON'
+import os
+from urllib.parse import parse_qsl, unquote, urlsplit
+parts = urlsplit(os.environ["TASKLOOM_DATABASE_URL"])
+login, _, place = parts.netloc.rpartition("@")
+user, _, password = login.partition(":")
+host, colon, port = place.partition(":") if not place.startswith("[") else (place.strip("[]"), "", "")
+values = {"host": host, "port": port, "dbname": parts.path.lstrip("/"), "user": user, "password": password}
+print("[taskloom]")
+for name, value in {**{k: unquote(v) for k, v in values.items()}, **dict(parse_qsl(parts.query))}.items():
+    if value:
+        print(f"{name}={value}")
+PYTHON
+    PGSERVICEFILE=$service pg_dump --format=custom --file="$partial/taskloom.dump" --dbname="service=taskloom"
+    rm "$service"
+    pg_restore --list "$partial/taskloom.dump" > /dev/null
+    ;;
+*)
+    fail "TASKLOOM_DATABASE_URL is neither sqlite:///FILE nor postgresql://..."
+    ;;
+esac
+
+# After the database: a file is stored before the database names it.
+if [ -d "$artifacts" ]; then
+    cp -a "$artifacts" "$partial/artifacts"
+elif [ -n "${TASKLOOM_ARTIFACT_ROOT:-}" ]; then
+    fail "$artifacts: no such folder of artifacts"
+fi
+sync -f "$partial"
+mv -T "$partial" "$target"
+sync "$folder"
+
+mapfile -t kept < <(find "$folder" -mindepth 1 -maxdepth 1 -type d -name '2*T*Z' | sort)
+for old in "${kept[@]:0:${#kept[@]}-keep > 0 ? ${#kept[@]}-keep : 0}"; do
+    rm -rf "$old"
+done
+echo "$target"
