@@ -1,1 +1,1 @@
-"""The trainer: a GPT-2 step program, its kernels and the schedulers that run it. Knows no HTTP and no database."""
+"""The trainer: networks as step programs, kernels, and schedulers that run them. Knows no HTTP and no database."""

@@ -7,6 +7,7 @@ block of at most BLOCK queries are in a strip of BLOCK x T floats of scratch.
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -194,11 +195,13 @@ def attention_backward_of_halves(
 
 
 def forward(
-    step: Builder, grid: Grid, layer: int, *, out: Tensor, lse: Tensor, qkv: Tensor, strips: Own, T: int, TS: int
-) -> None:
-    """Add attention over a grid of slices of at most TS tokens of the T of a sequence.
+    step: Builder, grid: Grid, slices: Sequence[Slice], layer: int, *,
+    out: Tensor, lse: Tensor, qkv: Tensor, strips: Own, T: int, TS: int,
+) -> None:  # fmt: skip
+    """Add attention over the slices, each a tile of the grid, of at most TS tokens of the T of a sequence.
 
-    A tile needs keys and values of its group's slices up to its own: the rows from `group0`.
+    A tile needs keys and values of its group's slices up to its own: the rows from `group0`. Reverse: over a group's
+    rows and some of its heads, see `heads_of_groups`; it needs the output's value, which may then be bfloat16.
     """
     C, NH = step.shape(out)[-1], step.shape(lse)[-1]
     pairs = [pairs_before(pos0, pos1) for pos0, pos1 in grid.ranges("pos0:pos1")]
@@ -208,16 +211,16 @@ def forward(
         out=Write(out, ROWS), lse=Write(lse, ROWS), qkv=Read(qkv, "group0:row1"), by=scores(C // NH, T, TS),
         strips=strips, T=T, TS=TS,
     )  # fmt: skip
+    reverse = partial(_backward, step, slices, layer, out=out, lse=lse, qkv=qkv, strips=strips, T=T, TS=TS)
+    step.tape.leave(reverse, out=out, inp=qkv)
 
 
-def backward(
+def _backward(
     step: Builder, slices: Sequence[Slice], layer: int, *,
-    dqkv: Tensor, dout: Tensor, qkv: Tensor, out: Tensor, lse: Tensor, strips: Own, T: int, TS: int,
+    out: Tensor, lse: Tensor, qkv: Tensor, strips: Own, T: int, TS: int,
 ) -> None:  # fmt: skip
-    """Add the backward pass over a group's rows and some of its heads; see `heads_of_groups`. The output may be
-    bfloat16.
-    """
     C, NH = step.shape(out)[-1], step.shape(lse)[-1]
+    dqkv, dout, out = step.tape.gradient(qkv), step.tape.gradient(out), step.tape.value(out)
     grid, group = heads_of_groups(slices, NH), "group0:group1"
     spans = zip(grid.ranges("sample0:sample1"), grid.ranges("head0:head1"), grid.ranges(group), strict=True)
     cost = [

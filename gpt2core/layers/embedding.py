@@ -1,11 +1,16 @@
 """Token and position embeddings."""
 
+from collections.abc import Mapping
+from functools import partial
+
 from gpt2core.compile.jit import kernel
+from gpt2core.step import parameters
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
-from gpt2core.step.ops import Constant, Own, Read, Tensor, Write, add_or_set
-from gpt2core.step.parameters import BLOCK, block_grid
+from gpt2core.step.ops import Constant, Read, Tensor, Use, Write, add_or_set
+from gpt2core.step.parameters import BLOCK, Destination
 from gpt2core.step.signature import Int32s, Matrix, OwnMatrix, Scalar, TileInt
+from gpt2core.step.tape import Share
 
 
 @kernel
@@ -29,80 +34,60 @@ def encoder_forward(
 
 
 @kernel
-def encoder_backward_wte(
-    dwte: OwnMatrix, dout: Matrix, tokens: Int32s, out0: TileInt, out1: TileInt, to: TileInt
+def encoder_backward(
+    dweight: OwnMatrix, dout: Matrix, indices: Int32s, out0: TileInt, out1: TileInt, to: TileInt, adds: Scalar
 ):
-    """Add the gradient of the token embedding's rows [out0, out1).
+    """The gradient of an embedding's rows [out0, out1).
 
-    Writes:   dwte (any, C) +=, rows from `to` on
-    Reads:    dout (N, C), tokens (N,) int32
-    Maths:    gradient of v += sum over the rows n with tokens[n] = v of dout[n], in the order of n
-    Tiles:    disjoint ranges of vocabulary are independent
-    Cost:     C flop, 12*C bytes per row whose token is in range
-    """
-    C = dout.shape[1]
-    for n in range(tokens.shape[0]):
-        token = tokens[n]
-        if out0 <= token < out1:
-            for c in range(C):
-                dwte[to + token - out0, c] += dout[n, c]
-
-
-@kernel
-def encoder_backward_wpe(
-    dwpe: OwnMatrix, dout: Matrix, positions: Int32s, out0: TileInt, out1: TileInt, to: TileInt, adds: Scalar
-):
-    """Set or add to the gradient of the position embedding's rows [out0, out1).
-
-    Writes:   dwpe (any, C) =, or += if `adds` is set, rows from `to` on
-    Reads:    dout (N, C), positions (N,) int32
-    Maths:    gradient of t = sum over the rows n with positions[n] = t of dout[n], in the order of n
-    Tiles:    disjoint ranges of positions are independent
-    Cost:     C flop, 12*C bytes per row whose position is in range
+    Writes:   dweight (any, C) =, or += if `adds` is set, rows from `to` on
+    Reads:    dout (N, C), indices (N,) int32
+    Maths:    gradient of v = sum over the rows n with indices[n] = v of dout[n], in the order of n
+    Tiles:    disjoint ranges of the embedding are independent
+    Cost:     C flop, 12*C bytes per row whose index is in range
     """
     C = dout.shape[1]
     if not adds:
-        dwpe[to : to + out1 - out0] = 0
-    for n in range(positions.shape[0]):
-        position = positions[n]
-        if out0 <= position < out1:
+        dweight[to : to + out1 - out0] = 0
+    for n in range(indices.shape[0]):
+        index = indices[n]
+        if out0 <= index < out1:
             for c in range(C):
-                dwpe[to + position - out0, c] += dout[n, c]
+                dweight[to + index - out0, c] += dout[n, c]
 
 
 def forward(
     step: Builder, grid: Grid, *, out: Tensor, tokens: Tensor, positions: Tensor, wte: Tensor, wpe: Tensor
 ) -> None:
-    """Add the embeddings of tokens and of their positions, which are written before the first step."""
+    """Add the embeddings of tokens and of their positions, which are written before the first step.
+
+    Reverse: the gradients of both, block by block.
+    """
     C = step.shape(out)[-1]
     step.op(
         "encoder", "forward", encoder_forward, grid, grid.cost(ROWS, C, 3 * F32 * C),
         out=Write(out, ROWS), tokens=Read(tokens, ROWS), positions=Constant(positions, ROWS),
         wte=Read(wte), wpe=Read(wpe),
     )  # fmt: skip
+    reverse = partial(_backward, step, out=out, of={wte: Read(tokens), wpe: Constant(positions)})
+    weights = {weight: parameters.matrix(step, weight) for weight in (wpe, wte)}
+    step.tape.leave(reverse, out=out, kind="embedding", weights=weights)
 
 
-def backward_tokens(step: Builder, *, weight: Tensor, dwte: Tensor | Own, dout: Tensor, tokens: Tensor) -> None:
-    """Add the token embedding's gradient, block by block, onto the one that is there."""
-    grid, share = block_grid(step, weight, own=isinstance(dwte, Own)), _share(step, weight, dout)
-    step.op(
-        "encoder", "backward", encoder_backward_wte, grid, grid.cost(BLOCK, share, 3 * F32 * share), filler=True,
-        dwte=add_or_set(True, dwte, BLOCK), dout=Read(dout), tokens=Read(tokens),
-    )  # fmt: skip
+def _backward(step: Builder, *, out: Tensor, of: Mapping[Tensor, Use]) -> None:
+    for weight, indices in of.items():
+        leave_gradient(step, weight=weight, dout=step.tape.gradient(out), indices=indices)
 
 
-def backward_positions(
-    step: Builder, *, weight: Tensor, dwpe: Tensor | Own, dout: Tensor, positions: Tensor, adds: bool
-) -> None:
-    """Add the position embedding's gradient, block by block."""
-    grid, share = block_grid(step, weight, own=isinstance(dwpe, Own)), _share(step, weight, dout)
-    step.op(
-        "encoder", "backward", encoder_backward_wpe, grid, grid.cost(BLOCK, share, 3 * F32 * share), filler=True,
-        dwpe=add_or_set(adds, dwpe, BLOCK), dout=Read(dout), positions=Constant(positions), adds=int(adds),
-    )  # fmt: skip
+def leave_gradient(step: Builder, *, weight: Tensor, dout: Tensor, indices: Use) -> None:
+    """Leave the gradient of an embedding from those of all rows, each of which has taken the row `indices`."""
+    step.tape.shares.append(Share(weight, partial(_backward_weight, step, weight=weight, dout=dout, indices=indices)))
 
 
-def _share(step: Builder, weight: Tensor, dout: Tensor) -> int:
-    """Values that are added to one row of an embedding, if all rows occur equally often."""
+def _backward_weight(step: Builder, to: Destination, *, weight: Tensor, dout: Tensor, indices: Use) -> None:
+    grid, (dweight, _) = parameters.block_grid(step, weight, to.own), to.of(step, weight)
     rows, C = step.shape(dout)
-    return C * rows // step.shape(weight)[0]
+    share = C * rows // step.shape(weight)[0]  # values that are added to one row, if all rows occur equally often
+    step.op(
+        "encoder", "backward", encoder_backward, grid, grid.cost(BLOCK, share, 3 * F32 * share), filler=True,
+        dweight=add_or_set(to.adds, dweight, BLOCK), dout=Read(dout), indices=indices, adds=int(to.adds),
+    )  # fmt: skip

@@ -1,5 +1,7 @@
 """The Gaussian error linear unit in its tanh form."""
 
+from functools import partial
+
 import numpy as np
 
 from gpt2core.compile.bfloat16 import half, whole
@@ -91,7 +93,10 @@ def gelu_backward_of_halves(dinp: Halves, out: Halves, dout: Matrix, row0: TileI
 
 def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept: Tensor, inp: Tensor) -> None:
     """Add the forward pass over a grid of rows. Where `kept` is bfloat16, the input is rounded to it, and the output is
-    bfloat16 too; else `kept` is the input.
+    bfloat16 too; else `kept` lies where the input does.
+
+    Reverse: the output, which need not be kept, replaces the input in `kept`. In float32 the input's gradient replaces
+    the output's.
     """
     M = step.shape(inp)[-1]
     if step.is_half(kept):
@@ -100,24 +105,28 @@ def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept: 
             out=Write(out, ROWS), kept=Write(kept, ROWS), inp=Read(inp, ROWS),
         )  # fmt: skip
     else:
+        step.check_same_place(inp, kept)
         step.op(
             "gelu", "forward", gelu_forward, grid, grid.cost(ROWS, 18 * M, 2 * F32 * M), layer,
             out=Write(out, ROWS), inp=Read(inp, ROWS),
         )  # fmt: skip
+    step.tape.passes(kept, inp)
+    step.tape.leave(partial(_backward, step, grid, layer, out=out, kept=kept), out=out, inp=inp, recomputed=out)
 
 
-def backward(step: Builder, grid: Grid, layer: int | None, *, dinp: Tensor, out: Tensor, dout: Tensor) -> None:
-    """Add the backward pass. It also turns the kept input into the output, which the next weight's gradient needs.
-    Where these are bfloat16, `dinp` is too, and `dout` is float32; else `dinp` has the output's gradient before.
-    """
-    M = step.shape(out)[-1]
-    if step.is_half(out):
+def _backward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept: Tensor) -> None:
+    """Add the backward pass to the task that computes the output's gradient."""
+    M, dinp, dout = step.shape(out)[-1], step.tape.gradient(kept), step.tape.gradient(out)
+    if step.is_half(kept):
         step.op(
             "gelu", "backward", gelu_backward_of_halves, grid, grid.cost(ROWS, 27 * M, (F32 + 3 * BF16) * M), layer,
-            dinp=Write(dinp, ROWS), out=Update(out, ROWS), dout=Read(dout, ROWS),
+            dinp=Write(dinp, ROWS), out=Update(kept, ROWS), dout=Read(dout, ROWS),
         )  # fmt: skip
     else:
+        step.check_same_place(dinp, dout)
         step.op(
             "gelu", "backward", gelu_backward, grid, grid.cost(ROWS, 27 * M, 4 * F32 * M), layer,
-            dinp=Update(dinp, ROWS), out=Update(out, ROWS),
+            dinp=Update(dinp, ROWS), out=Update(kept, ROWS),
         )  # fmt: skip
+    step.join()
+    step.tape.value_in(out, kept)

@@ -1,5 +1,6 @@
 """Layer normalisation over channels: kernels, then their ops."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,9 +9,10 @@ from gpt2core.compile.jit import kernel
 from gpt2core.step import parameters as parts
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
-from gpt2core.step.ops import Arena, Own, Read, Tensor, Update, Write, add_or_set
-from gpt2core.step.parameters import Parameter
+from gpt2core.step.ops import Read, Tensor, Update, Write, add_or_set
+from gpt2core.step.parameters import Destination, Parameter
 from gpt2core.step.signature import Matrix, OwnVector, Scalar, TileInt, Vector
+from gpt2core.step.tape import Sum
 
 EPS = np.float32(1e-5)
 ONE = np.float32(1.0)
@@ -122,47 +124,60 @@ def layernorm_backward_parameters(
 
 def forward(
     step: Builder, grid: Grid, layer: int | None, *,
-    out: Tensor, mean: Tensor, rstd: Tensor, inp: Tensor, weight: Tensor, bias: Tensor,
+    out: Tensor, mean: Tensor, rstd: Tensor, inp: Tensor, weight: Tensor, bias: Tensor, partial: Tensor,
 ) -> None:  # fmt: skip
-    """Add the forward pass over a grid of rows."""
+    """Add the forward pass over a grid of rows.
+
+    Reverse: the input's gradient replaces the input; the output, which need not be kept, replaces its gradient. A tile
+    writes its share of the parameters' gradients to a row of `partial`.
+    """
     (C,) = step.shape(weight)
     step.op(
         "layernorm", "forward", layernorm_forward, grid, grid.cost(ROWS, 8 * C, 2 * F32 * C), layer,
         out=Write(out, ROWS), mean=Write(mean, ROWS), rstd=Write(rstd, ROWS), inp=Read(inp, ROWS),
         weight=Read(weight), bias=Read(bias),
     )  # fmt: skip
+    tape, kind = step.tape, "layernorm"
+    add_up = functools.partial(_backward_parameters, step, partial=partial, slots=len(grid))
+    total = tape.sums.setdefault(kind, Sum([], add_up))
+    slot = len(total.weights) * len(grid)
+    total.weights.append(weight)
+    tape.gradient_in(inp, inp)
+    reverse = functools.partial(
+        _backward, step, grid.with_columns(slot=range(slot, slot + len(grid))), layer,
+        out=out, mean=mean, rstd=rstd, inp=inp, weight=weight, bias=bias, partial=partial,
+    )  # fmt: skip
+    block = parts.vectors(step, str(Tensor(weight.name.removesuffix("w"), layer)), weight, bias)
+    tape.leave(reverse, out=out, inp=inp, recomputed=out, kind=kind, weights={weight: [block]})
 
 
-def backward(
+def _backward(
     step: Builder, grid: Grid, layer: int | None, *,
-    dinp: Tensor, out: Tensor, partial: Tensor, slot: int, past: Tensor | None,
-    weight: Tensor, bias: Tensor, mean: Tensor, rstd: Tensor,
+    out: Tensor, mean: Tensor, rstd: Tensor, inp: Tensor, weight: Tensor, bias: Tensor, partial: Tensor,
 ) -> None:  # fmt: skip
-    """Add the backward pass, which turns the input into its gradient, and the output's gradient into the output: the
-    next weight's gradient needs it. `past` is the gradient that bypasses the LayerNorm, if there is one.
-
-    A tile writes its share of the parameters' gradients to a row of `partial`, the first tile to row `slot`.
-    """
+    """Add the backward pass to the task that computes the output's gradient."""
     (C,) = step.shape(weight)
+    dout, past = step.tape.gradient(out), step.tape.bypassing(inp)
     step.op(
-        "layernorm", "backward", layernorm_backward, grid.with_columns(slot=range(slot, slot + len(grid))),
-        grid.cost(ROWS, 19 * C, 5 * F32 * C), layer,
-        dinp=Update(dinp, ROWS), out=Update(out, ROWS), partial=Write(partial, "slot"),
+        "layernorm", "backward", layernorm_backward, grid, grid.cost(ROWS, 19 * C, 5 * F32 * C), layer,
+        dinp=Update(inp, ROWS), out=Update(dout, ROWS), partial=Write(partial, "slot"),
         dresidual=past and Read(past, ROWS), weight=Read(weight), bias=Read(bias), mean=Read(mean, ROWS),
         rstd=Read(rstd, ROWS),
     )  # fmt: skip
+    step.join()
+    step.tape.value_in(out, dout)
 
 
-def backward_parameters(
-    step: Builder, parameters: Sequence[Parameter], *, into: Arena | Own, partial: Tensor, slots: int, adds: bool
+def _backward_parameters(
+    step: Builder, parameters: Sequence[Parameter], to: Destination, *, partial: Tensor, slots: int
 ) -> None:
     """Add the gradients of many LayerNorms' parameters, a tile each: LayerNorm i has the i-th `slots` of `partial`."""
     C = step.shape(partial)[1] // 2
     starts = range(0, slots * len(parameters), slots)
-    grid = parts.grid(parameters, into).with_columns(first=starts, last=[start + slots for start in starts])
+    grid = parts.grid(parameters, to.whole).with_columns(first=starts, last=[start + slots for start in starts])
     step.op(
         "layernorm_dweight", "backward", layernorm_backward_parameters, grid,
         grid.cost("first:last", 2 * C, 2 * F32 * C), filler=True,
-        gradients=add_or_set(adds, into, parts.BOTH), partial=Read(partial, "first:last"),
-        adds=int(adds),
+        gradients=add_or_set(to.adds, to.whole, parts.BOTH), partial=Read(partial, "first:last"),
+        adds=int(to.adds),
     )  # fmt: skip

@@ -3,16 +3,20 @@
 Inputs, outputs and their gradients are float32, or bfloat16 (`halves`) where products round their operands.
 """
 
+from functools import partial
+
 from gpt2core.compile.bfloat16 import half, is_half, whole
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.gemm.multiply import multiply_halves
 from gpt2core.gemm.sizes import PANEL
 from gpt2core.layers.sizes import PART, PART_ROWS
+from gpt2core.step import parameters
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import BF16, F32, ROWS, Grid
 from gpt2core.step.ops import Own, Product, Read, Tensor, Write, add_or_set
-from gpt2core.step.parameters import BLOCK, block_grid
+from gpt2core.step.parameters import BLOCK, Destination
 from gpt2core.step.signature import Halves, Matrix, Multiply, OwnHalves, OwnMatrix, OwnVector, Scalar, TileInt, Vector
+from gpt2core.step.tape import Share
 
 
 @kernel
@@ -157,68 +161,79 @@ def matmul_backward_weight_of_half_inputs(
 
 def forward(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
-    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None,
+    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Add a linear layer over a grid of rows. Its input may be bfloat16."""
+    """Add a linear layer over a grid of rows. Its input may be bfloat16, and without bias its output: then the threads'
+    own `rounded` has the rows of a part of the input, at most PART_ROWS, and `part` that of the output, at most PART.
+
+    Reverse: the input's gradient, and the weight's and the bias's, block by block of the weight.
+    """
     OC, C = step.shape(weight)
     half_inp = step.is_half(inp)
-    step.op(
-        name, "forward", matmul_forward_of_halves if half_inp else matmul_forward, grid,
-        grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, F32 * OC * C), layer,
-        out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
-        by=Product(0, 1, grid.longest(ROWS), OC, C, half_a=int(half_inp)),
+    if step.is_half(out):
+        rows = min(grid.longest(ROWS), PART_ROWS)
+        step.op(
+            name, "forward", matmul_forward_to_halves, grid,
+            grid.cost(ROWS, 2 * OC * C, F32 * C + BF16 * OC, F32 * OC * C), layer,
+            out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), rounded=Own("rounded"), part=Own("part"),
+            by=Product(0, 1, rows, OC, C, half_a=1), rows=rows, columns=min(OC, PART // rows // PANEL * PANEL),
+        )  # fmt: skip
+    else:
+        step.op(
+            name, "forward", matmul_forward_of_halves if half_inp else matmul_forward, grid,
+            grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, F32 * OC * C), layer,
+            out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
+            by=Product(0, 1, grid.longest(ROWS), OC, C, half_a=int(half_inp)),
+        )  # fmt: skip
+    reverse = partial(_backward, step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias)
+    step.tape.leave(
+        reverse, out=out, inp=inp, kind="linear", weights={weight: parameters.matrix(step, weight, bias)}
     )  # fmt: skip
 
 
-def forward_to_halves(
+def _backward(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
-    out: Tensor, inp: Tensor, weight: Tensor, rounded: Own, part: Own,
+    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None,
 ) -> None:  # fmt: skip
-    """Add a linear layer without bias over a grid of rows. Its output is bfloat16. `rounded`: the rows of a part of the
-    input, at most PART_ROWS; `part`: of the output, at most PART float32.
-    """
+    """Add the gradient of the input. The output's may be bfloat16."""
     OC, C = step.shape(weight)
-    rows = min(grid.longest(ROWS), PART_ROWS)
-    columns = min(OC, PART // rows // PANEL * PANEL)
-    step.op(
-        name, "forward", matmul_forward_to_halves, grid,
-        grid.cost(ROWS, 2 * OC * C, F32 * C + BF16 * OC, F32 * OC * C), layer,
-        out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), rounded=rounded, part=part,
-        by=Product(0, 1, rows, OC, C, half_a=1), rows=rows, columns=columns,
-    )  # fmt: skip
-
-
-def backward_input(
-    step: Builder, name: str, grid: Grid, layer: int | None, *, dinp: Tensor, dout: Tensor, weight: Tensor
-) -> None:
-    """Add the gradient of a linear layer's input over a grid of rows. The output's gradient may be bfloat16."""
-    OC, C = step.shape(weight)
+    dout = step.tape.gradient(out)
     half_dout = step.is_half(dout)
-    step.op(
-        f"{name}_dinp", "backward", matmul_backward_input_of_halves if half_dout else matmul_backward_input, grid,
-        grid.cost(ROWS, 2 * OC * C, step.itemsize(dout) * OC + F32 * C, F32 * OC * C), layer,
-        dinp=Write(dinp, ROWS), dout=Read(dout, ROWS), weight=Read(weight),
-        by=Product(0, 0, grid.longest(ROWS), C, OC, half_a=int(half_dout)),
-    )  # fmt: skip
+    if step.tape.needs_gradient(inp):
+        step.op(
+            f"{name}_dinp", "backward", matmul_backward_input_of_halves if half_dout else matmul_backward_input, grid,
+            grid.cost(ROWS, 2 * OC * C, step.itemsize(dout) * OC + F32 * C, F32 * OC * C), layer,
+            dinp=Write(step.tape.gradient(inp), ROWS), dout=Read(dout, ROWS), weight=Read(weight),
+            by=Product(0, 0, grid.longest(ROWS), C, OC, half_a=int(half_dout)),
+        )  # fmt: skip
+    leave_weight_gradient(step, name, layer, dout=dout, inp=inp, weight=weight, bias=bias)
 
 
-def backward_weight(
+def leave_weight_gradient(
     step: Builder, name: str, layer: int | None, *,
-    weight: Tensor, dweight: Tensor | Own, dbias: Tensor | Own | None, dout: Tensor, inp: Tensor, adds: bool,
+    dout: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Add the gradient of a linear layer's weight and bias over all rows, block by block of the weight. Either the
-    output's gradient or the input may be bfloat16.
-    """
+    """Leave the gradient of a weight and a bias, from those of all rows of an output."""
+    share = partial(_backward_weight, step, name, layer, dout=dout, inp=inp, weight=weight, bias=bias)
+    step.tape.shares.append(Share(weight, share, layer, needs=inp))
+
+
+def _backward_weight(
+    step: Builder, name: str, layer: int | None, to: Destination, *,
+    dout: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None,
+) -> None:  # fmt: skip
+    """Add the gradient of the weight and the bias. Either the output's gradient or the input may be bfloat16."""
+    inp = step.tape.value(inp)
     N, C = step.shape(inp)
-    grid = block_grid(step, weight, own=isinstance(dweight, Own))
+    grid, (dweight, dbias) = parameters.block_grid(step, weight, to.own), to.of(step, weight, bias)
     half_dout, half_inp = step.is_half(dout), step.is_half(inp)
     step.op(
         f"{name}_dweight", "backward", BACKWARD_WEIGHT[half_dout, half_inp], grid,
         grid.cost(BLOCK, 2 * C * N, F32 * C + step.itemsize(dout) * N, step.itemsize(inp) * C * N), layer, filler=True,
-        dweight=add_or_set(adds, dweight, BLOCK), dbias=dbias and add_or_set(adds, dbias, BLOCK),
+        dweight=add_or_set(to.adds, dweight, BLOCK), dbias=dbias and add_or_set(to.adds, dbias, BLOCK),
         dout=Read(dout), inp=Read(inp),
-        by=Product(1, 0, grid.longest(BLOCK), C, N, half_a=int(half_dout), half_b=int(half_inp)), adds=int(adds),
-        fetches=int(not isinstance(dweight, Own)),
+        by=Product(1, 0, grid.longest(BLOCK), C, N, half_a=int(half_dout), half_b=int(half_inp)), adds=int(to.adds),
+        fetches=int(not to.own),
     )  # fmt: skip
 
 

@@ -116,19 +116,19 @@ def mean_loss(losses: Float64s, control: Int64s, loss: Vector, step: Step, micro
 
 def forward_backward(
     step: Builder, grid: Grid, *, logits: Tensor, loss: Tensor, targets: Tensor, vocab: int, micros: int,
-    part: Own | None = None,
 ) -> None:  # fmt: skip
-    """Add the loss of each row, and its gradient in place of the logits, over a grid of rows. `part`: at least `vocab`
-    float32, where logits are bfloat16.
+    """Add the loss of each row, and its gradient in place of the logits, over a grid of rows. Where logits are
+    bfloat16, the threads' own `part` has at least `vocab` float32.
     """
     Vp, halves = step.shape(logits)[-1], step.is_half(logits)
-    more: dict[str, Any] = {"part": part} if halves else {}
+    more: dict[str, Any] = {"part": Own("part")} if halves else {}
     step.op(
         "cross_entropy", "loss", cross_entropy_of_halves if halves else cross_entropy, grid,
         grid.cost(ROWS, 12 * vocab, 2 * step.itemsize(logits) * Vp),
         logits=Update(logits, ROWS), loss=Write(loss, ROWS), targets=Read(targets, ROWS), V=vocab, micros=micros,
         **more,
     )  # fmt: skip
+    step.tape.gradient_in(logits, logits)
 
 
 def mean(step: Builder, *, losses: Tensor, control: Tensor, loss: Tensor, micros: int) -> None:

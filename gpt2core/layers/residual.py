@@ -23,9 +23,13 @@ def residual_forward(out: Matrix, inp: Matrix, row0: TileInt, row1: TileInt):
 
 
 def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, inp: Tensor) -> None:
-    """Add the sum of a residual stream and a branch, in the branch's place, over a grid of rows."""
+    """Add the sum of a residual stream and a branch, in the branch's place, over a grid of rows.
+
+    Reverse: the sum's gradient is that of the branch, and reaches the stream past the branch.
+    """
     C = step.shape(out)[-1]
     step.op(
         "residual", "forward", residual_forward, grid, grid.cost(ROWS, C, 3 * F32 * C), layer,
         out=Update(out, ROWS), inp=Read(inp, ROWS),
     )  # fmt: skip
+    step.tape.bypass(out, inp)

@@ -23,9 +23,11 @@ def round_rows(out: Halves, inp: Matrix, row0: TileInt, row1: TileInt):
 
 
 def forward(step: Builder, name: str, grid: Grid, layer: int | None, *, out: Tensor, inp: Tensor) -> None:
-    """Add the rounding of a tensor over a grid of rows."""
+    """Add the rounding of a tensor over a grid of rows. Reverse: the gradient passes unchanged, in float32."""
     C = step.shape(inp)[-1]
     step.op(
         name, "forward", round_rows, grid, grid.cost(ROWS, C, (F32 + BF16) * C), layer,
         out=Write(out, ROWS), inp=Read(inp, ROWS),
     )  # fmt: skip
+    step.tape.value_in(inp, out)
+    step.tape.passes(out, inp)

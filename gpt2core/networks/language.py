@@ -6,7 +6,7 @@ from gpt2core.layers import loss, tokens
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import Grid
-from gpt2core.step.ops import Own, Tensor
+from gpt2core.step.ops import Tensor
 
 
 def load(step: Builder, config: TrainConfig, grid: Grid) -> None:
@@ -18,13 +18,11 @@ def load(step: Builder, config: TrainConfig, grid: Grid) -> None:
     )  # fmt: skip
 
 
-def mean_loss(step: Builder, config: TrainConfig, grid: Grid, part: Own | None = None) -> None:
-    """Add the step's mean loss, and the gradient in place of the logits, over a grid of rows. `part`: as
-    loss.forward_backward takes it.
-    """
+def mean_loss(step: Builder, config: TrainConfig, grid: Grid) -> None:
+    """Add the step's mean loss, and the gradient in place of the logits, over a grid of rows."""
     loss.forward_backward(
         step, grid, logits=Tensor("logits"), loss=Tensor("loss"), targets=Tensor("targets"),
-        vocab=config.model.vocab, micros=config.grad_accum, part=part,
+        vocab=config.model.vocab, micros=config.grad_accum,
     )  # fmt: skip
     loss.mean(
         step, losses=Tensor("losses"), control=Tensor("control"), loss=Tensor("loss"), micros=config.grad_accum

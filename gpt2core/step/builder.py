@@ -8,9 +8,10 @@ accesses conflict if they overlap in memory.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpt2core.spec.errors import GraphError
 from gpt2core.step.grid import Cost, Grid, Range
@@ -35,6 +36,7 @@ from gpt2core.step.ops import (
 )
 from gpt2core.step.regions import Regions, Touch
 from gpt2core.step.signature import Array, Integer, Kernel, Kind, Multiplier, signature
+from gpt2core.step.tape import Tape
 from gpt2core.step.tensors import HALF, ITEMSIZE, ArenaPlan, TensorSpec
 
 
@@ -47,10 +49,19 @@ class Draft:
 
 
 class Builder:
-    """Collects ops on the tensors of some arenas. `micro`: the micro-batch of the ops that are added next."""
+    """Collects ops on the tensors of some arenas. `micro`: the micro-batch of the ops that are added next, `tape`: what
+    they leave for the reverse pass.
 
-    def __init__(self, plans: Mapping[str, ArenaPlan]) -> None:
+    places: tensors of the arenas that other tensors share, by the latter. fusion: see spec.config.FUSIONS.
+    """
+
+    def __init__(
+        self, plans: Mapping[str, ArenaPlan], places: Mapping[Tensor, Tensor] | None = None, fusion: str = "none"
+    ) -> None:
         self.micro = 0
+        self.tape = Tape()
+        self.fusion = fusion
+        self._shared = places or {}
         self._drafts: list[Draft] = []
         self._constants: set[Span] = set()
         self._plans = plans
@@ -60,8 +71,18 @@ class Builder:
             for spec, offset in zip(plan.specs, plan.offsets, strict=True)
         }
 
+    def place(self, tensor: Tensor) -> Tensor:
+        """The tensor of an arena in whose memory a tensor lies: by default itself."""
+        return self._shared.get(tensor, tensor)
+
+    def check_same_place(self, one: Tensor, other: Tensor) -> None:
+        """Raise GraphError unless two tensors share their memory, since an op replaces one by the other."""
+        if self.place(one) != self.place(other):
+            raise GraphError(f"{one} and {other} are computed in place of each other, but lie in different tensors")
+
     def shape(self, tensor: Tensor) -> tuple[int, ...]:
         """Shape of a tensor, or of one layer of it. Raises GraphError if there is none."""
+        tensor = self.place(tensor)
         shape = self._spec(tensor).shape
         if tensor.layer is None:
             return shape
@@ -78,6 +99,7 @@ class Builder:
         return ITEMSIZE[self._spec(tensor).dtype]
 
     def _spec(self, tensor: Tensor) -> TensorSpec:
+        tensor = self.place(tensor)
         if tensor.name not in self._place:
             raise GraphError(f"there is no tensor {tensor.name}")
         return self._place[tensor.name][2]
@@ -86,6 +108,7 @@ class Builder:
         """Location of a tensor or an arena: arena, first byte, rows, bytes of a row."""
         if isinstance(of, Arena):
             return of.kind, 0, self._plans[of.kind].bytes // ITEMSIZE["float32"], ITEMSIZE["float32"]
+        of = self.place(of)
         rows, *inner = self.shape(of)
         kind, offset, spec = self._place[of.name]
         row_bytes = math.prod(inner) * ITEMSIZE[spec.dtype]
@@ -130,6 +153,7 @@ class Builder:
         label = op_label(name, layer, self.micro)
         known = signature(kernel)
         operands = known.operands
+        given = {key: self._placed(value) for key, value in given.items()}
         if operands.keys() != given.keys():
             missing, more = operands.keys() - given.keys(), given.keys() - operands.keys()
             raise TypeError(f"{label}: {known.name} takes {sorted(operands)}; missing {missing}, unknown {more}")
@@ -144,6 +168,12 @@ class Builder:
         bare = tuple(_operand(f"{label}: {known.name}'s {key}", operands[key], given[key]) for key in operands)
         op = Op(layer, (Call(name, phase, kernel, bare),), tuple(tiles), self.micro, filler)
         self._drafts.append(Draft(op, touches))
+
+    def _placed(self, given: Given) -> Given:
+        """An op's argument with the tensor in whose memory it lies."""
+        if isinstance(given, Use) and isinstance(given.of, Tensor):
+            return dataclasses.replace(given, of=self.place(given.of))
+        return given
 
     def _touches(self, grid: Grid, given: Iterable[Given]) -> tuple[tuple[Touch, ...], ...]:
         """Accesses of each tile."""
@@ -161,6 +191,19 @@ class Builder:
                 if constant:
                     self._constants.update(spans)
         return tuple(map(tuple, tiles))
+
+    @contextlib.contextmanager
+    def fused(self) -> Iterator[None]:
+        """Fuse the ops that are added inside, unless every kernel is an op of its own (fusion "none")."""
+        first = len(self._drafts)
+        yield
+        if self.fusion != "none" and len(self._drafts) > first + 1:
+            self.fuse(len(self._drafts) - first)
+
+    def join(self) -> None:
+        """Fuse the last op with the one before it, unless every kernel is an op of its own."""
+        if self.fusion != "none":
+            self.fuse(2)
 
     def fuse(self, count: int) -> None:
         """Fuse the last `count` ops into one, whose tile i runs their tiles i in order."""

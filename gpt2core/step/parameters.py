@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpt2core.step import slicing
-from gpt2core.step.builder import Builder
 from gpt2core.step.grid import Grid, Range
 from gpt2core.step.ops import Arena, Own, Tensor
+
+if TYPE_CHECKING:
+    from gpt2core.step.builder import Builder
 
 WEIGHTS, GRADIENTS = Arena("weights"), Arena("gradients")
 BLOCK = "out0:out1"  # the rows of a block, in a grid of blocks
@@ -32,7 +35,29 @@ class Parameter:
         return sum(last - first for first, last in self.spans)
 
 
-def matrix(step: Builder, weight: Tensor, bias: Tensor | None) -> list[Parameter]:
+@dataclass(frozen=True)
+class Destination:
+    """Destination of a parameter's gradient: the gradients arena, or the thread's own memory, which the same task
+    reads. `adds`: to the gradient that is there.
+    """
+
+    own: bool
+    adds: bool = False
+
+    @property
+    def whole(self) -> Arena | Own:
+        return Own("gradient") if self.own else GRADIENTS
+
+    def of(self, step: Builder, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor | Own, Tensor | Own | None]:
+        """Destination of the gradients of a matrix, or of one of its blocks, and of its bias."""
+        if not self.own:
+            return Tensor("d" + weight.name, weight.layer), bias and Tensor("d" + bias.name, bias.layer)
+        rows, columns = step.shape(weight)
+        rows = slicing.block_rows(rows, columns)
+        return Own("gradient", 0, (rows, columns)), Own("gradient", rows * columns, (rows,)) if bias else None
+
+
+def matrix(step: Builder, weight: Tensor, bias: Tensor | None = None) -> list[Parameter]:
     """The blocks of a matrix, each with the same rows of the bias, if there is one."""
     rows, columns = step.shape(weight)
     second_at = slicing.block_rows(rows, columns) * columns

@@ -51,7 +51,7 @@ def followed(tmp_path, monkeypatch):
     changed.parent.mkdir(parents=True)
     shutil.copy(ROOT / PROGRAM, changed)
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=block("diff"), text=True, check=True)
-    assert "scale.add(" in changed.read_text()
+    assert "scale.forward(" in changed.read_text()
     spec = importlib.util.spec_from_file_location("gpt2core.networks.gpt2.program", changed)
     assert spec is not None
     assert spec.loader is not None

@@ -42,33 +42,36 @@ def fold(dx: Matrix, dout: Matrix, x: Matrix, side: Scalar, row0: TileInt, row1:
                 dx[m, c] += dout[n, k * C + c] if x[m, c] > 0 else np.float32(0)
 
 
+def patches(step, grid, i, *, out, x):
+    step.op("unfold", "forward", unfold, grid, grid.cost(ROWS, 0, 72 * CHANNELS[i]), i,
+            out=Write(out, ROWS), x=Read(x, "x0:x1"), side=SIDES[i])  # fmt: skip
+
+    def reverse():
+        dx, dout = step.tape.gradient(x), step.tape.gradient(out)
+        step.op("fold", "backward", fold, grid, grid.cost(ROWS, 9 * CHANNELS[i], 72 * CHANNELS[i]), i,
+                dx=Write(dx, "x0:x1"), dout=Read(dout, ROWS), x=Read(x, "x0:x1"), side=SIDES[i])  # fmt: skip
+
+    step.tape.leave(reverse, out=out, inp=x)
+
+
 class Convolutions(toy.ToyNetwork):
     def data(self, config):
         rng, count = np.random.default_rng(config.seed), config.batch * config.steps
         images = rng.random((count * AREAS[0], 1), np.float32)
         return {"samples": images, "classes": rng.integers(CHANNELS[-1], size=count, dtype=np.int32)}
 
-    def gradients(self, config, step):
-        slices, logits = slicing.cut(config), Tensor("logits")
-        x, dx, p, dp, w, dw = ([Tensor(f"{name}{i}") for i in range(3)] for name in ("x", "dx", "p", "dp", "w", "dw"))
-        grids = [*enumerate(slicing.grid(slices, row=AREAS[i + 1], x=AREAS[i]) for i in range(3))]
+    def forward(self, config, step):
+        slices, x = slicing.cut(config), [*(Tensor(f"x{i}") for i in range(3)), Tensor("logits")]
         samples.forward(step, slicing.grid(slices, out=AREAS[0]), out=x[0], targets=Tensor("targets"), micros=1)
-        for i, grid in grids:
-            step.op("unfold", "forward", unfold, grid, grid.cost(ROWS, 0, 72 * CHANNELS[i]), i,
-                    out=Write(p[i], ROWS), x=Read(x[i], "x0:x1"), side=SIDES[i])  # fmt: skip
-            linear.forward(step, "conv", grid, i, out=[*x, logits][i + 1], inp=p[i], weight=w[i], bias=None)
+        for i in range(3):
+            grid, p = slicing.grid(slices, row=AREAS[i + 1], x=AREAS[i]), Tensor(f"p{i}")
+            patches(step, grid, i, out=p, x=x[i])
+            linear.forward(step, "conv", grid, i, out=x[i + 1], inp=p, weight=Tensor(f"w{i}"))
         language.mean_loss(step, config, slicing.grid(slices))
-        for i, grid in reversed(grids):
-            y = {"dout": [*dx, logits][i + 1], "weight": w[i]}
-            linear.backward_weight(step, "conv", i, **y, dweight=dw[i], dbias=None, inp=p[i], adds=False)
-            if i:
-                linear.backward_input(step, "conv", grid, i, **y, dinp=dp[i])
-                step.op("fold", "backward", fold, grid, grid.cost(ROWS, 9 * CHANNELS[i], 72 * CHANNELS[i]), i,
-                        dx=Write(dx[i], "x0:x1"), dout=Read(dp[i], ROWS), x=Read(x[i], "x0:x1"), side=SIDES[i])
 
 
 W = {f"w{i}": (CHANNELS[i + 1], 9 * CHANNELS[i]) for i in range(3)}
-IMAGES = {f"{name}{i}": (AREAS[i], CHANNELS[i]) for name in ("x", "dx") for i in range(3)}
-OTHERS = {f"{name}{i}": (AREAS[i + 1], 9 * CHANNELS[i]) for name in ("p", "dp") for i in range(3)}
+IMAGES = {f"{d}x{i}": (AREAS[i], CHANNELS[i]) for i in range(3) for d in ("", "d")[: i + 1]}
+OTHERS = {f"{d}p{i}": (AREAS[i + 1], 9 * CHANNELS[i]) for i in range(3) for d in ("", "d")[: i + 1]}
 OTHERS |= {"logits": (1, 5), "loss": (1,)}
 NETWORK = Convolutions(toy.sizes("convolutions", vocab=5, context=1), W, {**IMAGES, **OTHERS})

@@ -6,7 +6,7 @@ import toy
 from gpt2core.compile.jit import kernel
 from gpt2core.layers import attention, embedding, linear
 from gpt2core.networks import language
-from gpt2core.step import slicing
+from gpt2core.step import parameters, slicing
 from gpt2core.step.grid import ROWS
 from gpt2core.step.ops import Read, Tensor, Update, Write
 from gpt2core.step.signature import Int32s, Matrix, Scalar, TileInt
@@ -43,26 +43,33 @@ def recur_backward(da: Matrix, later: Matrix, h: Matrix, wh: Matrix, T: Scalar, 
                 da[n, c] = total * (np.float32(1) - h[n, c] * h[n, c])
 
 
-class Elman(toy.ToyNetwork):
-    def gradients(self, config, step):
-        h, shifted, da, wte, wh, logits, inputs = map(Tensor, ["h", "shifted", "da", "wte", "wh", "logits", "inputs"])
-        slices, size = slicing.cut(config), {"T": config.seq, "TS": config.token_slice}
-        every, chunks = slicing.grid(slices), [*enumerate(slicing.chunks(slices))]
-        language.load(step, config, every)
-        for i, chunk in chunks:
-            step.op("recur", "forward", recur, chunk, chunk.cost(ROWS, 2 * C * C, 8 * C), i, h=Write(h, ROWS),
-                    past=Read(h, "group0:row0"), shifted=Write(shifted, ROWS), tokens=Read(inputs, ROWS),
-                    wte=Read(wte), wh=Read(wh), **size)  # fmt: skip
-        linear.forward(step, "logits", every, None, out=logits, inp=h, weight=wte, bias=None)
-        language.mean_loss(step, config, every)
-        linear.backward_input(step, "logits", every, None, dinp=da, dout=logits, weight=wte)
+def recurrence(step, slices, h, shifted, tokens, wte, wh, **size):
+    chunks = [*enumerate(slicing.chunks(slices))]
+    for i, chunk in chunks:
+        step.op("recur", "forward", recur, chunk, chunk.cost(ROWS, 2 * C * C, 8 * C), i, h=Write(h, ROWS),
+                past=Read(h, "group0:row0"), shifted=Write(shifted, ROWS), tokens=Read(tokens, ROWS),
+                wte=Read(wte), wh=Read(wh), **size)  # fmt: skip
+
+    def reverse():
+        da = step.tape.gradient(h)  # and then that of the sum before tanh
         for i, chunk in reversed(chunks):
             step.op("recur", "backward", recur_backward, chunk, chunk.cost(ROWS, 2 * C * C, 8 * C), i,
                     da=Update(da, ROWS), later=Read(da, "row1:group1"), h=Read(h, ROWS), wh=Read(wh), **size)
-        for w, dw, dout, x in ((wh, Tensor("dwh"), da, shifted), (wte, Tensor("dwte"), logits, h)):
-            linear.backward_weight(step, w.name, None, weight=w, dweight=dw, dbias=None, dout=dout, inp=x, adds=False)
-        embedding.backward_tokens(step, weight=wte, dwte=Tensor("dwte"), dout=da, tokens=inputs)
+        linear.leave_weight_gradient(step, "wh", None, dout=da, inp=shifted, weight=wh)
+        embedding.leave_gradient(step, weight=wte, dout=da, indices=Read(tokens))
+
+    step.tape.leave(reverse, out=h, kind="recurrence", weights={w: parameters.matrix(step, w) for w in (wte, wh)})
 
 
-ROW_SHAPES = {"h": (1, C), "shifted": (1, C), "da": (1, C), "logits": (1, V), "loss": (1,)}
+class Elman(toy.ToyNetwork):
+    def forward(self, config, step):
+        slices, size = slicing.cut(config), {"T": config.seq, "TS": config.token_slice}
+        every = slicing.grid(slices)
+        language.load(step, config, every)
+        recurrence(step, slices, *map(Tensor, ("h", "shifted", "inputs", "wte", "wh")), **size)
+        linear.forward(step, "logits", every, None, out=Tensor("logits"), inp=Tensor("h"), weight=Tensor("wte"))
+        language.mean_loss(step, config, every)
+
+
+ROW_SHAPES = {"h": (1, C), "shifted": (1, C), "dh": (1, C), "logits": (1, V), "loss": (1,)}
 NETWORK = Elman(toy.sizes("elman", V, 32), {"wte": (V, C), "wh": (C, C)}, ROW_SHAPES)

@@ -9,10 +9,7 @@ import numpy as np
 from gpt2core.networks import token_rows
 from gpt2core.networks.network import Network
 from gpt2core.optimizers import state
-from gpt2core.optimizers.update import update
 from gpt2core.spec.networks import Model
-from gpt2core.step import parameters
-from gpt2core.step.ops import Tensor
 from gpt2core.step.tensors import TensorSpec
 
 
@@ -25,7 +22,7 @@ def sizes(network: str, vocab: int, context: int) -> type[Model]:
 
 
 class ToyNetwork(Network):
-    """A toy network. Subclasses add the ops that compute the gradients."""
+    """A toy network. Subclasses add the forward pass."""
 
     def __init__(self, model, weights, rows):
         """weights: shapes of matrices by name. rows: shapes by name; the first number is that of rows per position."""
@@ -47,10 +44,6 @@ class ToyNetwork(Network):
         rng = np.random.default_rng(config.seed)
         for array in weights.values():
             array[...] = rng.normal(0, 0.3, array.shape)
-
-    def step(self, config, step):
-        self.gradients(config, step)
-        update(step, config, [part for name in self.weights for part in parameters.matrix(step, Tensor(name), None)])
 
     def write(self, config, weights):
         np.savez(config.save, **weights)

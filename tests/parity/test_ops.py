@@ -16,7 +16,7 @@ from bench.torch_gpt2 import attention
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm.multiply import new_scratch
 from gpt2core.layers.attention import BLOCK, attention_backward, attention_forward
-from gpt2core.layers.embedding import encoder_backward_wpe, encoder_backward_wte, encoder_forward
+from gpt2core.layers.embedding import encoder_backward, encoder_forward
 from gpt2core.layers.gelu import gelu_backward, gelu_forward
 from gpt2core.layers.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
 from gpt2core.layers.linear import matmul_backward_input, matmul_backward_weight, matmul_forward
@@ -57,8 +57,8 @@ def test_encoder(seed: int) -> None:
     out64.backward(dout64)
     out, dwte, dwpe = np.empty_like(dout), np.zeros_like(wte), np.empty_like(wpe)
     encoder_forward(out, tokens, positions, wte, wpe, 0, B * T)
-    encoder_backward_wte(dwte, dout, tokens, 0, V, 0)
-    encoder_backward_wpe(dwpe, dout, positions, 0, T + 3, 0, 0)
+    encoder_backward(dwte, dout, tokens, 0, V, 0, 1)
+    encoder_backward(dwpe, dout, positions, 0, T + 3, 0, 0)
     assert_close(out, out64)
     assert_close(dwte, wte64.grad)
     assert_close(dwpe, wpe64.grad)

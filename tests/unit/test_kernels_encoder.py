@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpt2core.layers.embedding import encoder_backward_wpe, encoder_backward_wte, encoder_forward
+from gpt2core.layers.embedding import encoder_backward, encoder_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}
@@ -33,7 +33,7 @@ def test_backward_wte_accumulates_in_its_range_of_the_vocabulary(golden: Load) -
     dwte = np.ones_like(g["wte"])
     for first, last in ((0, 5), (5, 9), (9, 128)):
         before = dwte.copy()
-        encoder_backward_wte(dwte, g["dout"], g["tokens"], first, last, first)
+        encoder_backward(dwte, g["dout"], g["tokens"], first, last, first, 1)
         others = [v for v in range(128) if not first <= v < last]
         np.testing.assert_array_equal(dwte[others], before[others])
     np.testing.assert_allclose(dwte, 1 + g["dwte"], **CLOSE)
@@ -42,11 +42,11 @@ def test_backward_wte_accumulates_in_its_range_of_the_vocabulary(golden: Load) -
 def test_backward_wpe_overwrites_its_range_of_positions(golden: Load) -> None:
     g = golden("encoder")
     dwpe = np.full_like(g["wpe"], np.nan)
-    encoder_backward_wpe(dwpe, g["dout"], g["positions"], 2, 4, 2, 0)
+    encoder_backward(dwpe, g["dout"], g["positions"], 2, 4, 2, 0)
     assert np.isnan(np.delete(dwpe, range(2, 4), axis=0)).all()
     for first, last in ((0, 3), (3, 16)):
-        encoder_backward_wpe(dwpe, g["dout"], g["positions"], first, last, first, 0)
+        encoder_backward(dwpe, g["dout"], g["positions"], first, last, first, 0)
     np.testing.assert_allclose(dwpe, g["dwpe"], **CLOSE)
     assert not dwpe[5:].any()
-    encoder_backward_wpe(dwpe, g["dout"], g["positions"], 0, 16, 0, 1)
+    encoder_backward(dwpe, g["dout"], g["positions"], 0, 16, 0, 1)
     np.testing.assert_allclose(dwpe, 2 * g["dwpe"], **CLOSE)

@@ -10,6 +10,7 @@ from gpt2core.networks import token_rows
 from gpt2core.optimizers import state
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.step import slicing
+from gpt2core.step.ops import Tensor
 from gpt2core.step.tensors import HALF, TensorSpec
 
 
@@ -101,6 +102,24 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("logits", (N, model.padded_vocab), kind),
         TensorSpec("loss", (N,)),
     ]
+
+
+def places(config: TrainConfig) -> dict[Tensor, Tensor]:
+    """Tensors that lie where others do: `lag` is how far apart are those of one layer that weight gradients read."""
+    L, after = model_of(config).layers, lag(config)
+    found = {}
+    for i in range(2 * L + 1):
+        found[Tensor("normed", i)] = Tensor("residual", i + 1)
+        found[Tensor("dnormed", i)] = Tensor("residual", i + 2 * after)
+    for layer in range(L):
+        hidden, later = Tensor("hidden", layer), Tensor("hidden", layer + after)
+        found[Tensor("activated", layer)] = Tensor("hidden", layer + 1)
+        found[Tensor("dhidden", layer)] = later
+        found[Tensor("expanded", layer)] = Tensor("wide") if halves(config) else hidden
+        found[Tensor("dactivated", layer)] = Tensor("wide") if halves(config) else later
+        found[Tensor("dqkv", layer)] = Tensor("qkv", layer + 1)
+        found[Tensor("heads", layer)] = found[Tensor("dattended", layer)] = Tensor("dattended")
+    return found
 
 
 def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
