@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 
+from gpt2core.spec import extras
 from taskloom.server.errors import StartRefused
 
 
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # this process is one of several
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:
+        extras.require("server")
         if sys.argv[1:2] == ["keys"]:
             from taskloom.server.access.keys.command import main as keys
 
@@ -54,7 +56,7 @@ def main() -> int:
             serve_replica(options.replica, options.public)
         else:
             serve(options.host, options.port, options.database_url, options.port_file, options.workers)
-    except StartRefused as error:
+    except (StartRefused, extras.NotInstalled) as error:
         told = json.dumps({"error": str(error)}) if "--json" in sys.argv else f"taskloom: {error}"
         print(told, file=sys.stderr)
         return 2

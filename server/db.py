@@ -20,6 +20,7 @@ from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.functions import FunctionElement
 
+from gpt2core.spec import extras
 from taskloom.server.errors import StartRefused
 
 FACTS = "facts"  # key in a session's `info` of the facts that are announced after its commit
@@ -108,6 +109,7 @@ class Database:
         kind = parsed.get_backend_name()
         if kind == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
+            _load_psycopg()
         elif kind != "sqlite":
             raise StartRefused(f"database {kind} is not known; use sqlite:///FILE or postgresql://USER@HOST/NAME")
         elif parsed.database in (None, "", ":memory:"):
@@ -187,6 +189,17 @@ class Database:
     def _returned(self, _: object, entry: ConnectionPoolEntry) -> None:
         if self._closed:
             entry.invalidate()
+
+
+def _load_psycopg() -> None:
+    """Raises StartRefused if it cannot be loaded."""
+    try:
+        extras.require("postgres")
+        import psycopg  # noqa: F401 - servers with SQLite do without it
+    except extras.NotInstalled as error:
+        raise StartRefused(str(error)) from None
+    except ImportError as error:  # its C library is missing
+        raise StartRefused(f"psycopg cannot be loaded ({error}): install taskloom[postgres]") from None
 
 
 def _read_json(stored: str) -> Any:

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from gpt2core.process import launch
 from gpt2core.process.child import Child, Exited, Printed, Told, Waiting
 from gpt2core.process.temporary import TemporaryFolder
+from gpt2core.spec import extras
 from gpt2core.spec.errors import ConfigError
-from taskloom import extras
 from taskloom.stopping import Stopped, Stopping
 
 Command = Callable[[Path], list[str]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from taskloom import extras
+from gpt2core.spec import extras
 from taskloom.commands.output import json_option, verbose_option
 from taskloom.demo import MODELS, REPETITIONS, Processes, carry_out, with_processes
 

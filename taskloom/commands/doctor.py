@@ -12,7 +12,8 @@ from rich import box
 from rich.table import Table
 
 from gpt2core.node import load, peaks
-from taskloom import diagnosis, extras, local_run
+from gpt2core.spec import extras
+from taskloom import diagnosis, local_run
 from taskloom.analysis.wording import counted
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.errors import EXIT_WORK_FAILED

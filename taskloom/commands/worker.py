@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from taskloom import extras
+from gpt2core.spec import extras
 
 
 @click.command()

@@ -21,9 +21,10 @@ from installations import (
     site_packages,
 )
 from packaging.requirements import Requirement
+from processes import Process
 
+from gpt2core.spec.extras import MODULES
 from taskloom.cli import COMMANDS
-from taskloom.extras import PROBES
 from taskloom.server.read.dashboard.files import MEDIA_TYPES
 
 pytestmark = pytest.mark.slow
@@ -100,16 +101,74 @@ def test_the_command_line_and_the_client_need_no_extra(base):
 def test_a_command_names_the_extra_that_it_lacks(base, arguments, extras):
     code, printed = said(base, *arguments)
     assert code == 2
-    assert f"[{extras}]" in printed
+    assert f"taskloom[{extras}]" in printed
     assert "Traceback" not in printed
 
 
-def test_each_extra_is_probed_by_a_package_of_its_own(base):
-    packages = site_packages(base.parents[1])
-    every = [Requirement(line) for line in installed(packages).requires or ()]
-    for extra, package in PROBES.items():
-        names = {each.name.replace("-", "_") for each in every if each.marker and f'"{extra}"' in str(each.marker)}
-        assert package in names, extra
+def test_every_module_of_every_extra_is_known(base):
+    """What an extra installs is in the table of its modules, by the names that are imported."""
+    every = [Requirement(line) for line in installed(site_packages(base.parents[1])).requires or ()]
+    names = {"pydantic-settings": "pydantic_settings", "prometheus-client": "prometheus_client"}
+    for extra, modules in MODULES.items():
+        wanted = {each.name for each in every if each.marker and f'"{extra}"' in str(each.marker)} - {"mkl"}
+        assert {names.get(name, name) for name in wanted} == set(modules), extra
+    assert set(installed(site_packages(base.parents[1])).metadata.get_all("Provides-Extra")) == {*MODULES, "dev"}
+
+
+SERVE = ["taskloom.server.__main__", "--port", "0"]
+POSTGRES = ["--database-url", "postgresql://a@127.0.0.1:9/b"]
+WITHOUT = [
+    *[("server", name, arguments) for name in MODULES["server"] for arguments in (SERVE, ["taskloom.cli", "serve"])],
+    ("server", "sqlalchemy", ["taskloom.server.__main__", "keys", "list"]),
+    *[("worker", name, ["taskloom.cli", *command]) for name in MODULES["worker"] for command in (
+        ["worker", "--once"], ["train", "--model", "tiny", "--steps", "2"], ["metg"], ["doctor", "--peaks"])],
+    ("provisioner", "prometheus_client", ["taskloom.cli", "provision", "pools.toml"]),
+    ("postgres", "psycopg", [*SERVE, *POSTGRES]),
+    ("postgres", "psycopg", ["taskloom.server.__main__", "keys", *POSTGRES, "list"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("extra", "module", "arguments"), WITHOUT, ids=lambda value: str(value).split(".")[-1])
+def test_without_a_module_its_extra_is_named_in_one_line(tmp_path, extra, module, arguments):
+    """In a process that cannot import this module."""
+    entry, *given = arguments
+    blocked = f"import sys; sys.modules[{module!r}] = None; sys.argv[1:] = {given!r}"
+    command = [sys.executable, "-P", "-c", f"{blocked}; import {entry} as m; sys.exit(m.main())"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert f"install taskloom[{extra}]" in done.stderr
+    assert f"({module})" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def without_drivers(wheel, tmp_path_factory):
+    """The `taskloom` command with the server's packages, without psycopg and pyarrow."""
+    folder = environment(tmp_path_factory.mktemp("without-drivers"))
+    install(folder, wheel)
+    link_requirements(folder, "server")
+    return folder / "bin" / "taskloom"
+
+
+def test_a_server_for_postgresql_without_its_driver_is_refused_in_one_line(without_drivers):
+    code, printed = said(without_drivers, "serve", *POSTGRES)
+    assert (code, printed.count("\n")) == (2, 1)
+    assert "install taskloom[postgres]" in printed
+
+
+def test_an_export_that_takes_another_package_names_its_extra(without_drivers, tmp_path):
+    url = f"sqlite:///{tmp_path}/taskloom.db"
+    server = Process([str(without_drivers), "serve", "--port", "0", "--database-url", url], tmp_path / "log")
+    try:
+        address = server.event("listening")["url"]
+        export = ("export", "runs", "--server", address, "--format")
+        assert said(without_drivers, *export, "csv", "-o", str(tmp_path / "table"))[0] == 0
+        for form in ("parquet", "arrow"):
+            code, printed = said(without_drivers, *export, form, "-o", str(tmp_path / "table"))
+            assert code == 2, printed
+            assert "install taskloom[exports] on the server" in printed
+    finally:
+        server.end()
 
 
 @pytest.mark.parametrize("name", ["server", "contract", "gpt2core"])

@@ -49,7 +49,8 @@ async def show(
     try:
         pieces = formats.written(format, wanted, chosen.rows(context.database, filters, sort))
     except ImportError:
-        raise parameters.refused("format", format, "csv or ndjson: this server has no pyarrow") from None
+        accepted = "csv or ndjson; for the other formats, install taskloom[exports] on the server"
+        raise parameters.refused("format", format, accepted) from None
     first = await to_thread.run_sync(next, pieces, b"")  # errors are raised before the answer begins
     name = table if filters.experiment_id is None else f"experiment-{filters.experiment_id}-{table}"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
