@@ -11,17 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpt2core.spec.config import PROBLEM, with_role
 from taskloom.analysis.fingerprint import ROUNDING, differing
 from taskloom.analysis.processes import Facts, Process
 
 LOSS_TOLERANCE = 1e-4  # relative, of each step's loss
-# Settings that determine the computation.
-PROBLEM = ("model", "batch", "seq", "data", "distribution", "checkpoint", "seed", "precision", "lr", "beta1", "beta2",
-           "eps", "weight_decay", "grad_accum", "grad_clip")
-# Settings that determine its rounding.
-SLICES = ("batch_slice", "token_slice")
-# Settings that determine only the place and order of the computation: experiments compare these.
-HOW = ("scheduler", "runtime", "sync", "threads", "cores", "blas", *SLICES)
+SLICES = with_role("slices")
+COMPARED = with_role("order", "slices")  # settings whose values experiments compare; a side has one value of each
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gpt2core.spec.config import PROBLEM, with_role
 from gpt2core.spec.result import median
 from taskloom.analysis import estimators
-from taskloom.analysis.agreement import HOW, PROBLEM, first_disagreement, without
+from taskloom.analysis.agreement import COMPARED, first_disagreement, without
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Test, e_value, logarithms
 from taskloom.analysis.family import Family
@@ -311,7 +312,8 @@ def _side(processes: Sequence[Process]) -> Side:
 
 def _differences(processes: Sequence[Process]) -> list[str]:
     """Differences beside the compared settings."""
-    configs: list[Mapping[str, Any]] = [without(facts.config, (*HOW, *PROBLEM)) for facts in distinct(processes)]
+    left_out = (*COMPARED, *PROBLEM, *with_role("place"))
+    configs: list[Mapping[str, Any]] = [without(facts.config, left_out) for facts in distinct(processes)]
     names = sorted({name for config in configs for name in config})
     return [*environment_differences(processes), *core_differences(processes), *differing(configs, names)]
 
@@ -322,7 +324,7 @@ def _refusal(a: Sequence[Process], b: Sequence[Process]) -> str | None:
     if both:
         return f"A and B share {'run' if len(both) == 1 else 'runs'} {', '.join(map(str, both))}"
     for name, side in (("A", a), ("B", b)):
-        mixed = differing([facts.config for facts in distinct(side)], [name for name in HOW if name != "cores"])
+        mixed = differing([facts.config for facts in distinct(side)], COMPARED)
         if mixed:
             return f"{name} mixes configurations: " + "; ".join(mixed)
     agreement = first_disagreement(a, b)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from gpt2core.spec.result import median
 from taskloom.analysis.estimators import logarithms, sequential_bounds
-from taskloom.analysis.variants import opposed, varying
+from taskloom.analysis.variants import Sides, opposed, varying
 
 Reason = Literal["narrow-enough", "max-repetitions", "budget", "no-results"]
 Metric = Literal["ratio", "median_step_s"]
@@ -58,10 +58,13 @@ def metric_of(variants: Sequence[Mapping[str, Any]], declared: Metric | None) ->
     return declared or ("ratio" if varying(variants) else "median_step_s")
 
 
-def widest(watched: Sequence[Watched], metric: Metric) -> float | None:
-    """The largest half width of the metric; None while any is missing."""
+def widest(watched: Sequence[Watched], metric: Metric, primary: Sides | None = None) -> float | None:
+    """The largest half width of the metric; None while any is missing. primary: the sides of the only ratio that
+    counts."""
     variants = [each.variant for each in watched]
-    if metric == "ratio" and varying(variants):
+    if metric == "ratio" and primary is not None:
+        widths = [ratio_half_width(*(watched[variants.index(side)].by_block for side in primary))]
+    elif metric == "ratio" and varying(variants):
         pairs = opposed(variants, varying(variants)[0])
         widths = [ratio_half_width(watched[i].by_block, watched[j].by_block) for i, j in pairs]
     else:
@@ -78,13 +81,15 @@ def judge(
     max_repetitions: int,
     budget_s: float | None,
     declared: Metric | None = None,
+    primary: Sides | None = None,
 ) -> Stopping:
     """Decision after a complete block: continue, or stop with a reason.
 
-    The budget ends when another block of mean length would exceed it.
+    The budget ends when another block of mean length would exceed it. primary: the sides of the question, whose ratio
+    alone must be narrow enough.
     """
     metric = metric_of([each.variant for each in watched], declared)
-    width = widest(watched, metric)
+    width = widest(watched, metric, primary)
     reason: Reason | None = None
     if not all(each.by_block for each in watched):
         reason = "no-results"

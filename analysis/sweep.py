@@ -2,7 +2,8 @@
 
 Comparisons, and pooled ratios over these places only, are one family: their p-values are adjusted together (Holm), so
 that at most one of 20 sweeps without any difference reports one there, if pairs are independent. Pooled ratios over
-places like these and the fastest variant are families of their own (docs/decisions/0021-one-family.md).
+places like these and the fastest variant are families of their own (docs/decisions/0021-one-family.md). The declared
+question is judged alone and is not in the family (docs/decisions/0029-the-question.md).
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from gpt2core.spec.config import PROBLEM
 from gpt2core.spec.result import median
 from taskloom.analysis.comparison import (
     NOISE_FLOOR,
     Comparison,
-    InstructionsRatio,
-    Verdict,
     compare,
     matched_pairs,
     rejudged,
@@ -32,61 +32,11 @@ from taskloom.analysis.pooling import Pooled as Pool
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.rank_tests import Floats
+from taskloom.analysis.rows import Pooled, PrimaryRow, SweepRow
 from taskloom.analysis.statistics import holm
-from taskloom.analysis.variants import Group, Variant, by_variant, opposed, variant_of, varying
-
-
-@dataclass(frozen=True)
-class SweepRow:
-    """`b` against `a`, the axis's first value, with everything else as in `at`. verdict: by p_adjusted, which is null
-    if there are too few processes for any verdict."""
-
-    at: dict[str, Any]
-    a: Any
-    b: Any
-    verdict: Verdict
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    p_value: float | None
-    p_adjusted: float | None
-    superiority: float | None
-    paired: bool
-    differs: list[str]
-    marks: list[str]
-    reason: str
-    ratio_middle: float | None
-    n: int
-    unit: str
-    e_value: float | None
-    diagnosis: list[str]
-    instructions: InstructionsRatio | None = None
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """`b` against `a` over all places with the same number of threads: each pair of runs of a block counts once.
-
-    scope: the population of ratio and interval: places like these, if they are enough for a sample, or only these.
-    between_places: standard deviation of the places' log ratios beyond what their pairs explain. diagnosis: findings
-    within places under which the interval does not hold, so that the verdict is undecided. p_adjusted: null if there
-    are too few pairs for any verdict. reason: says how many pairs are missing; null if none are.
-    """
-
-    threads: int
-    a: Any
-    b: Any
-    places: int
-    pairs: int
-    ratio: float
-    ratio_low: float | None
-    ratio_high: float | None
-    p_adjusted: float | None
-    verdict: Verdict
-    scope: str
-    between_places: float | None
-    diagnosis: list[str] = field(default_factory=list)
-    reason: str | None = None
+from taskloom.analysis.validity import doubtful
+from taskloom.analysis.variants import Group, Sides, Variant, by_variant, opposed, opposed_as, variant_of, varying
+from taskloom.analysis.verdict import Headline, headline
 
 
 @dataclass(frozen=True)
@@ -95,7 +45,9 @@ class Sweep:
     is proven faster than `beats_share` of the others that compute the same; null if there are too few processes for so
     many comparisons, or no such others. A variant that computes what no other does is not the best.
     family: all statements whose p-values are adjusted together. sequential: decided by estimates that hold at any
-    time."""
+    time. primary: the declared question, which is not in the family; primary_missing: it is declared, but no run of
+    one of its sides has succeeded. disturbed_runs: those of `runs` with flagged steps or foreign load. verdict: the
+    answer in one sentence."""
 
     axis: str | None
     comparisons: int
@@ -107,42 +59,56 @@ class Sweep:
     beats_share: float | None
     sequential: bool = False
     family: Family = field(default_factory=lambda: Family(0))
+    primary: PrimaryRow | None = None
+    primary_missing: bool = False
+    runs: int = 0
+    disturbed_runs: int = 0
+    verdict: Headline = field(default_factory=lambda: Headline("No run has succeeded.", "none"))
 
 
 def axes_of(processes: Sequence[Process]) -> list[str]:
-    """Settings that vary over the experiment, the scheduler first."""
+    """Settings that vary over the experiment: the scheduler first, those that change the computation last."""
     return varying([facts.variant for facts in distinct(processes)])
 
 
-def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: float = NOISE_FLOOR) -> Sweep:
-    """Compare along an axis, by default the scheduler or else the first axis that varies. No rows if it does not
-    vary."""
+def sweep(
+    processes: Sequence[Process],
+    axis: str | None = None,
+    noise_floor: float = NOISE_FLOOR,
+    primary: Sides | None = None,
+) -> Sweep:
+    """Compare along an axis, by default the first of `axes_of`. No rows if it does not vary. primary: the variants of
+    the experiment's question."""
     groups, axes = by_variant(processes), axes_of(processes)
     chosen = axis or next(iter(axes), None)
     pairs = _pairs(groups, str(chosen)) if chosen in axes else []
     compared = [compare(a, b, noise_floor) for _, a, b in pairs]
-    tested = sum(found.p_value is not None for found in compared)
+    own = [opposed_as(primary, a[0].variant, b[0].variant) for _, a, b in pairs]
+    rest = [found for found, alone in zip(compared, own, strict=True) if not alone]
+    tested = sum(found.p_value is not None for found in rest)
     pooled = _pooled(str(chosen), list(itertools.compress(pairs, (found.ratio is not None for found in compared))))
     of_these, of_others = (
         [(of.low, of.n, of.test, of.p_value) for *_, pool in pooled if ((of := pool.estimate).unit == "places") is like]
         for like in (False, True)
     )
-    of_rows, of_these_places = _adjusted([(of.ratio_low, of.n, of.test, of.p_value) for of in compared], of_these)
+    of_rows, of_these_places = _adjusted([(of.ratio_low, of.n, of.test, of.p_value) for of in rest], of_these)
     (of_other_places,) = _adjusted(of_others)
     together = Family(sum(p is not None for p in of_rows), sum(p is not None for p in of_these_places))
-    rows = []
-    for (at, a, b), found, p_adjusted in zip(pairs, compared, of_rows, strict=True):
-        found = rejudged(found, p_adjusted, Family(tested, together.pooled) if p_adjusted is None else together)
-        rows.append(SweepRow(
-            at, a[0].variant[str(chosen)], b[0].variant[str(chosen)], found.verdict, found.ratio, found.ratio_low,
-            found.ratio_high, found.p_value, p_adjusted, found.superiority, found.paired, found.differs,
-            found.marks, found.reason, found.ratio_middle, found.n, found.unit, found.e_value, found.diagnosis,
-            found.instructions,
-        ))  # fmt: skip
+    rows, adjusted = [], iter(of_rows)
+    for (at, a, b), found, alone in zip(pairs, compared, own, strict=True):
+        first, second = a[0].variant[str(chosen)], b[0].variant[str(chosen)]
+        if alone:
+            columns = _judged_alone(found)
+        else:
+            p_adjusted = next(adjusted)
+            found = rejudged(found, p_adjusted, Family(tested, together.pooled) if p_adjusted is None else together)
+            columns = _columns(found, p_adjusted)
+        rows.append(SweepRow(at=at, a=first, b=second, primary=alone, **columns))
     medians_s = [median([process.median_step_s for process in group]) for group in groups]
     order = sorted(range(len(groups)), key=medians_s.__getitem__)
     best, beats_share = _fastest([groups[i] for i in order], noise_floor)
-    return Sweep(
+    question = None if primary is None else _question(groups, primary, noise_floor)
+    made = Sweep(
         axis=chosen,
         comparisons=tested,
         noise_floor=noise_floor,
@@ -153,7 +119,39 @@ def sweep(processes: Sequence[Process], axis: str | None = None, noise_floor: fl
         beats_share=beats_share,
         sequential=any(process.stop_rule for process in processes),
         family=together,
+        primary=question,
+        primary_missing=primary is not None and question is None,
+        runs=len(processes),
+        disturbed_runs=sum(map(doubtful, processes)),
     )
+    return replace(made, verdict=headline(made))
+
+
+def _question(groups: Sequence[Group], primary: Sides, noise_floor: float) -> PrimaryRow | None:
+    """The declared comparison; None if one of its variants has no process."""
+    sides = [next((group for group in groups if group[0].variant == variant), None) for variant in primary]
+    a, b = sides
+    if a is None or b is None:
+        return None
+    of_a, of_b = a[0].variant, b[0].variant
+    names = varying([of_a, of_b])
+    at = {name: value for name, value in of_a.items() if name not in names}
+    axis = names[0] if len(names) == 1 else None
+    first, second = (variant[axis] if axis else {n: variant[n] for n in names} for variant in (of_a, of_b))
+    columns = _judged_alone(compare(a, b, noise_floor))
+    return PrimaryRow(at=at, a=first, b=second, primary=True, axis=axis, **columns)
+
+
+def _judged_alone(found: Comparison) -> dict[str, Any]:
+    """A comparison's columns, judged by its own p-value."""
+    able = found.p_value is not None and decidable(found.ratio_low, found.n, found.test, 1)
+    return _columns(found, found.p_value if able else None)
+
+
+def _columns(found: Comparison, p_adjusted: float | None) -> dict[str, Any]:
+    """The columns of a row that a comparison fills."""
+    names = {item.name for item in fields(SweepRow)} & {item.name for item in fields(Comparison)} - {"a", "b"}
+    return {name: getattr(found, name) for name in names} | {"p_adjusted": p_adjusted}
 
 
 def _adjusted(*kinds: Sequence[tuple[float | None, int, Test, float | None]]) -> list[list[float | None]]:
@@ -168,22 +166,27 @@ def _adjusted(*kinds: Sequence[tuple[float | None, int, Test, float | None]]) ->
     return [[next(adjusted) if decided else None for decided in of_kind] for of_kind in able]
 
 
-def planned(variants: Sequence[Mapping[str, Any]], sequential: bool = False) -> Family:
-    """The family of a sweep along the first axis if all runs succeed. sequential: a stopping rule decides the number of
-    runs; then even six places are no sample of others."""
+def planned(
+    variants: Sequence[Mapping[str, Any]], sequential: bool = False, primary: Sides | None = None
+) -> Family:
+    """The family of a sweep along the first axis if all runs succeed, without the question (`primary`). sequential: a
+    stopping rule decides the number of runs; then even six places are no sample of others."""
     axis = next(iter(varying(variants)), "")
+    if axis in PROBLEM:  # its values compute different things
+        return Family(0)
     pairs = opposed(variants, axis) if axis else []
     places = Counter(
         json.dumps([variants[i].get("threads"), variants[i].get(axis), variants[j].get(axis)]) for i, j in pairs
     )
     pooled = 0 if axis == "threads" else sum(n > 1 and (sequential or n < FEWEST) for n in places.values())
-    return Family(len(pairs), pooled)
+    alone = sum(opposed_as(primary, variants[i], variants[j]) for i, j in pairs)
+    return Family(len(pairs) - alone, pooled)
 
 
-def planned_by(processes: Sequence[Process]) -> Family:
+def planned_by(processes: Sequence[Process], primary: Sides | None = None) -> Family:
     """The family of an experiment's sweep along the first axis."""
     variants = [group[0].variant for group in by_variant(processes)]
-    return planned(variants, any(process.stop_rule for process in processes))
+    return planned(variants, any(process.stop_rule for process in processes), primary)
 
 
 def _pairs(groups: Sequence[Group], axis: str) -> list[tuple[dict[str, Any], Group, Group]]:

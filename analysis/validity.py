@@ -20,6 +20,11 @@ def disturbed(process: Process) -> bool:
     return process.foreign_share > max(FOREIGN_SHARE, FOREIGN_S / core_s)
 
 
+def doubtful(process: Process) -> bool:
+    """Whether any of its samples are doubtful: flagged steps or foreign load."""
+    return bool(process.flagged) or disturbed(process)
+
+
 def marks(processes: Sequence[Process]) -> list[str]:
     """A line for each run with doubtful samples."""
     return [f"run {process.run_id}: {mark}" for process in processes for mark in _marks(process)]
@@ -30,7 +35,7 @@ def summary(processes: Sequence[Process]) -> list[str]:
     beside = [process for process in processes if disturbed(process)]
     loads = [process.foreign_share or 0.0 for process in beside]
     flagged = sum(bool(process.flagged) for process in processes)
-    count = flagged + sum(not process.flagged for process in beside)
+    count = sum(map(doubtful, processes))
     if not count:
         return []
     reasons = []

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taskloom.analysis.agreement import PROBLEM, SLICES
+from gpt2core.spec.config import PROBLEM
+from taskloom.analysis.agreement import SLICES
 from taskloom.analysis.comparison import identity
 from taskloom.analysis.processes import Process
 
 Group = Sequence[Process]
+Sides = tuple[Mapping[str, Any], Mapping[str, Any]]  # the variants of a comparison of b with a
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,15 @@ def variant_of(group: Group) -> Variant:
 
 
 def varying(variants: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Settings in which variants differ, the scheduler first."""
+    """Settings in which variants differ: the scheduler first, those that change the computation last."""
     names = list(dict.fromkeys(name for variant in variants for name in variant))
     found = [n for n in names if len({json.dumps(variant.get(n), sort_keys=True) for variant in variants}) > 1]
-    return sorted(found, key=lambda name: name != "scheduler")
+    return sorted(found, key=lambda name: (name != "scheduler", name in PROBLEM))
+
+
+def opposed_as(sides: Sides | None, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether two variants are the sides of a comparison, in either order."""
+    return sides is not None and sides in ((a, b), (b, a))
 
 
 def opposed(variants: Sequence[Mapping[str, Any]], axis: str) -> list[tuple[int, int]]:

@@ -1,8 +1,9 @@
-"""Words that agree with their numbers."""
+"""Words that agree with their numbers, and names of settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,29 @@ def counted(count: int, noun: str) -> str:
 
 
 def value_name(axis: str | None, value: Any) -> str:
-    """A value of an axis: task, 2 threads, batch_slice 4."""
+    """A value of an axis, or settings without one: task, 2 threads, batch_slice 4, fusion default."""
+    if axis is None:
+        return settings(value) if isinstance(value, Mapping) else str(value)
     if axis == "threads":
         return counted(value, "thread")
-    return str(value) if axis in (None, "scheduler") else f"{axis} {value}"
+    if axis == "build":
+        return f"build {value[:12]}"
+    if isinstance(value, Mapping) and "name" in value:
+        value = value["name"]
+    text = value if isinstance(value, str) else "default" if value is None else json.dumps(value)
+    return text if axis == "scheduler" else f"{axis} {text}"
+
+
+def settings(values: Mapping[str, Any]) -> str:
+    """Settings with their values: task, slices 1x64, 2 threads."""
+    rest = dict(values)
+    threads = {"threads": rest.pop("threads")} if "threads" in rest else {}
+    slices = []
+    if "batch_slice" in rest and "token_slice" in rest:
+        slices = [f"slices {rest.pop('batch_slice')}x{rest.pop('token_slice')}"]
+    first = {"scheduler": rest.pop("scheduler")} if "scheduler" in rest else {}
+    listed = [[value_name(name, value) for name, value in part.items()] for part in (first, rest, threads)]
+    return ", ".join([*listed[0], *slices, *listed[1], *listed[2]])
 
 
 def is_or_are(axis: str | None, value: Any) -> str:

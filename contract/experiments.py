@@ -63,6 +63,14 @@ class Stop(Request):
     )
 
 
+class Primary(Request):
+    """The question of an experiment: one comparison, judged alone. The settings of each side name exactly one variant,
+    for example {"scheduler": "task", "threads": 2}."""
+
+    a: dict[str, Any] = Field(min_length=1, description="settings of the variant that `b` is compared with")
+    b: dict[str, Any] = Field(min_length=1, description="settings of the variant that the verdict is about")
+
+
 class ExperimentRequest(Request):
     """An experiment: every combination of the axes' values over the base, each `repetitions` times."""
 
@@ -77,7 +85,18 @@ class ExperimentRequest(Request):
     exclude: Annotated[list[dict[str, Any]], FailFast()] = Field(
         default_factory=list, description="combinations to remove: those that match every value of an entry"
     )
-    repetitions: int = Field(1, ge=1, le=1000)
+    primary: Primary | None = Field(
+        None,
+        description="the question: one comparison that is judged alone; all others are a family, whose p-values are "
+        "adjusted together",
+    )
+    repetitions: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="runs of each variant, each in a fresh process; null: as many as can decide the question and any "
+        "one of the other comparisons; 1 if nothing is compared or with `stop`; 20 with `calibrates`",
+    )
     stop: Stop | None = Field(
         None, description="add repetitions after `repetitions` (which always run) until the answer is known"
     )
@@ -115,7 +134,11 @@ class ExperimentRequest(Request):
                     "name": "fork-join or tasks?",
                     "base": {"model": "tiny", "batch": 4, "seq": 64, "steps": 20, "data": "stdlib"},
                     "axes": {"scheduler": ["fork-join", "task"], "threads": [1, 2], "batch_slice": [1]},
-                    "repetitions": 3,
+                    "primary": {
+                        "a": {"scheduler": "fork-join", "threads": 2},
+                        "b": {"scheduler": "task", "threads": 2},
+                    },
+                    "repetitions": 7,
                 }
             ]
         }
@@ -135,13 +158,17 @@ class Verdict(Model):
 
     sentence: str
     verdict: Literal["faster", "slower", "same", "undecided", "refused", "none"] = Field(
-        description="verdict on `b` relative to `a` along the first compared axis; none: nothing to compare"
+        description="verdict on `b` relative to `a`: on the question (`primary`), else on a comparison along the first "
+        "axis; none: nothing to compare"
     )
     a: str | None = None
     b: str | None = None
     ratio: float | None = Field(None, description="step time of `a` / step time of `b`: above 1, `b` is faster")
     low: float | None = Field(None, description="95 % interval of the ratio; null: too few pairs")
     high: float | None = None
+    primary: bool = Field(False, description="whether it is the verdict on the declared question, judged alone")
+    runs: int = Field(0, description="successful runs behind it")
+    disturbed_runs: int = Field(0, description="those of `runs` with flagged steps or foreign load")
 
 
 class ExperimentSummary(Model):
@@ -231,6 +258,18 @@ class PlannedFamily(Model):
         "no difference in one comparison alone can be found"
     )
     needed: int = Field(description="fewest pairs that can find a difference in one comparison alone")
+    decidable: bool = Field(description="whether `pairs` can: they are at least `needed`")
+
+
+class PlannedQuestion(Model):
+    """The question (`primary`) of a planned experiment."""
+
+    a: str
+    b: str
+    pairs: int = Field(description="number of its pairs; with `stop`, the maximum; 0: not paired")
+    smallest_p: float = Field(description="smallest p-value that so many pairs can give")
+    needed: int = Field(description="fewest pairs that can find a difference")
+    decidable: bool = Field(description="whether `pairs` can: they are at least `needed`")
 
 
 class DryRun(Model):
@@ -238,6 +277,7 @@ class DryRun(Model):
 
     runs: int
     variants: int
+    repetitions: int = Field(description="of each variant, as requested or by default; with `stop`, the first ones")
     memory_bytes: int = Field(description="arenas of the largest run")
     estimated_s: float | None = Field(
         description="estimated duration, from finished runs of the same shape; null if there are none"
@@ -245,5 +285,6 @@ class DryRun(Model):
     detectable: list[DetectableDifference] = Field(
         default_factory=list, description="of nodes that were calibrated (`calibrates`)"
     )
-    family: PlannedFamily | None = Field(None, description="null: nothing is compared")
+    primary: PlannedQuestion | None = Field(None, description="null: no question is declared")
+    family: PlannedFamily | None = Field(None, description="null: nothing is compared, besides the question")
     order: list[PlannedRun]

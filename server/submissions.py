@@ -21,6 +21,7 @@ from taskloom.server.errors import (
 from taskloom.server.queue.experiments import service
 from taskloom.server.read.analysis.answers import COMPUTED
 from taskloom.server.read.context import Reading, Reads
+from taskloom.server.read.plans import enough
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")
@@ -57,7 +58,7 @@ async def _plan(reading: Reading, request: ExperimentRequest) -> Response:
 
 def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempotency_key: str | None) -> JSONResponse:
     detail, new = service.submit(
-        context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id
+        context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id, enough
     )
     headers = {"Location": f"{context.settings.root_path}/api/v1/experiments/{detail.id}"}
     if new:

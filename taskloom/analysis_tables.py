@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from taskloom.analysis.history import Series
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
-    from taskloom.analysis.sweep import Pooled, Sweep, SweepRow
+    from taskloom.analysis.rows import Pooled, SweepRow
+    from taskloom.analysis.sweep import Sweep
     from taskloom.analysis.variants import Variant
 
 MIB = 1 << 20
@@ -38,6 +39,7 @@ def _missing(rows: Iterable[tuple[Variant, Sequence[str]]]) -> Iterator[str]:
 
 def sweep(found: Sweep) -> Shown:
     """A line for each comparison, the pooled ratios, what is missing, and the fastest variant."""
+    yield f"{'the question: ' if found.verdict.primary else ''}{found.verdict.sentence}"
     if not found.rows:
         yield f"{found.axis or 'no setting'} {'does not vary' if found.axis else 'varies'} in this experiment"
         return
@@ -46,7 +48,8 @@ def sweep(found: Sweep) -> Shown:
     for row in found.rows:
         bounds = "" if row.ratio_low is None else f" [{number(row.ratio_low, 3)}, {number(row.ratio_high, 3)}]"
         table.add_row(
-            variant(row.at), _against(found, row), row.verdict, number(row.ratio, 3) + bounds,
+            ("the question: " if row.primary else "") + variant(row.at),
+            _against(found, row), row.verdict, number(row.ratio, 3) + bounds,
             NONE if row.p_adjusted is None else f"{row.p_adjusted:.2g}", "yes" if row.paired else "no",
         )  # fmt: skip
     yield table

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gpt2core.spec.config import OTHER_NETWORKS, PRESETS, ModelConfig, TrainConfig, field_type, model_from
+from gpt2core.spec.config import NAMES, OTHER_NETWORKS, PRESETS, ModelConfig, TrainConfig, field_type, model_from
 from gpt2core.spec.errors import ConfigError
 
 SIZES = ("layers", "heads", "channels", "vocab", "context")
@@ -124,6 +124,35 @@ def stop_rule(text: str) -> dict[str, int | float]:
         except ValueError:
             wanted = "an integer" if kind is int else "a number"
             raise ConfigError(f"stop.{name}", value, wanted) from None
+    return found
+
+
+QUESTION = "SETTING=VALUE,... vs SETTING=VALUE,..., such as scheduler=task,threads=2 vs scheduler=fork-join,threads=2"
+
+
+def question(text: str) -> dict[str, dict[str, Any]]:
+    """An experiment's `primary` from two sides: the verdict is about the first. Raises ConfigError."""
+    sides = text.split(" vs ")
+    if len(sides) != 2:
+        raise ConfigError("primary", text, QUESTION)
+    b, a = (_side(part, text) for part in sides)
+    return {"a": a, "b": b}
+
+
+def _side(part: str, text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for each in part.split(","):
+        name, equals, value = (piece.strip() for piece in each.partition("="))
+        if not equals or not value or name in found:
+            raise ConfigError("primary", text, QUESTION)
+        if name not in (*NAMES, "build"):
+            raise ConfigError("primary", name, "a setting: " + ", ".join(NAMES))
+        kind = str if name == "build" else _kind(name)
+        try:
+            found[name] = {"true": True, "false": False}[value] if kind is bool else kind(value)
+        except (ValueError, KeyError):
+            wanted = {int: "an integer", float: "a number", bool: "true or false"}[kind]
+            raise ConfigError(f"primary.{name}", value, wanted) from None
     return found
 
 

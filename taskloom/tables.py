@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from taskloom.contract.analysis import AlertSummary, Comparison, Instructions, Interval, ScalingTable
     from taskloom.contract.artifacts import ArtifactList
-    from taskloom.contract.experiments import DryRun, ExperimentSummary, PlannedFamily, StoppingState
+    from taskloom.contract.experiments import DryRun, ExperimentSummary, PlannedFamily, PlannedQuestion, StoppingState
     from taskloom.contract.keys import KeySummary
     from taskloom.contract.runs import RunRow, RunSummary, SampleList, StateChange
     from taskloom.contract.webhooks import DeliverySummary, WebhookSummary
@@ -185,22 +185,34 @@ def dry_run(plan: DryRun) -> Table:
     for seen in plan.detectable:
         told = "no difference" if seen.relative is None else f"a difference of {seen.relative:.2%}"
         title += f"; {counted(seen.pairs, 'pair')} on {seen.node} can detect {told}"
-    if plan.family is not None and plan.family.pairs < plan.family.needed:
-        title += f"; {_shortage(plan.family)}"
     table = new_table(title, "position", "block", "repetition", "variant", left=4)
     for run in plan.order:
         table.add_row(str(run.position), str(run.block), str(run.repetition), variant(run.variant))
     return table
 
 
-def _shortage(family: PlannedFamily) -> str:
-    statements = counted(family.comparisons, "comparison")
-    if family.pooled:
-        statements += f" and {counted(family.pooled, 'pooled ratio')}"
-    if family.pairs == 0:
-        return f"the order sequential makes no pairs, so none of {statements} can be decided"
-    which = f"one of {statements} alone" if family.comparisons + family.pooled > 1 else "the comparison"
-    return f"too few pairs to decide {which}, which takes at least {family.needed}"
+def decidable(plan: DryRun) -> list[str]:
+    """Lines: what the planned repetitions can decide, and how many would suffice."""
+    lines = []
+    if (asked := plan.primary) is not None:
+        lines.append(f"the question ({asked.b} against {asked.a}): {_decides(asked)}")
+    if (family := plan.family) is not None:
+        told = [counted(family.comparisons, "comparison")] if family.comparisons else []
+        told += [counted(family.pooled, "pooled ratio")] if family.pooled else []
+        several = family.comparisons + family.pooled > 1
+        rest = "other " if asked is not None else ""
+        which = f"each of {' and '.join(told)} alone" if several else f"the {rest}comparison"
+        lines.append(f"{which}: {_decides(family)}")
+    return lines
+
+
+def _decides(found: PlannedFamily | PlannedQuestion) -> str:
+    if found.pairs == 0:
+        return "cannot be decided, because the order sequential makes no pairs"
+    pairs = counted(found.pairs, "pair")
+    if found.decidable:
+        return f"{pairs} can decide it; {found.needed} suffice"
+    return f"{pairs} cannot decide it, whatever the times; at least {found.needed} repetitions can"
 
 
 def scaling(answer: ScalingTable, title: str | None = None) -> Table:

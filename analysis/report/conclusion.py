@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpt2core.spec.schedulers import facts
-from taskloom.analysis.wording import Sides, counted, is_or_are, sides_of, value_name
+from taskloom.analysis.wording import Sides, counted, is_or_are, settings, sides_of, value_name
 
 Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
@@ -14,13 +14,15 @@ LARGE_ERROR = 0.1  # a forecast with a larger error against a measured step is n
 
 
 def answer(document: Document) -> list[str]:
-    """Up to five points: the verdict on the axis, what disturbed the runs, the fastest variant, why, on more cores."""
+    """Up to five points: the verdict on the question and the axis, what disturbed the runs, the fastest variant, why,
+    on more cores. What disturbed the runs comes first if most were disturbed."""
     if not document["scaling"]["rows"]:
         return ["No run has succeeded: there is nothing to conclude."]
     verdict, fastest = list(_comparisons(document)), [*_fastest(document), *_runtimes(document)]
     first, third = (verdict, fastest) if verdict else (fastest, [])
     causes = (*_waiting(document), *_memory_bound(document))
-    points = (first, _reservations(document), third, causes, _forecast(document))
+    ahead = (first, list(_reservations(document)))
+    points = (*(ahead[::-1] if _mostly_disturbed(document) else ahead), third, causes, _forecast(document))
     return [text for sentences in points if (text := " ".join(sentences))]
 
 
@@ -85,9 +87,15 @@ def _fastest(document: Document) -> Iterator[str]:
 
 def _comparisons(document: Document) -> Iterator[str]:
     sweep = document["sweep"]
-    rows = [_named(sweep, row) for row in sweep["rows"] if row["ratio"] is not None]
+    question = sweep["primary"]
+    if question is not None:
+        yield _question(question)
+    elif sweep["primary_missing"]:
+        yield "The question cannot be answered: no run of one of its sides has succeeded."
+    others = [_named(sweep["axis"], row) for row in sweep["rows"] if not row["primary"]]
+    rows = [row for row in others if row["ratio"] is not None]
     most = max((row["at"].get("threads", 0) for row in rows), default=0)
-    pooled = [_named(sweep, row) for row in sweep["pooled"] if row["ratio_low"] is not None]
+    pooled = [_named(sweep["axis"], row) for row in sweep["pooled"] if row["ratio_low"] is not None]
     for row in pooled:
         places = f"{counted(row['places'], 'place')} (combinations of the other settings; {row['pairs']} pairs of runs)"
         yield f"Over {places} on {threads(row['threads'])}, {_verdict(row)}. This applies to {row['scope']}."
@@ -95,15 +103,28 @@ def _comparisons(document: Document) -> Iterator[str]:
     if told:
         listed = "; ".join(told)
         yield (f"Place by place: {listed}" if pooled else listed[0].upper() + listed[1:]) + "."
-    for row in (_named(sweep, row) for row in sweep["rows"]):
+    for row in others:
         if row["verdict"] == "refused":
-            yield f"The comparison of {row['b']} with {row['a']} is refused: {row['reason']}."
+            yield _refused(row)
 
 
-def _named(sweep: Mapping[str, Any], row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _question(row: Mapping[str, Any]) -> str:
+    """Verdict on the declared question."""
+    named = _named(row["axis"], row)
+    if row["verdict"] == "refused":
+        return _refused(named)
+    where = f", with {at(row)}" if row["at"] else ""
+    return f"To the question{where}: {_verdict(named)}."
+
+
+def _refused(row: Mapping[str, Any]) -> str:
+    return f"The comparison of {row['b']} with {row['a']} is refused: {row['reason']}."
+
+
+def _named(axis: str | None, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A comparison with its values in words, and the verb of the second."""
-    words = {side: value_name(sweep["axis"], row[side]) for side in "ab"}
-    return {**row, **words, "verb": is_or_are(sweep["axis"], row["b"])}
+    words = {side: value_name(axis, row[side]) for side in "ab"}
+    return {**row, **words, "verb": is_or_are(axis, row["b"])}
 
 
 def _places(rows: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -127,12 +148,7 @@ def _runtimes(document: Document) -> Iterator[str]:
 
 def at(row: Mapping[str, Any]) -> str:
     """Place of a comparison in the sweep: slices 1x64, 2 threads."""
-    rest = dict(row["at"])
-    told = []
-    if "batch_slice" in rest and "token_slice" in rest:
-        told.append(f"slices {rest.pop('batch_slice')}x{rest.pop('token_slice')}")
-    told += [threads(value) if name == "threads" else f"{name} {value}" for name, value in rest.items()]
-    return ", ".join(told) or "everything else equal"
+    return settings(row["at"]) or "everything else equal"
 
 
 def threads(count: int) -> str:
@@ -253,6 +269,10 @@ def doubt(error: float) -> str:
 
 def _between(low: float, high: float) -> str:
     return f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
+
+
+def _mostly_disturbed(document: Document) -> bool:
+    return bool(2 * document["sweep"]["disturbed_runs"] > document["sweep"]["runs"])
 
 
 def _reservations(document: Document) -> Iterator[str]:

@@ -22,7 +22,8 @@ from taskloom.analysis.statistics import outliers, outliers_of_each
 from taskloom.analysis.sweep import axes_of, sweep
 from taskloom.analysis.trace import Trace
 from taskloom.analysis.validity import disturbed, marks, summary
-from taskloom.analysis.variants import by_variant, variant_of
+from taskloom.analysis.variants import Sides, by_variant, variant_of
+from taskloom.analysis.wording import settings
 
 SCHEMA = "taskloom.report/1"
 
@@ -49,13 +50,14 @@ def build(
     profiles: Mapping[int, Profile],
     memory: Sequence[MemoryRow],
     calibration: Mapping[str, Any] | None = None,
+    primary: Sides | None = None,
     noise_floor: float = NOISE_FLOOR,
     leave_out_disturbed: bool = False,
     traces: Mapping[int, Trace] | None = None,
     unreadable: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The report's document. calibration: of the node, if it was calibrated. traces: of `to_show`, by run. unreadable:
-    descriptions of unreadable files of runs.
+    """The report's document. calibration: of the node, if it was calibrated. primary: the sides of the question.
+    traces: of `to_show`, by run. unreadable: descriptions of unreadable files of runs.
 
     leave_out_disturbed: whether runs beside foreign load are left out. They stay among the raw samples.
     """
@@ -66,11 +68,11 @@ def build(
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "experiment": dataclasses.asdict(asked),
-        "question": _question(asked, processes),
+        "question": _question(asked, processes, primary),
         "design": _design(asked, processes, noise_floor),
         "environment": _environment(processes),
         "scaling": dataclasses.asdict(scaling(processes)),
-        "sweep": dataclasses.asdict(sweep(processes, noise_floor=noise_floor)),
+        "sweep": dataclasses.asdict(sweep(processes, noise_floor=noise_floor, primary=primary)),
         "efficiency": [dataclasses.asdict(row) for row in efficiencies(processes)],
         "roofline": [dataclasses.asdict(row) for row in rooflines(processes)],
         "forecast": dataclasses.asdict(ahead),
@@ -90,9 +92,12 @@ def build(
     return document
 
 
-def _question(asked: Asked, processes: Sequence[Process]) -> str:
+def _question(asked: Asked, processes: Sequence[Process], primary: Sides | None) -> str:
     if asked.name.rstrip().endswith("?"):
         return asked.name.strip()
+    if primary is not None:
+        a, b = (settings(values) for values in primary)
+        return f"Is {b} faster than {a}?"
     axes = axes_of(processes)
     if not axes:
         return "How long does a step take?"

@@ -42,12 +42,16 @@ MFU = (
 def answer(document: Document) -> str:
     """Verdicts of the sweep."""
     sweep = document["sweep"]
-    if not sweep["rows"]:
+    question = sweep["primary"]
+    if not sweep["rows"] and question is None:
         return ""
+    family = [(row, sweep["axis"]) for row in sweep["rows"] if not row["primary"]]
+    asked = [] if question is None else [(question, question["axis"])]
+    listed = [*asked, *family]
     rows = [
         (
-            at(row),
-            " against ".join(value_name(sweep["axis"], row[side]) for side in "ba"),
+            ("the question: " if row["primary"] else "") + at(row),
+            " against ".join(value_name(axis, row[side]) for side in "ba"),
             row["verdict"],
             number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]),
             "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.2g}",
@@ -55,7 +59,7 @@ def answer(document: Document) -> str:
             number((row.get("instructions") or {}).get("ratio"), 3),
             (f"{row['n']} {row['unit']}" if row["n"] else "-") + ("" if row["paired"] else ", not paired"),
         )
-        for row in sweep["rows"]
+        for row, axis in listed
     ]
     pooled = [
         (
@@ -79,10 +83,10 @@ def answer(document: Document) -> str:
     return (
         figure(plots.ratios(document), f"{legend}. Lines: 95 % intervals. Grey band: the noise floor. Grey dots: "
                 "undecided or equivalent.")
-        + table(columns, [*pooled, *rows], 3)
+        + table(columns, [*rows[: len(asked)], *pooled, *rows[len(asked) :]], 3)
         + f'<p class="soft">Ratio: {escape(legend)}. p: two-sided, adjusted for multiple comparisons (Holm): all rows '
-        "together, but ratios about places like these apart. Superiority: probability that a process of the first "
-        "value is faster than one of the second; 0.5: no "
+        "together, but the question and ratios about places like these apart. Superiority: probability that a process "
+        "of the first value is faster than one of the second; 0.5: no "
         f"difference. Instructions ratio: that of the instructions of a step.{escape(told)}</p>"
     )  # fmt: skip
 

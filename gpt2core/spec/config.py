@@ -26,17 +26,29 @@ FUSIONS = ("none", "rows", "all")
 DISTRIBUTIONS = ("zipf", "uniform")
 MOST_CORES = 4096  # longest accepted list of cores
 AUTO = None  # the trainer chooses the slice size
+# What a setting determines, and so whether results that differ in it can be compared. Each setting has one role.
+ROLES = {
+    "size": "the computation and its time: results that differ in it are never compared",
+    "values": "the numbers that are computed, not the time: results that differ in it are never compared",
+    "seed": "as values, but a series of runs may contain several",
+    "slices": "the rounding of sums and the time: experiments compare its values",
+    "order": "the order of tasks and who executes them: experiments compare its values",
+    "place": "the cores",
+    "length": "the number of steps",
+    "output": "files that the trainer writes",
+    "permission": "what the trainer refuses",
+}
 
 
 Check = Callable[[str, object], object]  # of a setting's name and value; raises ConfigError
 
 
-def setting(default: Any, help: str, **meta: Any) -> Any:
+def setting(default: Any, help: str, role: str, **meta: Any) -> Any:
     """A dataclass field with the metadata for the command line, the contract and the docs.
 
-    check: of values other than the default, where `choices` or `low` and `high` do not say it.
+    role: a key of ROLES. check: of values other than the default, where `choices` or `low` and `high` do not say it.
     """
-    return field(default=default, metadata={"help": help, **meta})
+    return field(default=default, metadata={"help": help, "role": role, **meta})
 
 
 def check_int(name: str, value: object, low: int, high: int | None = None, accepted: str = "") -> None:
@@ -164,89 +176,114 @@ class TrainConfig:
 
     model: Model = field(
         default=PRESETS["tiny"],
-        metadata={"help": "model: a preset's name, or its sizes", "choices": (*PRESETS, *OTHER_NETWORKS)},
+        metadata={
+            "help": "model: a preset's name, or its sizes",
+            "choices": (*PRESETS, *OTHER_NETWORKS),
+            "role": "size",
+        },
     )
-    batch: int = setting(4, "B: sequences in a batch", low=1, high=1 << 20)
-    seq: int = setting(64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20)
-    steps: int = setting(12, "training steps, warm-up included", low=1, high=1 << 30)
+    batch: int = setting(4, "B: sequences in a batch", low=1, high=1 << 20, role="size")
+    seq: int = setting(64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20, role="size")
+    steps: int = setting(12, "training steps, warm-up included", low=1, high=1 << 30, role="length")
     warmup: int | None = setting(
-        None, "warm-up steps, left out of the summary; default 2, or steps - 1 if that is less", low=0
+        None, "warm-up steps, left out of the summary; default 2, or steps - 1 if that is less", low=0, role="length"
     )
     scheduler: str = setting(
         "task",
         "scheduler of the tiles",
         choices=tuple(schedulers.SCHEDULERS),
         check=lambda _, value: schedulers.scheduler(value),
+        role="order",
     )
     sync: str = setting(
         "step",
         "where task and omp-task wait for all tasks: after each phase, after each step, or nowhere (taskiter)",
         choices=SYNCS,
+        role="order",
     )
     policy: str = setting(
         "breadth-first",
         "task: which ready task runs first (docs/decisions/0005); omp-task: source of its priorities; breadth-first "
         "has none",
         choices=POLICIES,
+        role="order",
     )
-    assignment: str = setting("static", "fork-join, omp-for: how an op's tiles are distributed", choices=ASSIGNMENTS)
+    assignment: str = setting(
+        "static", "fork-join, omp-for: how an op's tiles are distributed", choices=ASSIGNMENTS, role="order"
+    )
     runtime: str = setting(
         schedulers.AUTO,
         "omp-for and omp-task: the OpenMP runtime: libgomp, libomp, libiomp5, auto (the first of these that is "
         "installed), or a library's path",
         check=lambda _, value: schedulers.check_runtime(value),
+        role="order",
     )
     op_threads: Mapping[str, int] | None = setting(
-        None, "fork-join: threads for single ops, such as qkv=2,layernorm=1; default: threads for all"
+        None, "fork-join: threads for single ops, such as qkv=2,layernorm=1; default: threads for all", role="order"
     )
     fusion: str | None = setting(
         None,
         "kernels that share a task. none; rows: a matrix product and what follows it row by row; all: also a weight's "
         "gradient and its update. Default: all; rows with sync phase, grad_accum or grad_clip; none with op_threads",
         choices=FUSIONS,
+        role="order",
     )
-    threads: int = setting(1, "P: threads in the team", low=1, high=4096)
+    threads: int = setting(1, "P: threads in the team", low=1, high=4096, role="order")
     cores: tuple[int, ...] | None = setting(
-        None, "cores to pin the threads to, such as 0-3,8; default: those this process may use"
+        None, "cores to pin the threads to, such as 0-3,8; default: those this process may use", role="place"
     )
-    batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1)
-    token_slice: int | None = setting(AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1)
+    batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1, role="slices")
+    token_slice: int | None = setting(
+        AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1, role="slices"
+    )
     precision: str = setting(
         "fp32",
         "precision of the operands of matrix products, and of some activations of GPT-2; all else is fp32",
         choices=PRECISIONS,
+        role="size",
     )
     blas: str = setting(
         "auto",
         "library of the matrix products; own: our code; auto: the fastest for each product, measured once on a node "
         "(docs/decisions/0012)",
         choices=BLAS,
+        role="order",
     )
-    data: str = setting("stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file", check=check_path)
-    distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS)
+    data: str = setting(
+        "stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file", check=check_path, role="values"
+    )
+    distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS, role="values")
     checkpoint: str | None = setting(
-        None, "initial weights: an llm.c .bin or a Hugging Face .safetensors file", check=check_path
+        None, "initial weights: an llm.c .bin or a Hugging Face .safetensors file", check=check_path, role="values"
     )
-    save: str | None = setting(None, "file for the final weights (llm.c .bin, or .safetensors)", check=check_path)
-    lr: float = setting(1e-4, "AdamW's learning rate", check=AMOUNT)
-    beta1: float = setting(0.9, "AdamW's decay of the first moment", check=SHARE)
-    beta2: float = setting(0.999, "AdamW's decay of the second moment", check=SHARE)
-    eps: float = setting(1e-8, "AdamW's epsilon", check=EPSILON)
-    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, for every weight", check=AMOUNT)
+    save: str | None = setting(
+        None, "file for the final weights (llm.c .bin, or .safetensors)", check=check_path, role="output"
+    )
+    lr: float = setting(1e-4, "AdamW's learning rate", check=AMOUNT, role="values")
+    beta1: float = setting(0.9, "AdamW's decay of the first moment", check=SHARE, role="values")
+    beta2: float = setting(0.999, "AdamW's decay of the second moment", check=SHARE, role="values")
+    eps: float = setting(1e-8, "AdamW's epsilon", check=EPSILON, role="values")
+    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, for every weight", check=AMOUNT, role="values")
     grad_accum: int = setting(
-        1, "A: micro-batches of B sequences in a step; their gradients are summed before the update", low=1, high=4096
+        1, "A: micro-batches of B sequences in a step; their gradients are summed before the update", low=1, high=4096,
+        role="size",
     )
     grad_clip: float = setting(
-        0.0, "maximum norm of all gradients together; larger ones are scaled down; 0: no limit", check=AMOUNT
+        0.0, "maximum norm of all gradients together; larger ones are scaled down; 0: no limit", check=AMOUNT,
+        role="size",
     )
-    seed: int = setting(1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1)
+    seed: int = setting(
+        1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1, role="seed"
+    )
     trace: str | None = setting(
         None,
         "file for a trace of the timed steps: .json or .json.gz for Chrome and Perfetto, .prv for Paraver",
         check=check_path,
+        role="output",
     )
     allow_oversubscription: bool = setting(
-        False, "allow more threads than cores; for tests of correctness, never for timing", check=check_bool
+        False, "allow more threads than cores; for tests of correctness, never for timing", check=check_bool,
+        role="permission",
     )
 
     def __post_init__(self) -> None:
@@ -323,6 +360,14 @@ class TrainConfig:
 
 SETTINGS = dataclasses.fields(TrainConfig)
 NAMES = tuple(item.name for item in SETTINGS)
+
+
+def with_role(*roles: str) -> tuple[str, ...]:
+    """The settings that have one of these roles."""
+    return tuple(item.name for item in SETTINGS if item.metadata["role"] in roles)
+
+
+PROBLEM = with_role("size", "values", "seed")  # settings that determine the computation
 
 
 def _checks() -> Iterator[tuple[str, object, Check]]:

@@ -7,8 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gpt2core.spec.config import with_role
+
 LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # values for results older than these settings
-NOT_SERIES = ("steps", "warmup", "seed", "save", "trace", "cores")  # settings that may differ within a series
+NOT_SERIES = with_role("seed", "place", "length", "output")  # settings that may differ within a series
 # Keys of a result's `environment`: those that identify a machine, and those that may change within a series.
 MACHINE = ("node", "cpu_model", "machine", "cores_online", "smt", "governor", "turbo", "huge_pages", "clock")
 SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numpy", "blas", "core_hash")

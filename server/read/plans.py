@@ -1,44 +1,98 @@
-"""Dry runs: plans of submissions."""
+"""Dry runs: plans of submissions, and what they can decide."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from taskloom.analysis.estimators import Test
 from taskloom.analysis.family import Family
 from taskloom.analysis.sweep import planned
-from taskloom.contract.experiments import DetectableDifference, DryRun, ExperimentRequest, PlannedFamily
+from taskloom.analysis.variants import Sides, varying
+from taskloom.analysis.wording import settings as named
+from taskloom.contract.experiments import (
+    DetectableDifference,
+    DryRun,
+    ExperimentRequest,
+    PlannedFamily,
+    PlannedQuestion,
+)
 from taskloom.server.db import Database
+from taskloom.server.queue.experiments import primary
 from taskloom.server.queue.experiments import service as experiments
+from taskloom.server.queue.experiments.variants import Variant
 from taskloom.server.read.analysis.service import calibrations
 from taskloom.server.settings import Settings
+
+CALIBRATING_RUNS = 20  # by default: ten pairs
 
 
 def plan(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
     """Plan of a submission: its runs, the smallest differences that calibrated nodes can detect, and whether it has
     enough pairs. Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge."""
-    found = experiments.dry_run(database, settings, request)
-    family = planned([run.variant for run in found.order if run.repetition == 1], request.stop is not None)
-    pairs = request.repetitions if request.stop is None else request.stop.max_repetitions
+    found, variants = experiments.dry_run(database, settings, request, enough)
+    question = _sides(request, variants)
+    family = _family(request, variants, question)
     paired = request.order == "interleaved"  # otherwise each run is a block of its own
+    pairs = 0 if not paired else found.repetitions if request.stop is None else request.stop.max_repetitions
+    statements = 1 if question is not None else max(1, family.size)
     seen = [
         DetectableDifference(
             node=known.node,
             experiment_id=known.experiment_id,
-            pairs=pairs,
-            relative=known.at(pairs, max(1, family.size), request.stop is not None) if paired else None,
+            pairs=pairs or found.repetitions,
+            relative=known.at(pairs, statements, request.stop is not None) if paired else None,
         )
         for known in calibrations(database)
     ]
-    test: Test = "signed-rank" if request.stop is None else "signs"
-    return found.model_copy(update={"detectable": seen, "family": _family(family, pairs if paired else 0, test)})
+    decided = {
+        "family": None if family.size == 0 else PlannedFamily(
+            comparisons=family.comparisons, pooled=family.pooled, **_decidable(family, pairs, _test(request))
+        ),
+        "primary": None if question is None else PlannedQuestion(
+            **_names(question), **_decidable(Family(1), pairs, _test(request))
+        ),
+    }  # fmt: skip
+    return found.model_copy(update={"detectable": seen, **decided})
 
 
-def _family(family: Family, pairs: int, test: Test) -> PlannedFamily | None:
-    if family.size == 0:
+def enough(request: ExperimentRequest, variants: Sequence[Variant]) -> int:
+    """The default number of repetitions: as many pairs as can decide the question and any one other comparison alone;
+    1 if there are no pairs, and with `stop`, which adds repetitions."""
+    if request.calibrates:
+        return CALIBRATING_RUNS
+    if request.stop is not None or request.order != "interleaved":
+        return 1
+    question = _sides(request, variants)
+    family = _family(request, variants, question)
+    judged = [each for each in (family, Family(int(question is not None))) if each.size]
+    return max((each.needed() for each in judged), default=1)
+
+
+def _sides(request: ExperimentRequest, variants: Sequence[Variant]) -> Sides | None:
+    if request.primary is None:
         return None
-    return PlannedFamily(
-        comparisons=family.comparisons,
-        pooled=family.pooled,
-        pairs=pairs,
-        smallest_p=family.smallest_p(pairs, test),
-        needed=family.needed(test),
-    )
+    return primary.sides(request.primary, [(variant.values, variant.spec) for variant in variants])
+
+
+def _family(request: ExperimentRequest, variants: Sequence[Variant], question: Sides | None) -> Family:
+    return planned([variant.values for variant in variants], request.stop is not None, question)
+
+
+def _test(request: ExperimentRequest) -> Test:
+    return "signed-rank" if request.stop is None else "signs"
+
+
+def _decidable(family: Family, pairs: int, test: Test) -> dict[str, Any]:
+    needed = family.needed(test)
+    return {
+        "pairs": pairs,
+        "smallest_p": family.smallest_p(pairs, test),
+        "needed": needed,
+        "decidable": pairs >= needed,
+    }
+
+
+def _names(question: Sides) -> Mapping[str, str]:
+    names = varying(question)
+    return {side: named({n: values[n] for n in names}) for side, values in zip("ab", question, strict=True)}

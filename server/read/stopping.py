@@ -18,7 +18,14 @@ def look(database: Database) -> bool:
         assert stop is not None
         watched = [Watched(variant, by_block) for variant, by_block in ended.values]
         found = judge(
-            watched, ended.repetitions, ended.spent_s, stop.rel_ci, stop.max_repetitions, stop.budget_s, stop.metric
+            watched,
+            ended.repetitions,
+            ended.spent_s,
+            stop.rel_ci,
+            stop.max_repetitions,
+            stop.budget_s,
+            stop.metric,
+            ended.primary,
         )
         added = blocks.decide(database, ended, found.rel_ci, found.reason) or added
     return added

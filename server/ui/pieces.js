@@ -95,8 +95,7 @@ export function Empty({children}) {
 }
 
 /** The command that submits a first experiment. */
-export const Submit = () =>
-	html`<pre>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2 --repetitions 6</pre>`;
+export const Submit = () => html`<pre>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2</pre>`;
 
 /**
  * An answer in each of its states: a skeleton of final size, the data (kept beside an error), or the error.

@@ -9,14 +9,24 @@ const quoted = value => {
 	return /^[\w.,:/=+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 };
 
-const SAID = new Set(['name', 'base', 'axes', 'repetitions', 'stop', 'trace', 'limits']);
+const SAID = new Set(['name', 'base', 'axes', 'primary', 'repetitions', 'stop', 'trace', 'limits']);
+
+/** @param {Record<string, unknown>} side */
+const sideText = side =>
+	Object.entries(side)
+		.map(([name, value]) => `${name}=${typeof value === 'object' ? JSON.stringify(value) : value}`)
+		.join(',');
+/** A question as the command line writes it. @param {{a: any, b: any}} primary */
+export const questionText = ({a, b}) => `${sideText(b)} vs ${sideText(a)}`;
 
 /** Whether options of the command line can express a request. Otherwise it needs a file. @param {any} request */
 function isPlain(request) {
 	const others = Object.entries(request).filter(
 		([name, value]) => !SAID.has(name) && JSON.stringify(value) !== JSON.stringify(OMITTED[name])
 	);
-	const values = [...Object.values(request.base ?? {}), ...Object.values(request.axes ?? {}).flat()];
+	const {a = {}, b = {}} = request.primary ?? {};
+	const settings = [request.base ?? {}, request.axes ?? {}, a, b];
+	const values = settings.flatMap(each => Object.values(each).flat());
 	return (
 		!others.length && values.every(value => (typeof value !== 'object' || value === null) && !String(value).includes(','))
 	);
@@ -30,7 +40,8 @@ const OMITTED = {
 	exclude: [],
 	requires: {},
 	calibrates: false,
-	confirms: null
+	confirms: null,
+	primary: null
 };
 
 /** `taskloom submit ...` for a request. @param {any} request */
@@ -43,6 +54,7 @@ export function commandOf(request) {
 	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) option(name, value);
 	for (const [name, values] of Object.entries(request.axes ?? {})) option(name, /** @type {any[]} */ (values).join(','));
 	if (request.name) option('name', request.name);
+	if (request.primary) option('primary', questionText(request.primary));
 	if (request.repetitions) option('repetitions', request.repetitions);
 	if (request.stop)
 		option(

@@ -154,6 +154,9 @@ def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:
         return
     out = console()
     out.print(tables.experiments([experiment]))
+    if experiment.verdict is not None:
+        lead = "the question: " if experiment.verdict.primary else "verdict: "
+        out.print(lead + experiment.verdict.sentence, markup=False, highlight=False, soft_wrap=True)
     if experiment.notes:
         out.print(experiment.notes, markup=False, highlight=False, soft_wrap=True)
     out.print(tables.runs(client.runs(experiment.id)))

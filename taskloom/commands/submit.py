@@ -20,8 +20,8 @@ from taskloom.commands.output import (
     verbose_option,
 )
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
-from taskloom.errors import EXIT_WORK_FAILED, ServerUnreachable, TaskloomError
-from taskloom.options import several_settings, stop_rule, train_options
+from taskloom.errors import EXIT_WORK_FAILED, Problem, ServerUnreachable, TaskloomError
+from taskloom.options import question, several_settings, stop_rule, train_options
 
 
 @click.command()
@@ -31,7 +31,16 @@ from taskloom.options import several_settings, stop_rule, train_options
 @click.option("--tag", "tags", multiple=True, help="tag of the experiment; may be repeated")
 @click.option("--notes", default="", help="free text about the experiment")
 @click.option(
-    "--repetitions", type=click.IntRange(1), help="runs of each variant, each in a fresh process  [default: 1]"
+    "--repetitions",
+    type=click.IntRange(1),
+    help="runs of each variant, each in a fresh process  [default: as many as can decide the question and any one "
+    "other comparison; 1 if nothing is compared]",
+)
+@click.option(
+    "--primary",
+    metavar="B vs A",
+    help="the question, judged alone: is B faster than A? Settings of one variant each, such as "
+    "'scheduler=task,threads=2 vs scheduler=fork-join,threads=2'",
 )
 @click.option(
     "--timeout-s", type=float, help="kill and fail an attempt this many seconds after its claim  [default: 3600]"
@@ -58,6 +67,7 @@ def submit(
     tags: tuple[str, ...],
     notes: str,
     repetitions: int | None,
+    primary: str | None,
     timeout_s: float | None,
     trace: str | None,
     stop: str | None,
@@ -78,6 +88,7 @@ def submit(
         "tags": list(tags) or None,
         "notes": notes or None,
         "repetitions": repetitions,
+        "primary": None if primary is None else question(primary),
         "limits": None if timeout_s is None else {"timeout_s": timeout_s},
         "trace": {"all": True, "first": "first", None: None}[trace],
         "stop": None if stop is None else stop_rule(stop),
@@ -87,6 +98,8 @@ def submit(
         if dry_run:
             _print_plan(client, request, as_json)
             return
+        if not as_json:
+            _say_decidable(client, request)
         experiment = client.submit(request, idempotency_key)
         if not wait:
             _print(experiment, as_json)
@@ -135,6 +148,20 @@ def _print_plan(client: Client, request: ExperimentRequest, as_json: bool) -> No
         print_json(plan)
     else:
         console().print(tables.dry_run(plan))
+        for line in tables.decidable(plan):
+            console().print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _say_decidable(client: Client, request: ExperimentRequest) -> None:
+    """Print what the repetitions can decide, and how many would suffice. Raises Problem for a wrong request."""
+    try:
+        lines = tables.decidable(client.plan(request))
+    except Problem as error:
+        if error.problem.status < 500:
+            raise
+        lines = [f"it is unknown what the repetitions can decide: {error}"]
+    for line in lines:
+        error_console().print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _print(experiment: ExperimentDetail, as_json: bool) -> None:

@@ -265,7 +265,8 @@ def test_equal_runs_say_what_a_node_can_tell_apart(api, make_result):
 
 
 @pytest.mark.parametrize(
-    ("asked", "pointer"), [({"axes": {"threads": [1, 2]}, "repetitions": 8}, "/axes"), ({}, "/repetitions")]
+    ("asked", "pointer"),
+    [({"axes": {"threads": [1, 2]}, "repetitions": 8}, "/axes"), ({"repetitions": 5}, "/repetitions")],
 )
 def test_a_calibration_varies_nothing_and_takes_pairs(empty_api, asked, pointer):
     problem = empty_api.submit(422, calibrates=True, **asked)

@@ -62,6 +62,46 @@ def test_a_dry_run_says_whether_its_pairs_can_decide_anything(api, changes, pair
     assert found["pooled"] == (schedulers - 1 if places > 1 else 0)
 
 
+FORK, TASK = {"scheduler": "fork-join", "threads": 2}, {"scheduler": "task", "threads": 2}
+QUESTION = {"a": FORK, "b": TASK}
+AXES = {"scheduler": ["fork-join", "task"], "threads": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "repetitions", "family", "question"),
+    [
+        ({"axes": AXES}, 7, (2, 7, True), None),
+        ({"axes": AXES, "primary": QUESTION}, 6, (1, 6, True), (6, True)),
+        ({"axes": AXES, "primary": QUESTION, "repetitions": 5}, 5, (1, 6, False), (6, False)),
+        ({"axes": AXES, "primary": {"a": TASK, "b": {**TASK, "threads": 1}}}, 7, (2, 7, True), (6, True)),
+        ({"axes": AXES, "primary": QUESTION, "order": "sequential"}, 1, (1, 6, False), (6, False)),
+        ({"axes": {"scheduler": ["fork-join", "omp-for", "task"], "token_slice": [16, 32, 64]}}, 9, (6, 9, True), None),
+        ({"axes": {"seed": [1, 2]}}, 1, None, None),
+        ({"base": {"threads": 2}}, 1, None, None),
+        ({"calibrates": True}, 20, None, None),
+    ],
+)
+def test_by_default_repetitions_suffice_for_a_verdict(api, asked, repetitions, family, question):
+    """A dry run says what its pairs can decide, and how many can."""
+    plan = api.post("/experiments?dry_run=true", asked)
+    assert plan["repetitions"] == repetitions == max(run["repetition"] for run in plan["order"])
+    told = plan["family"] and tuple(plan["family"][name] for name in ("comparisons", "needed", "decidable"))
+    assert told == family
+    assert (plan["primary"] and (plan["primary"]["needed"], plan["primary"]["decidable"])) == question
+    made = api.submit(**asked)
+    assert made["runs"] == plan["runs"]
+    assert made["request"].get("repetitions", 1) == repetitions
+    assert api.get(f"/experiments/{made['id']}")["request"].get("primary") == asked.get("primary")
+
+
+def test_a_question_names_one_variant_on_each_side(api):
+    found = api.post("/experiments", {"axes": AXES, "primary": {"a": {"scheduler": "task"}, "b": {"seed": 7}}}, 422)
+    assert [(each["pointer"], each["value"]) for each in found["errors"]] == [
+        ("/primary/a", {"scheduler": "task"}), ("/primary/b", {"seed": 7}),
+    ]  # fmt: skip
+    assert "threads (1, 2)" in found["errors"][0]["accepted"]
+
+
 def test_a_dry_run_that_compares_nothing_has_no_family(api):
     assert api.post("/experiments?dry_run=true", {"base": {"steps": 10}, "repetitions": 3})["family"] is None
 

@@ -1,34 +1,45 @@
-"""The title of a dry run's table says what the planned pairs can decide."""
+"""What the planned pairs can decide is said before anything runs."""
 
 from __future__ import annotations
 
 import pytest
 
 from taskloom.contract.experiments import DryRun
-from taskloom.tables import dry_run
+from taskloom.tables import decidable, dry_run
+
+PLAN = {"runs": 72, "variants": 9, "repetitions": 8, "memory_bytes": 2**20, "estimated_s": None, "order": []}
+ASKED = {"a": "fork-join, 2 threads", "b": "task, 2 threads", "smallest_p": 0.03, "needed": 6}
+
+
+def planned(pairs: int, needed: int, **more: object) -> dict[str, object]:
+    return {"pairs": pairs, "needed": needed, "smallest_p": 1.0, "decidable": pairs >= needed, **more}
 
 
 @pytest.mark.parametrize(
-    ("family", "told"),
+    ("plan", "told"),
     [
         (
-            {"comparisons": 6, "pooled": 2, "pairs": 8, "smallest_p": 0.0625, "needed": 9},
-            "; too few pairs to decide one of 6 comparisons and 2 pooled ratios alone, which takes at least 9",
+            {"family": planned(8, 9, comparisons=6, pooled=2)},
+            ["each of 6 comparisons and 2 pooled ratios alone: 8 pairs cannot decide it, whatever the times; at least "
+             "9 repetitions can"],
         ),
         (
-            {"comparisons": 1, "pooled": 0, "pairs": 5, "smallest_p": 1.0, "needed": 6},
-            "; too few pairs to decide the comparison, which takes at least 6",
+            {"family": planned(5, 6, comparisons=1, pooled=0)},
+            ["the comparison: 5 pairs cannot decide it, whatever the times; at least 6 repetitions can"],
         ),
         (
-            {"comparisons": 2, "pooled": 0, "pairs": 0, "smallest_p": 1.0, "needed": 7},
-            "; the order sequential makes no pairs, so none of 2 comparisons can be decided",
+            {"family": planned(0, 7, comparisons=2, pooled=0)},
+            ["each of 2 comparisons alone: cannot be decided, because the order sequential makes no pairs"],
         ),
-        ({"comparisons": 6, "pooled": 2, "pairs": 9, "smallest_p": 0.031, "needed": 9}, ""),
-        (None, ""),
+        (
+            {"family": planned(6, 6, comparisons=1, pooled=0), "primary": {**ASKED, "pairs": 6, "decidable": True}},
+            ["the question (task, 2 threads against fork-join, 2 threads): 6 pairs can decide it; 6 suffice",
+             "the other comparison: 6 pairs can decide it; 6 suffice"],
+        ),
+        ({"family": None}, []),
     ],
-)
-def test_too_few_pairs_are_said_before_anything_runs(family: dict[str, float] | None, told: str) -> None:
-    plan = DryRun.model_validate(
-        {"runs": 72, "variants": 9, "memory_bytes": 2**20, "estimated_s": None, "order": [], "family": family}
-    )
-    assert dry_run(plan).title == f"72 runs of 9 variants; largest run: 1 MiB{told}"
+)  # fmt: skip
+def test_a_plan_says_what_its_pairs_can_decide(plan: dict[str, object], told: list[str]) -> None:
+    made = DryRun.model_validate({**PLAN, **plan})
+    assert decidable(made) == told
+    assert dry_run(made).title == "72 runs of 9 variants; largest run: 1 MiB"

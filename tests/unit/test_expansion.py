@@ -11,6 +11,7 @@ from taskloom.analysis.comparison import decide
 from taskloom.analysis.estimators import anytime
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server.errors import ExclusionTooLarge, ExpansionTooLarge, InvalidRequest
+from taskloom.server.queue.experiments import primary
 from taskloom.server.queue.experiments.expansion import expand, order
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.refusals import MAX_ERRORS, SETTINGS
@@ -25,6 +26,19 @@ def refused(body, **more):
     with pytest.raises(InvalidRequest) as caught:
         expanded(body, **more)
     return {error["pointer"]: error for error in caught.value.fields["errors"]}
+
+
+def asking(a, b):
+    return {"axes": {"scheduler": ["fork-join", "task"], "threads": [1, 2]}, "primary": {"a": a, "b": b}}
+
+
+def test_the_sides_of_a_question_are_variants():
+    """Settings that do not vary may be named too, and a model by its alias."""
+    a = {"scheduler": "fork-join", "threads": 2, "model": "tiny"}
+    request = ExperimentRequest.model_validate(asking(a, {"scheduler": "task", "threads": 1, "lr": 1e-4}))
+    variants, _ = expand(request, 100, run_memory_bytes, Capacity())
+    found = primary.sides(request.primary, [(variant.values, variant.spec) for variant in variants])
+    assert found == ({"scheduler": "fork-join", "threads": 2}, {"scheduler": "task", "threads": 1})
 
 
 def test_axes_are_combined_and_repeated():
@@ -161,6 +175,13 @@ def test_sequential_order_repeats_each_variant_before_the_next_and_pairs_nothing
         ({"base": {"trace": "x"}}, "/base/trace", "writes no file"),
         ({"requires": {"memory_bytes": 1000}}, "/base/model", "requires.memory_bytes = 1000"),
         ({"base": {"batch": 1 << 20, "batch_slice": 1}}, "/base/batch_slice", "65536 pieces"),
+        (asking({"scheduler": "task"}, {"scheduler": "fork-join", "threads": 2}), "/primary/a", "these are of 2"),
+        (asking({"scheduler": "serial"}, {"scheduler": "task", "threads": 2}), "/primary/a", "of 0. Variants differ in "
+         "scheduler (fork-join, task), threads (1, 2)"),
+        (asking({"cheese": 1}, {"scheduler": "task", "threads": 2}), "/primary/a/cheese", "no such setting"),
+        (asking({"scheduler": "task", "threads": True}, {"scheduler": "task", "threads": 2}), "/primary/a", "of 0"),
+        (asking({"scheduler": "task", "threads": 2}, {"threads": 2, "scheduler": "task"}), "/primary/b", "another"),
+        ({"axes": {"batch": [1, 2]}, "primary": {"a": {"batch": 1}, "b": {"batch": 2}}}, "/primary/b", "in batch"),
     ],
 )
 def test_what_cannot_run_is_refused_with_a_pointer(body, pointer, accepted):

@@ -59,6 +59,14 @@ def test_only_blocks_in_which_both_ran_count():
     assert ratio_half_width(a, b) is None
 
 
+def test_with_a_question_only_its_ratio_counts():
+    wide = [s * (1 + 0.1 * (i % 2)) for i, s in enumerate(NARROW)]
+    watched = [*both(NARROW, NARROW), Watched({"scheduler": "s"}, dict(enumerate(wide)))]
+    primary = ({"scheduler": "f"}, {"scheduler": "t"})
+    assert judge(watched, 7, 1.0, 0.01, 20, None).reason is None
+    assert judge(watched, 7, 1.0, 0.01, 20, None, primary=primary).reason == "narrow-enough"
+
+
 def test_the_widest_ratio_counts():
     wide = [s * (1 + 0.1 * (i % 2)) for i, s in enumerate(NARROW)]
     watched = [*both(NARROW, NARROW), Watched({"scheduler": "s"}, dict(enumerate(wide)))]

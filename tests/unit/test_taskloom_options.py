@@ -14,7 +14,7 @@ from gpt2core.spec.errors import ConfigError, CoreError, FileError
 from taskloom import Client, ServerUnreachable, request_file, watch
 from taskloom.cli import main
 from taskloom.contract.experiments import Stop
-from taskloom.options import several_settings, single_settings, stop_rule
+from taskloom.options import question, several_settings, single_settings, stop_rule
 
 
 def test_every_setting_is_an_option_of_train_and_of_submit() -> None:
@@ -123,6 +123,37 @@ def test_text_where_a_number_is_needed_is_named(given: dict[str, str], field: st
 def test_an_unknown_model_is_named() -> None:
     with pytest.raises(ConfigError, match="gpt5"):
         several_settings({"model": "gpt5", "layers": "1"})
+
+
+def test_a_question_names_two_sides() -> None:
+    """The verdict is about the first one."""
+    asked = question("scheduler=task, threads=2 vs scheduler=fork-join,threads=2,lr=1e-4,allow_oversubscription=true")
+    assert asked == {
+        "a": {"scheduler": "fork-join", "threads": 2, "lr": 1e-4, "allow_oversubscription": True},
+        "b": {"scheduler": "task", "threads": 2},
+    }
+    request = request_file.parse({"primary": asked})
+    assert request.primary is not None
+    assert request.primary.b == {"scheduler": "task", "threads": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("threads=2", "primary = 'threads=2' is not accepted: SETTING=VALUE,... vs"),
+        ("threads=1 vs threads=2 vs threads=3", "SETTING=VALUE"),
+        ("threads vs threads=2", "SETTING=VALUE"),
+        ("threads=1,threads=2 vs threads=3", "SETTING=VALUE"),
+        ("treads=1 vs threads=2", "primary = 'treads' is not accepted: a setting: model, batch"),
+        ("threads=two vs threads=2", "primary.threads = 'two' is not accepted: an integer"),
+        ("lr=low vs lr=1", "primary.lr = 'low' is not accepted: a number"),
+        ("allow_oversubscription=no vs threads=1", "'no' is not accepted: true or false"),
+    ],
+)
+def test_a_question_that_cannot_be_read_is_explained(text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        question(text)
+    assert told in str(raised.value)
 
 
 TOML = '[base]\nthreads = 2\n[axes]\nscheduler = ["task"]\n'

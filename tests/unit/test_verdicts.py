@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from taskloom.analysis.processes import Process
 from taskloom.analysis.sweep import sweep
-from taskloom.server.read.experiments.verdicts import of_sweep
+from taskloom.analysis.verdict import headline
 
 
 @pytest.fixture
 def found(make_result):
     """A sweep over both schedulers at some slicings."""
 
-    def build(ratio, sizes, disturbed=False, blocks=8):
+    def build(ratio, sizes, disturbed=0, blocks=8):
         made = []
         for size in sizes:
             for i in range(blocks):
@@ -23,7 +24,7 @@ def found(make_result):
                     step_s = of * (1 + 0.001 * ((3 * i + len(made)) % 5))
                     settings = {"scheduler": scheduler, "threads": 2, "token_slice": size}
                     result = make_result([9.0, step_s, step_s], **settings)
-                    if disturbed and not made:
+                    if len(made) < disturbed:
                         result["flagged"] = [[], ["steal"], []]
                     made.append(Process(len(made) + 1, result, settings, (1, size, i), "e", i))
         return sweep(made)
@@ -32,14 +33,14 @@ def found(make_result):
 
 
 def test_a_pooled_ratio_says_which_places_it_is_about(found):
-    told = of_sweep(found(1.2, (8, 16, 32))).sentence
+    told = headline(found(1.2, (8, 16, 32))).sentence
     assert told.startswith("task is 1.")
     assert told.endswith(" times as fast as fork-join on 2 threads (24 pairs of runs, these 3 places only).")
 
 
 @pytest.mark.parametrize(("ratio", "blocks", "verdict"), [(1.002, 8, "same"), (1.1, 3, "undecided")])
 def test_a_ratio_that_decides_nothing_says_its_direction(found, ratio, blocks, verdict):
-    made = of_sweep(found(ratio, (16,), blocks=blocks))
+    made = headline(found(ratio, (16,), blocks=blocks))
     assert made.verdict == verdict
     assert "fork-join time / task time 1." in made.sentence
 
@@ -50,7 +51,7 @@ def test_values_that_are_numbers_are_named(make_result):
         for threads, step_s in ((1, 1.9), (2, 1.0)):
             result = make_result([9.0, step_s + 0.001 * i, step_s], threads=threads)
             made.append(Process(len(made) + 1, result, {"threads": threads}, (1, i), "e", i))
-    told = of_sweep(sweep(made))
+    told = headline(sweep(made))
     assert (told.a, told.b) == ("1", "2")
     assert told.sentence.startswith("2 threads are 1.8")
     assert told.sentence.endswith(" times as fast as 1 thread.")
@@ -91,7 +92,7 @@ RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"
 def test_an_undecided_comparison_says_what_it_lacks(found, changes, missing):
     swept = found(1.1, (16,))
     row = replace(swept.rows[0], verdict="undecided", **changes)
-    told = of_sweep(replace(swept, rows=[row])).sentence
+    told = headline(replace(swept, rows=[row])).sentence
     assert told.startswith("It is undecided whether task or fork-join is faster on 2 threads: fork-join time / ")
     assert told.endswith(f". {missing}")
 
@@ -112,10 +113,78 @@ def test_an_undecided_comparison_says_what_it_lacks(found, changes, missing):
 def test_undecided_pooled_comparisons_say_what_they_lack(found, changes, missing):
     swept = found(1.1, (8, 16))
     row = replace(swept.pooled[0], verdict="undecided", **changes)
-    assert of_sweep(replace(swept, pooled=[row])).sentence.endswith(f" pairs of runs, {row.scope}). {missing}")
+    assert headline(replace(swept, pooled=[row])).sentence.endswith(f" pairs of runs, {row.scope}). {missing}")
 
 
-def test_disturbed_runs_are_said(found):
-    assert of_sweep(found(1.2, (16,), disturbed=True)).sentence.endswith(". Some runs were disturbed.")
-    assert of_sweep(found(1.2, (8, 16), disturbed=True)).sentence.endswith(". Some runs were disturbed.")
-    assert "disturbed" not in of_sweep(found(1.2, (16,))).sentence
+def test_the_share_of_disturbed_runs_is_said_and_comes_first_if_most_are(found):
+    told = headline(found(1.2, (16,), disturbed=1))
+    assert (told.runs, told.disturbed_runs) == (16, 1)
+    assert told.sentence.endswith(". 1 of 16 runs was disturbed.")
+    assert headline(found(1.2, (8, 16), disturbed=3)).sentence.endswith(". 3 of 32 runs were disturbed.")
+    assert headline(found(1.2, (16,), disturbed=8)).sentence.startswith("task is ")
+    most = headline(found(1.2, (16,), disturbed=9)).sentence
+    assert most.startswith("Most runs were disturbed (9 of 16 runs). task is 1.")
+    assert "disturbed" not in headline(found(1.2, (16,))).sentence
+
+
+@pytest.fixture
+def asked(make_result):
+    """A sweep over two schedulers and two numbers of threads, with the times of one step each, and a question."""
+
+    def build(times_s, primary, blocks=6):
+        made = []
+        for i in range(blocks):
+            for (scheduler, threads), of in times_s.items():
+                step_s = of * (1 + 0.0001 * ((3 * i + len(made)) % 5))
+                settings = {"scheduler": scheduler, "threads": threads}
+                made.append(
+                    Process(len(made) + 1, make_result([9.0, step_s, step_s], **settings), settings, (1, i), "e", i)
+                )
+        return sweep(made, primary=primary)
+
+    return build
+
+
+TIMES_S = {("fork-join", 1): 2.0, ("fork-join", 2): 1.2, ("task", 1): 1.9, ("task", 2): 1.0}
+FORK, TASK = {"scheduler": "fork-join", "threads": 2}, {"scheduler": "task", "threads": 2}
+
+
+def test_the_question_is_judged_alone_and_the_others_are_a_family(asked):
+    """Six pairs decide one comparison, not one of two."""
+    assert [row.verdict for row in asked(TIMES_S, None).rows] == ["undecided", "undecided"]
+    swept = asked(TIMES_S, (FORK, TASK))
+    assert (swept.family.comparisons, swept.comparisons) == (1, 1)
+    assert swept.primary is not None
+    assert (swept.primary.a, swept.primary.b, swept.primary.axis, swept.primary.at) == (
+        "fork-join", "task", "scheduler", {"threads": 2},
+    )  # fmt: skip
+    assert (swept.primary.verdict, swept.primary.p_adjusted) == ("faster", swept.primary.p_value)
+    rows = [(row.at["threads"], row.primary, row.verdict) for row in swept.rows]
+    assert rows == [(1, False, "faster"), (2, True, "faster")]
+    told = swept.verdict
+    assert (told.primary, told.verdict, told.a, told.b) == (True, "faster", "fork-join", "task")
+    assert told.sentence.startswith("task is 1.2")
+    assert told.sentence.endswith(" times as fast as fork-join on 2 threads.")
+
+
+FIGURES = r"\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\] times as fast as"
+
+
+@pytest.mark.parametrize(
+    ("primary", "start", "end"),
+    [
+        (({"scheduler": "task", "threads": 1}, TASK), "2 threads are ", " 1 thread with task."),
+        (({"scheduler": "fork-join", "threads": 1}, TASK), "task, 2 threads is ", " fork-join, 1 thread."),
+        ((TASK, FORK), "fork-join is slower: ", " task on 2 threads."),
+    ],
+)
+def test_a_question_may_lie_across_the_axis(asked, primary, start, end):
+    told = asked(TIMES_S, primary).verdict
+    assert re.fullmatch(re.escape(start) + FIGURES + re.escape(end), told.sentence), told.sentence
+    assert told.primary
+
+
+def test_a_question_without_results_on_one_side_has_no_verdict(asked):
+    swept = asked({key: s for key, s in TIMES_S.items() if key != ("task", 2)}, (FORK, TASK))
+    assert (swept.primary, swept.primary_missing, swept.verdict.verdict) == (None, True, "none")
+    assert swept.verdict.sentence.startswith("The question cannot be answered")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server import bulk
 from taskloom.server.db import LOCKED, Database, now
 from taskloom.server.queue.attempts.models import Attempt
-from taskloom.server.queue.experiments import canonical
+from taskloom.server.queue.experiments import canonical, primary
 from taskloom.server.queue.experiments.expansion import expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.models import Block, Experiment
@@ -111,12 +111,14 @@ def _together(runs: Sequence[_Needs]) -> _Needs:
 class Ended:
     """Input of the stopping rule of an experiment whose runs have all ended.
 
-    values: each variant with the median steps of its succeeded runs, by block. runs: number of runs, to detect an
-    outdated decision. repetitions: number of blocks that have ended. spent_s: workers' time so far.
+    primary: the sides of its question. values: each variant with the median steps of its succeeded runs, by block.
+    runs: number of runs, to detect an outdated decision. repetitions: number of blocks that have ended. spent_s:
+    workers' time so far.
     """
 
     experiment_id: int
     request: ExperimentRequest
+    primary: tuple[Mapping[str, Any], Mapping[str, Any]] | None
     runs: int
     values: list[tuple[dict[str, Any], dict[int, float]]]
     repetitions: int
@@ -142,6 +144,7 @@ def _ended(session: Session, experiment: Experiment) -> Ended:
     return Ended(
         experiment_id=experiment.id,
         request=ExperimentRequest.model_validate(experiment.request),
+        primary=primary.of_experiment(session, experiment),
         runs=experiment.runs,
         values=list(values.values()),
         repetitions=complete(session, experiment.id),

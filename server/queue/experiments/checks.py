@@ -61,7 +61,7 @@ def _check_stop(request: ExperimentRequest, refusals: Refusals) -> None:
         return
     if request.order != "interleaved":
         refusals.add("/order", "order", request.order, "interleaved: repetitions are added a block at a time")
-    if request.stop.max_repetitions < request.repetitions:
+    if request.repetitions is not None and request.stop.max_repetitions < request.repetitions:
         refusals.add(
             "/stop/max_repetitions",
             "max_repetitions",
@@ -76,7 +76,7 @@ def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:
     for name, given in (("axes", request.axes), ("zip", request.zip), ("builds", request.builds)):
         if given:
             refusals.add(f"/{name}", name, given, "none: all runs of a calibration are equal")
-    if request.repetitions < FEWEST_CALIBRATING_RUNS:
+    if request.repetitions is not None and request.repetitions < FEWEST_CALIBRATING_RUNS:
         accepted = f"at least {FEWEST_CALIBRATING_RUNS}: pairs of runs"
         refusals.add("/repetitions", "repetitions", request.repetitions, accepted)
 

@@ -16,6 +16,7 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server.errors import ExclusionTooLarge, ExpansionTooLarge
+from taskloom.server.queue.experiments import primary
 from taskloom.server.queue.experiments.canonical import key, text
 from taskloom.server.queue.experiments.checks import check_request, check_runnable
 from taskloom.server.queue.experiments.exclusions import Exclusions
@@ -23,10 +24,16 @@ from taskloom.server.queue.experiments.memory import MAX_SLICES, slices
 from taskloom.server.queue.experiments.refusals import Refusals
 from taskloom.server.queue.experiments.variants import Capacity, Planned, Variant, shape_of, shaping
 
+Enough = Callable[[ExperimentRequest, Sequence[Variant]], int]
 MOST_COMPARISONS = 500_000  # of combinations with exclusions
 MOST_SETTINGS_BYTES = 16 << 20  # of all runs' configurations as JSON; 10,000 typical ones have 8 MB
 EVERY = 50  # combinations between two calls of `between`
 MOST_SHAPES = 5000  # distinct shapes; planning the memory of more would take over 2 s of a core
+
+
+def one(_request: ExperimentRequest, _variants: Sequence[Variant]) -> int:
+    """A single repetition."""
+    return 1
 
 
 def expand(
@@ -35,8 +42,10 @@ def expand(
     memory_bytes: Callable[[TrainConfig], int],
     capacity: Capacity,
     between: Callable[[], None] = lambda: None,
+    enough: Enough = one,
 ) -> tuple[list[Variant], list[Planned]]:
     """Every variant, and every run in order. `between` is called every EVERY combinations and may raise to stop.
+    `enough` chooses the number of repetitions if the request does not.
 
     Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge.
     """
@@ -45,7 +54,7 @@ def expand(
     combinations = len(request.builds) or 1
     for values in (*request.axes.values(), *(next(iter(group.values())) for group in request.zip)):
         combinations *= len(values)
-    repetitions = request.repetitions if request.stop is None else request.stop.max_repetitions
+    repetitions = (request.repetitions or 1) if request.stop is None else request.stop.max_repetitions
     runs = combinations if request.exclude else combinations * repetitions  # what exclusions leave is known later
     if runs > max_runs:
         _refuse_size(runs, max_runs)
@@ -71,6 +80,11 @@ def expand(
         refusals.add("/exclude", "exclude", request.exclude, "entries that leave at least one combination")
         refusals.raise_if_any()
     variants = _of_builds(_sliced_alike(variants), request.builds)
+    primary.check(request, variants, refusals)
+    refusals.raise_if_any()
+    if request.repetitions is None:
+        request = request.model_copy(update={"repetitions": enough(request, variants)})
+        repetitions = max(repetitions, request.repetitions or 1)
     if len(variants) * repetitions > max_runs:
         _refuse_size(len(variants) * repetitions, max_runs)
     return variants, order(request, len(variants))
@@ -111,12 +125,12 @@ def order(request: ExperimentRequest, variants: int) -> list[Planned]:
     second block has the reverse order of the one before, so that of any two variants each runs first equally often.
     sequential: variant by variant, and each run is a block of its own."""
     if request.order == "sequential":
-        pairs = itertools.product(range(variants), range(request.repetitions))
+        pairs = itertools.product(range(variants), range(request.repetitions or 1))
         return [Planned(i, i, repetition + 1, variant) for i, (variant, repetition) in enumerate(pairs)]
     shuffler = random.Random(request.seed)
     planned: list[Planned] = []
     turn = list(range(variants))
-    for block in range(request.repetitions):
+    for block in range(request.repetitions or 1):
         if block % 2:
             turn.reverse()
         else:

@@ -29,7 +29,7 @@ from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull
 from taskloom.server.queue.experiments import blocks, canonical
 from taskloom.server.queue.experiments.blocks import insert_runs
-from taskloom.server.queue.experiments.expansion import expand
+from taskloom.server.queue.experiments.expansion import Enough, expand, one
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.models import Experiment, ExperimentKey, ExperimentTag, RequiredLabel
 from taskloom.server.queue.experiments.variants import Planned, Variant
@@ -52,11 +52,13 @@ def submit(
     owner: str,
     idempotency_key: str | None,
     key_id: int | None = None,
+    enough: Enough = one,
 ) -> tuple[ExperimentDetail, bool]:
     """Queue every run of an experiment. Returns the experiment, and whether it is new.
 
     owner: the actor in histories, to whom the idempotency key belongs. The same idempotency key and body of one owner
-    get the first answer again. key_id: the API key whose queue limit applies.
+    get the first answer again. key_id: the API key whose queue limit applies. enough: chooses the number of
+    repetitions if the request does not.
 
     Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge, QueueFull or IdempotencyConflict.
     """
@@ -67,7 +69,9 @@ def submit(
             first = _submitted_before(session, owner, idempotency_key, sha256)
         if first is not None:
             return first, False
-    variants, planned = _expand(database, settings, request)
+    variants, planned = _expand(database, settings, request, enough)
+    if request.repetitions is None and planned[-1].repetition > 1:
+        body["repetitions"] = planned[-1].repetition
     try:
         with database.write() as session:
             _check_room(session, settings, key_id, len(planned))
@@ -134,15 +138,19 @@ def _tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:
         session.execute(insert(ExperimentTag), rows)
 
 
-def dry_run(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
-    """Plan a submission. Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge."""
+def dry_run(
+    database: Database, settings: Settings, request: ExperimentRequest, enough: Enough
+) -> tuple[DryRun, list[Variant]]:
+    """Plan a submission: its runs, and its variants. Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge."""
     _storable(request)
-    variants, planned = _expand(database, settings, request)
+    variants, planned = _expand(database, settings, request, enough)
+    repetitions = planned[-1].repetition
     with database.read() as session:
-        estimated_s = _estimated_s(session, variants, request.repetitions)
-    return DryRun(
+        estimated_s = _estimated_s(session, variants, repetitions)
+    plan = DryRun(
         runs=len(planned),
         variants=len(variants),
+        repetitions=repetitions,
         memory_bytes=max(variant.memory_bytes for variant in variants),
         estimated_s=estimated_s,
         order=[
@@ -155,6 +163,7 @@ def dry_run(database: Database, settings: Settings, request: ExperimentRequest) 
             for run in planned
         ],
     )
+    return plan, variants
 
 
 def show(database: Database, experiment_id: int) -> ExperimentDetail:
@@ -220,10 +229,12 @@ def _storable(request: ExperimentRequest) -> dict[str, Any]:
     return body
 
 
-def _expand(database: Database, settings: Settings, request: ExperimentRequest) -> tuple[list[Variant], list[Planned]]:
+def _expand(
+    database: Database, settings: Settings, request: ExperimentRequest, enough: Enough
+) -> tuple[list[Variant], list[Planned]]:
     with database.read() as session:
         largest = capacity(session)
-    return expand(request, settings.max_runs, run_memory_bytes, largest, between=_stop_if_gone)
+    return expand(request, settings.max_runs, run_memory_bytes, largest, _stop_if_gone, enough)
 
 
 def _stop_if_gone() -> None:

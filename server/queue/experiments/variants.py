@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.config import TrainConfig, with_role
 from gpt2core.spec.schedulers import scheduler
 from taskloom.server.queue.experiments.canonical import sha256
 
 # Settings that do not affect the time of a step.
-NOT_SHAPE = frozenset((
-    "steps", "warmup", "seed", "data", "distribution", "checkpoint", "save", "trace", "lr", "beta1", "beta2", "eps",
-    "weight_decay", "cores",
-))  # fmt: skip
+NOT_SHAPE = frozenset(with_role("values", "seed", "place", "length", "output"))
 
 
 def shaping(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,12 +15,14 @@ from sqlalchemy.orm import Session
 from taskloom.analysis.processes import Facts, Process
 from taskloom.analysis.profile import Profile, profile_of
 from taskloom.analysis.trace import Trace, trace_of
+from taskloom.analysis.variants import Sides
 from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.server import values
 from taskloom.server.db import Database
 from taskloom.server.errors import BodyTooComplex, NotFound, NothingToCompare
 from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.queue.attempts.models import Attempt, Digest, Result
+from taskloom.server.queue.experiments import primary
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import OPEN
@@ -117,6 +119,15 @@ def of_experiment(database: Database, experiment_id: int, causes: bool = False) 
     """The processes of an experiment's succeeded runs; `causes`: see `processes`. Raises NotFound."""
     with database.read(snapshot=True) as session:
         return selected(session, Selection(experiment_id=experiment_id), causes)
+
+
+def with_question(
+    database: Database, experiment_id: int, causes: bool = False
+) -> tuple[list[Process], Sides | None]:
+    """The processes of an experiment's succeeded runs, and the sides of its question. Raises NotFound."""
+    with database.read(snapshot=True) as session:
+        found = selected(session, Selection(experiment_id=experiment_id), causes)
+        return found, primary.of_experiment(session, session.get_one(Experiment, experiment_id))
 
 
 def left(database: Database, name: str, run_ids: Sequence[int]) -> dict[int, ArtifactSummary]:

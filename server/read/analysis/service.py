@@ -26,7 +26,7 @@ from taskloom.analysis.report import Asked, build, to_show
 from taskloom.analysis.scaling import scaling as scale_processes
 from taskloom.analysis.sweep import Sweep, planned_by
 from taskloom.analysis.sweep import sweep as sweep_processes
-from taskloom.analysis.variants import Group, by_variant, variant_of
+from taskloom.analysis.variants import Group, Sides, by_variant, variant_of
 from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.contract.experiments import ExperimentRequest
@@ -80,7 +80,8 @@ def sweep(database: Database, experiment_id: int, axis: str | None, noise_floor:
     if axis is not None and axis not in SETTINGS:
         accepted = "a setting: " + ", ".join(SETTINGS)
         raise InvalidRequest([{"pointer": "#query/axis", "field": "axis", "value": axis, "accepted": accepted}])
-    return sweep_processes(reading.of_experiment(database, experiment_id), axis, noise_floor)
+    processes, primary = reading.with_question(database, experiment_id)
+    return sweep_processes(processes, axis, noise_floor, primary)
 
 
 def efficiency(database: Database, experiment_id: int) -> list[EfficiencyRow]:
@@ -136,7 +137,7 @@ def _readable(
 def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
     detail = experiments.show(database, experiment_id)
-    processes = reading.of_experiment(database, experiment_id, causes=True)
+    processes, primary = reading.with_question(database, experiment_id, causes=True)
     asked = Asked(
         experiment_id=detail.id,
         name=detail.name,
@@ -158,7 +159,8 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
         processes,
         profiles,
         _memory_rows(processes),
-        _calibration_for(database, processes),
+        _calibration_for(database, processes, primary),
+        primary=primary,
         leave_out_disturbed=leave_out_disturbed,
         traces=traces,
         unreadable=[*unreadable, *also_unreadable],
@@ -269,7 +271,9 @@ def calibrations(database: Database) -> list[Calibration]:
     return [with_rate(found[0], found) for _, found in sorted(of_nodes.items())]
 
 
-def _calibration_for(database: Database, processes: Sequence[Process]) -> dict[str, Any] | None:
+def _calibration_for(
+    database: Database, processes: Sequence[Process], primary: Sides | None
+) -> dict[str, Any] | None:
     """Calibration of the processes' node, with the smallest difference that it can detect with as many pairs as there
     are repetitions. None: the processes ran on several nodes, or their node is not calibrated."""
     nodes = {str(process.environment.get("node", "")) for process in processes}
@@ -279,6 +283,7 @@ def _calibration_for(database: Database, processes: Sequence[Process]) -> dict[s
         return None
     pairs = min(len(group) for group in by_variant(processes))
     sequential = any(process.stop_rule for process in processes)
-    seen = found.at(pairs, max(1, planned_by(processes).size), sequential)
+    statements = 1 if primary is not None else max(1, planned_by(processes).size)
+    seen = found.at(pairs, statements, sequential)
     return {"experiment_id": found.experiment_id, "node": found.node, "processes": pairs, "detectable": seen,
             "false_alarms": found.false_alarms, "comparisons": found.comparisons}  # fmt: skip

@@ -74,13 +74,25 @@ function Grid({of, runs}) {
 	</section>`;
 }
 
+/** The sides of the question in words. @param {any} primary @param {any} verdict */
+const named = ({axis, a, b}, verdict) => (axis ? [valueName(axis, a), valueName(axis, b)] : [verdict.a, verdict.b]);
+
+/** All comparisons of a sweep; the question first if it lies across the axis. @param {any} sweep */
+const comparisons = ({primary, rows, pooled, verdict}) => [
+	...(primary && !rows.some((/** @type {any} */ row) => row.primary)
+		? [{...primary, named: named(primary, verdict)}]
+		: []),
+	...pooled,
+	...rows
+];
+
 /** The reason for a verdict, without the figures of other columns. @param {any} row */
 const because = row => (row.reason ?? row.scope ?? '').replace(/ \(ratio [^)]*\)/, '');
 
 /** @param {{axis: string, rows: any[]}} props */
 function Comparisons({axis, rows}) {
 	const [first, second] = sidesOf(axis, rows);
-	const same = first !== 'first'; // then the heading names both
+	const same = first !== 'first' && !rows.some(row => row.named); // then the heading names both
 	return html`
 		<h2>${same ? `${second} against ${first}: each comparison` : 'Comparisons'}</h2>
 		<${Table}
@@ -95,7 +107,8 @@ function Comparisons({axis, rows}) {
 					cell: row =>
 						row.places
 							? `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`
-							: variantName(row.at).replace('the only variant', 'everything else equal')
+							: (row.primary ? 'the question: ' : '') +
+								variantName(row.at).replace('the only variant', 'everything else equal')
 				},
 				...(same
 					? []
@@ -104,7 +117,10 @@ function Comparisons({axis, rows}) {
 								name: 'what',
 								label: 'Second against first',
 								tight: true,
-								cell: (/** @type {any} */ row) => `${valueName(axis, row.b)} against ${valueName(axis, row.a)}`
+								cell: (/** @type {any} */ row) => {
+									const [a, b] = row.named ?? [valueName(axis, row.a), valueName(axis, row.b)];
+									return `${b} against ${a}`;
+								}
 							}
 						]),
 				{
@@ -176,10 +192,9 @@ export function Answer({of, topic}) {
 							<//>
 						</section>
 					</div>
-					${sweep.data?.rows.length > 0 &&
-					html`<section class="panel">
-						<${Comparisons} axis=${sweep.data.axis} rows=${[...sweep.data.pooled, ...sweep.data.rows]} />
-					</section>`}
+					${sweep.data &&
+					comparisons(sweep.data).length > 0 &&
+					html`<section class="panel"><${Comparisons} axis=${sweep.data.axis} rows=${comparisons(sweep.data)} /></section>`}
 				`
 			: html`<${Nothing} of=${of} />`}
 		<${Answered} answer=${runs} height=${160}>${() => html`<${Grid} of=${of} runs=${items} />`}<//>

@@ -4,7 +4,7 @@ import {useAnswer} from '../answers.js';
 import {count, plural, setting} from '../format.js';
 import {Answered, Pairs, Table, Time} from '../pieces.js';
 import {State} from '../words.js';
-import {Same} from '../request.js';
+import {Same, questionText} from '../request.js';
 
 /** @param {{of: any, topic: string}} props */
 export function Design({of, topic}) {
@@ -25,6 +25,7 @@ export function Design({of, topic}) {
 				<${Pairs}
 					of=${[
 						...asked,
+						...(request.primary ? [['question', questionText(request.primary)]] : []),
 						['repetitions', request.repetitions ?? 1],
 						['order', request.order ?? 'interleaved'],
 						...(request.stop

@@ -1,5 +1,7 @@
 // Converts a form's texts to a request and back. Comma-separated values become an axis, as on the command line.
 
+import {questionText} from '../request.js';
+
 /** @typedef {Record<string, string>} Texts */
 
 /** Splits a text at commas outside braces and brackets. @param {string} text */
@@ -44,6 +46,17 @@ function valueOf(text, schema) {
 /** @param {unknown} value */
 const textOf = value => (typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
 
+/** A question in a text such as `scheduler=task,threads=2 vs scheduler=fork-join,threads=2`; the text itself if it has
+ * another form, so that the server explains it. @param {string} text @param {Record<string, any>} fields */
+function questionOf(text, fields) {
+	const sides = text.split(' vs ').map(side => parts(side).map(part => part.split('=').map(each => each.trim())));
+	if (sides.length !== 2 || sides.some(side => side.some(pair => pair.length !== 2))) return text;
+	const [b, a] = sides.map(side =>
+		Object.fromEntries(side.map(([name = '', value = '']) => [name, fields[name] ? valueOf(value, fields[name]) : value]))
+	);
+	return {a, b};
+}
+
 /** The texts that a form shows for a request. @param {any} request @returns {Texts} */
 export function textsOf(request) {
 	/** @type {Texts} */
@@ -51,6 +64,7 @@ export function textsOf(request) {
 	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) texts[name] = textOf(value);
 	for (const [name, values] of Object.entries(request.axes ?? {}))
 		texts[name] = /** @type {any[]} */ (values).map(textOf).join(', ');
+	if (request.primary) texts['primary'] = questionText(request.primary);
 	return texts;
 }
 
@@ -79,8 +93,11 @@ const isEmpty = value => value === '' || value == null || (typeof value === 'obj
 
 /** The request in a form, without empty fields. @param {any} request @param {Texts} texts
  * @param {Record<string, any>} fields */
-export const requestOf = (request, texts, fields) =>
-	Object.fromEntries(Object.entries({...request, ...settingsOf(texts, fields)}).filter(([, value]) => !isEmpty(value)));
+export function requestOf(request, texts, fields) {
+	const primary = texts['primary']?.trim() ? questionOf(texts['primary'], fields) : null;
+	const made = {...request, ...settingsOf(texts, fields), primary};
+	return Object.fromEntries(Object.entries(made).filter(([, value]) => !isEmpty(value)));
+}
 
 /** The labels in `cpu=zen4 rack=3`. @param {string} text */
 export const labelsOf = text =>
@@ -92,4 +109,5 @@ export const labelsOf = text =>
 	);
 
 /** The field that an error of the server is about. @param {import('../api.js').FieldError} error */
-export const fieldOf = ({pointer, field}) => String(pointer?.split('/')[2] ?? field ?? pointer?.split('/')[1]);
+export const fieldOf = ({pointer, field}) =>
+	pointer?.startsWith('/primary') ? 'primary' : String(pointer?.split('/')[2] ?? field ?? pointer?.split('/')[1]);

@@ -7,7 +7,7 @@ import {plural} from '../format.js';
 import {Refused} from '../pieces.js';
 import {Same} from '../request.js';
 import {fieldOf, requestOf, textsOf} from './asking.js';
-import {Setting} from './fields.js';
+import {Field, Setting} from './fields.js';
 import {Order, Plan, useDryRun} from './plan.js';
 import {Limits, Repetitions} from './rules.js';
 
@@ -17,7 +17,7 @@ const MODELS = ['tiny', 'small', 'gpt2-124m', 'gpt2-350m', 'gpt2-774m', 'gpt2-1.
 /** Settings of a run that an experiment does not take. */
 export const NOT_HERE = new Set(['save', 'trace']);
 /** Fields that can show an error, besides those of the schema. */
-const RULES = ['repetitions', 'rel_ci', 'max_repetitions', 'budget_s', 'timeout_s', 'priority', 'labels'];
+const RULES = ['primary', 'repetitions', 'rel_ci', 'max_repetitions', 'budget_s', 'timeout_s', 'priority', 'labels'];
 
 /** Submits a request only once, however often the button is pressed. @param {any} request */
 function useSubmit(request) {
@@ -87,6 +87,21 @@ export function Form({first, fields}) {
 							data-find
 						/>
 					</div>
+					<${Field}
+						id="primary"
+						label="Comparison that answers it"
+						help="optional; judged alone: is the first side faster than the second? Each side names one variant"
+						refused=${refused.get('primary')}
+					>
+						<input
+							id="primary"
+							value=${texts['primary'] ?? ''}
+							spellcheck="false"
+							placeholder="scheduler=task,threads=2 vs scheduler=fork-join,threads=2"
+							aria-describedby="primary-help"
+							onInput=${(/** @type {any} */ event) => setTexts(before => ({...before, primary: event.target.value}))}
+						/>
+					<//>
 					<p class="soft">
 						A field with several values, such as <code>1, 2, 4</code>, becomes an axis. Every combination of the axes is run.
 					</p>

@@ -55,6 +55,28 @@ function planSaid(plan) {
 	);
 }
 
+/** What so many pairs decide. @param {any} found */
+function decides({pairs, needed, decidable}) {
+	if (pairs === 0) return 'cannot be decided, because the order sequential makes no pairs';
+	return decidable
+		? `${plural(pairs, 'pair')} can decide it; ${needed} suffice`
+		: `${plural(pairs, 'pair')} cannot decide it, whatever the times; at least ${needed} repetitions can`;
+}
+
+/** What the planned repetitions can decide, a sentence each. @param {any} plan @returns {string[]} */
+function decidable({primary, family}) {
+	const told = [];
+	if (primary) told.push(`The question (${primary.b} against ${primary.a}): ${decides(primary)}.`);
+	if (family) {
+		const parts = [plural(family.comparisons, 'comparison')];
+		if (family.pooled) parts.push(plural(family.pooled, 'pooled ratio'));
+		const several = family.comparisons + family.pooled > 1;
+		const which = several ? `Each of ${parts.join(' and ')} alone` : `The ${primary ? 'other ' : ''}comparison`;
+		told.push(`${which}: ${decides(family)}.`);
+	}
+	return told;
+}
+
 /** @param {{plan: any, problem: Problem | null}} props */
 export function Plan({plan, problem}) {
 	return html`<p class=${`verdict ${plan ? '' : 'undecided'}`} role="status">
@@ -66,6 +88,7 @@ export function Plan({plan, problem}) {
 				? `; smallest detectable difference on ${plan.detectable.map(detectable).join(', ')} (last A/A experiment)`
 				: '; no node is calibrated, so the smallest detectable difference is unknown'}
 		</small>`}
+		${plan && decidable(plan).map(each => html`<small key=${each}>${each}</small>`)}
 	</p>`;
 }
 

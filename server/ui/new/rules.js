@@ -23,7 +23,7 @@ export function Repetitions({request, set, refused}) {
 				label="Repetitions"
 				value=${request.repetitions}
 				onValue=${value => set({repetitions: value ?? undefined})}
-				help="of each variant, each in a fresh process; an interval needs at least six"
+				help="of each variant, each in a fresh process; empty: as many as a verdict needs"
 				refused=${refused}
 				min=${1}
 				max=${1000}

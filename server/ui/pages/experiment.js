@@ -8,7 +8,6 @@ import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {State, StateBar} from '../words.js';
 import {Answer, Scaling} from '../experiment/answer.js';
-import {verdictOf} from '../experiment/verdict.js';
 
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	answer: ['Answer', Answer],
@@ -28,19 +27,22 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 function Verdict({of}) {
 	const asks = !of.verdict && of.state !== 'active' && !!of.by_state['succeeded'];
 	const sweep = useAnswer(asks ? 'analysis/sweep' : null, {experiment_id: of.id});
-	const found = of.verdict ?? (sweep.data ? verdictOf(sweep.data) : null);
+	const found = of.verdict ?? sweep.data?.verdict;
 	const done =
 		(of.by_state['succeeded'] ?? 0) +
 		(of.by_state.failed ?? 0) +
 		(of.by_state.cancelled ?? 0) +
 		(of.by_state.quarantined ?? 0);
-	const disturbed = of.flagged_runs
-		? `${count(of.flagged_runs)} of ${plural(of.runs, 'run')} had disturbed steps. They are included and flagged.`
-		: '';
+	const disturbed =
+		of.flagged_runs && !found?.disturbed_runs
+			? `${count(of.flagged_runs)} of ${plural(of.runs, 'run')} had disturbed steps. They are included and flagged.`
+			: '';
 	if (found) {
 		const word = found.verdict;
-		return html`<p class=${`verdict ${word}`}>
+		const most = 2 * (found.disturbed_runs ?? 0) > (found.runs ?? 0);
+		return html`<p class=${`verdict ${most ? 'undecided' : word}`}>
 			${word !== 'none' && html`<${State} of=${word} /> `}
+			${found.primary && html`<strong>The question: </strong>`}
 			${found.sentence}
 			${disturbed && html`<small class="state warn">${disturbed}</small>`}
 		</p>`;

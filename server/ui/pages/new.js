@@ -6,13 +6,7 @@ import {Answered, Head, Refused, Skeleton} from '../pieces.js';
 import {Form, NOT_HERE} from '../new/form.js';
 
 const BASE = {model: 'tiny', batch: 4, seq: 64, steps: 20};
-const EMPTY = {
-	name: '',
-	base: BASE,
-	axes: {scheduler: ['fork-join', 'task'], threads: [1, 2]},
-	repetitions: 6,
-	trace: 'first'
-};
+const EMPTY = {name: '', base: BASE, axes: {scheduler: ['fork-join', 'task'], threads: [1, 2]}, trace: 'first'};
 /** @param {string} node */
 const calibrationOf = node => ({
 	name: `A/A of ${node}`,

@@ -1,0 +1,70 @@
+"""The rows of a sweep: comparisons at single places, the question, and ratios over several places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from taskloom.analysis.comparison import InstructionsRatio, Verdict
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """`b` against `a`, the axis's first value, with everything else as in `at`. verdict: by p_adjusted, which is null
+    if there are too few processes for any verdict. primary: the experiment's question, judged alone."""
+
+    at: dict[str, Any]
+    a: Any
+    b: Any
+    verdict: Verdict
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    p_value: float | None
+    p_adjusted: float | None
+    superiority: float | None
+    paired: bool
+    differs: list[str]
+    marks: list[str]
+    reason: str
+    ratio_middle: float | None
+    n: int
+    unit: str
+    e_value: float | None
+    diagnosis: list[str]
+    instructions: InstructionsRatio | None = None
+    primary: bool = False
+
+
+@dataclass(frozen=True)
+class PrimaryRow(SweepRow):
+    """The experiment's question: `b` against `a` as declared, judged alone. axis: the setting in which they differ, of
+    which `a` and `b` are values; null: they differ in several, and `a` and `b` are objects of settings."""
+
+    axis: str | None = None
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """`b` against `a` over all places with the same number of threads: each pair of runs of a block counts once.
+
+    scope: the population of ratio and interval: places like these, if they are enough for a sample, or only these.
+    between_places: standard deviation of the places' log ratios beyond what their pairs explain. diagnosis: findings
+    within places under which the interval does not hold, so that the verdict is undecided. p_adjusted: null if there
+    are too few pairs for any verdict. reason: says how many pairs are missing; null if none are.
+    """
+
+    threads: int
+    a: Any
+    b: Any
+    places: int
+    pairs: int
+    ratio: float
+    ratio_low: float | None
+    ratio_high: float | None
+    p_adjusted: float | None
+    verdict: Verdict
+    scope: str
+    between_places: float | None
+    diagnosis: list[str] = field(default_factory=list)
+    reason: str | None = None
