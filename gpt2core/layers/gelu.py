@@ -105,11 +105,11 @@ def forward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept: 
             out=Write(out, ROWS), kept=Write(kept, ROWS), inp=Read(inp, ROWS),
         )  # fmt: skip
     else:
-        step.check_same_place(inp, kept)
         step.op(
             "gelu", "forward", gelu_forward, grid, grid.cost(ROWS, 18 * M, 2 * F32 * M), layer,
             out=Write(out, ROWS), inp=Read(inp, ROWS),
         )  # fmt: skip
+        step.rename(inp, kept)
     step.tape.passes(kept, inp)
     step.tape.leave(partial(_backward, step, grid, layer, out=out, kept=kept), out=out, inp=inp, recomputed=out)
 
@@ -123,7 +123,7 @@ def _backward(step: Builder, grid: Grid, layer: int | None, *, out: Tensor, kept
             dinp=Write(dinp, ROWS), out=Update(kept, ROWS), dout=Read(dout, ROWS),
         )  # fmt: skip
     else:
-        step.check_same_place(dinp, dout)
+        step.rename(dout, dinp)
         step.op(
             "gelu", "backward", gelu_backward, grid, grid.cost(ROWS, 27 * M, 4 * F32 * M), layer,
             dinp=Update(dinp, ROWS), out=Update(kept, ROWS),

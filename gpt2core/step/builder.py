@@ -21,6 +21,7 @@ from gpt2core.step.ops import (
     Call,
     Constant,
     Given,
+    Mode,
     Op,
     Operand,
     Own,
@@ -62,6 +63,7 @@ class Builder:
         self.tape = Tape()
         self.fusion = fusion
         self._shared = places or {}
+        self._holds: dict[Tensor, Tensor] = {}  # the tensor whose values memory has, by place
         self._drafts: list[Draft] = []
         self._constants: set[Span] = set()
         self._plans = plans
@@ -75,10 +77,19 @@ class Builder:
         """The tensor of an arena in whose memory a tensor lies: by default itself."""
         return self._shared.get(tensor, tensor)
 
-    def check_same_place(self, one: Tensor, other: Tensor) -> None:
-        """Raise GraphError unless two tensors share their memory, since an op replaces one by the other."""
-        if self.place(one) != self.place(other):
-            raise GraphError(f"{one} and {other} are computed in place of each other, but lie in different tensors")
+    def rename(self, old: Tensor, new: Tensor) -> None:
+        """Give the values of a tensor the name of one that shares its memory, because an op computes one in place of
+        the other. Raises GraphError unless they share it."""
+        if self.place(old) != self.place(new):
+            raise GraphError(f"{new} is computed in place of {old}, but they lie in different tensors")
+        self._check_holds(old)
+        self._holds[self.place(new)] = new
+
+    def _check_holds(self, tensor: Tensor) -> None:
+        """Raise GraphError if other values have overwritten a tensor's."""
+        found = self._holds.get(self.place(tensor), tensor)
+        if found != tensor:
+            raise GraphError(f"{tensor} is read, but {found} has overwritten it in {self.place(tensor)}")
 
     def shape(self, tensor: Tensor) -> tuple[int, ...]:
         """Shape of a tensor, or of one layer of it. Raises GraphError if there is none."""
@@ -153,7 +164,7 @@ class Builder:
         label = op_label(name, layer, self.micro)
         known = signature(kernel)
         operands = known.operands
-        given = {key: self._placed(value) for key, value in given.items()}
+        given = self._placed(given)
         if operands.keys() != given.keys():
             missing, more = operands.keys() - given.keys(), given.keys() - operands.keys()
             raise TypeError(f"{label}: {known.name} takes {sorted(operands)}; missing {missing}, unknown {more}")
@@ -169,11 +180,17 @@ class Builder:
         op = Op(layer, (Call(name, phase, kernel, bare),), tuple(tiles), self.micro, filler)
         self._drafts.append(Draft(op, touches))
 
-    def _placed(self, given: Given) -> Given:
-        """An op's argument with the tensor in whose memory it lies."""
-        if isinstance(given, Use) and isinstance(given.of, Tensor):
-            return dataclasses.replace(given, of=self.place(given.of))
-        return given
+    def _placed(self, given: Mapping[str, Given]) -> dict[str, Given]:
+        """An op's arguments with the tensors in whose memory they lie."""
+        uses = {name: use for name, use in given.items() if isinstance(use, Use) and isinstance(use.of, Tensor)}
+        named = {name: (use.mode, use.of) for name, use in uses.items() if isinstance(use.of, Tensor)}
+        for mode, tensor in named.values():
+            if mode in (Mode.READ, Mode.UPDATE):
+                self._check_holds(tensor)
+        for mode, tensor in named.values():
+            if mode is not Mode.READ:
+                self._holds[self.place(tensor)] = tensor
+        return {**given, **{name: dataclasses.replace(use, of=self.place(named[name][1])) for name, use in uses.items()}}
 
     def _touches(self, grid: Grid, given: Iterable[Given]) -> tuple[tuple[Touch, ...], ...]:
         """Accesses of each tile."""
