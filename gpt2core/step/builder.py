@@ -190,7 +190,8 @@ class Builder:
         for mode, tensor in named.values():
             if mode is not Mode.READ:
                 self._holds[self.place(tensor)] = tensor
-        return {**given, **{name: dataclasses.replace(use, of=self.place(named[name][1])) for name, use in uses.items()}}
+        placed = {name: dataclasses.replace(use, of=self.place(named[name][1])) for name, use in uses.items()}
+        return {**given, **placed}
 
     def _touches(self, grid: Grid, given: Iterable[Given]) -> tuple[tuple[Touch, ...], ...]:
         """Accesses of each tile."""
