@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from email.parser import HeaderParser
 from pathlib import Path
 
@@ -58,4 +59,6 @@ def git(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-setup(version=version())
+# In a folder of its own, since modules that another commit had would stay in the checkout's build/ and be packaged.
+with tempfile.TemporaryDirectory() as folder:
+    setup(version=version(), options={"build": {"build_base": folder}})

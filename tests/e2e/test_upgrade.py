@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import httpx
@@ -76,6 +77,16 @@ def test_a_wheel_of_another_commit_replaces_the_installed_one(sources: Path, tmp
         assert f'version="{versions[1]}"' in httpx.get(f"{address}/metrics").text
     finally:
         server.end()
+
+
+def test_a_module_of_another_commit_is_not_packaged(sources: Path, tmp_path: Path) -> None:
+    committed(sources, "with a module")
+    with zipfile.ZipFile(wheel(sources, tmp_path, "with")) as archive:
+        assert "taskloom/server/changed.py" in archive.namelist()
+    git(sources, "rm", "--quiet", "server/changed.py")
+    git(sources, "commit", "--quiet", "--message", "without the module")
+    with zipfile.ZipFile(wheel(sources, tmp_path, "without")) as archive:
+        assert "taskloom/server/changed.py" not in archive.namelist()
 
 
 def test_a_source_distribution_and_an_archive_keep_the_commit(sources: Path, tmp_path: Path) -> None:
