@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Self
 
 from pydantic import Field
 
@@ -10,6 +12,7 @@ from taskloom.contract.analysis import AlertSummary
 from taskloom.contract.bodies import Model
 from taskloom.contract.experiments import ExperimentSummary
 from taskloom.contract.runs import WaitingReason
+from taskloom.contract.workers import WorkerState
 
 
 class EndedRuns(Model):
@@ -36,9 +39,14 @@ class WorkerCounts(Model):
 
     idle: int
     busy: int
+    measuring_peaks: int
     ending: int
     silent: int
     left: int
+
+    @classmethod
+    def of(cls, by_state: Mapping[WorkerState, int]) -> Self:
+        return cls(**{state.replace(" ", "_"): count for state, count in by_state.items()})
 
 
 class AlertCounts(Model):

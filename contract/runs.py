@@ -150,7 +150,8 @@ class RunRow(RunSummary):
 
 WaitingReason = Literal[
     "no-worker", "no-label", "no-runtime", "too-few-cores", "other-cores", "too-little-memory", "too-little-time",
-    "block-bound", "all-busy", "runs-before", "next", "pool-waiting", "pool-starting", "pool-held", "pool-asked",
+    "block-bound", "all-busy", "measuring-peaks", "runs-before", "next", "pool-waiting", "pool-starting", "pool-held",
+    "pool-asked",
 ]  # fmt: skip
 
 

@@ -52,6 +52,10 @@ class WorkerRegistration(Request):
     topology: Annotated[dict[str, Any], AfterValidator(_is_short)] = Field(
         default_factory=dict, description=f"CPU model, sockets, SMT, caches: at most {TOPOLOGY_BYTES} bytes as JSON"
     )
+    measuring_peaks: bool = Field(
+        False,
+        description="it measures its node's peaks; it takes no run until it registers again or claims one",
+    )
 
 
 class Leaving(Request):
@@ -60,7 +64,7 @@ class Leaving(Request):
     boot_id: str = Field(min_length=1, max_length=200)
 
 
-WorkerState = Literal["idle", "busy", "ending", "silent", "left"]
+WorkerState = Literal["idle", "busy", "measuring peaks", "ending", "silent", "left"]
 
 
 class CurrentAttempt(Model):
@@ -90,7 +94,7 @@ class WorkerSummary(WorkerRegistration):
     state: WorkerState | None = Field(
         None,
         description="busy: it runs an attempt; left: it takes no further run; silent: it sent no message recently; "
-        "ending: its walltime ends within two minutes; otherwise idle",
+        "measuring peaks: it measures those of its node; ending: its walltime ends within two minutes; otherwise idle",
     )
     current: CurrentAttempt | None = Field(None, description="its current attempt")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from taskloom.contract.keys import KeySummary
     from taskloom.contract.runs import RunRow, RunSummary, SampleList, StateChange
     from taskloom.contract.webhooks import DeliverySummary, WebhookSummary
+    from taskloom.contract.workers import WorkerSummary
 
 NONE = "-"
 
@@ -261,6 +262,15 @@ def webhooks(items: Iterable[WebhookSummary]) -> Table:
     table = new_table(None, "webhook", "URL", "events", "created by", "created, UTC", left=5)
     for item in items:
         table.add_row(str(item.id), item.url, " ".join(item.events), item.owner, instant(item.created_at))
+    return table
+
+
+def workers(items: Iterable[WorkerSummary]) -> Table:
+    table = new_table(None, "worker", "node", "cores", "state", "run", "last message, UTC", left=5)
+    for item in items:
+        run = NONE if item.current is None else str(item.current.run_id)
+        cores = ",".join(map(str, item.cores))
+        table.add_row(item.worker_id, item.node, cores, item.state or NONE, run, instant(item.seen_at))
     return table
 
 

@@ -81,11 +81,14 @@ def pause_s(waited_s: float) -> float:
 
 
 def _doing(client: Client, experiment_id: int) -> str:
-    """Describe the first active run."""
+    """Describe the first active run, or why the first queued one waits."""
     for state in ("running", "leased"):
-        for summary in client.runs(experiment_id, state):
+        for summary in client.runs(experiment_id, state, limit=1):
             return describe(client.run(summary.id))
-    return "waiting for a worker"
+    for summary in client.runs(experiment_id, "queued", limit=1):
+        place = client.run(summary.id).queue
+        return "starting" if place is None else f"waiting: {place.waiting_for}"
+    return "finishing"
 
 
 def describe(run: RunDetail) -> str:

@@ -11,11 +11,12 @@ from typing import Any
 from gpt2core.node import peaks as roofs
 from gpt2core.process import launch
 from gpt2core.spec.errors import InputError
-from taskloom.worker import affinity, builds, cache, orphan, peaks, signals
+from taskloom.worker import affinity, builds, cache, orphan, signals
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.claim_loop import ClaimLoop
 from taskloom.worker.client import ServerClient
 from taskloom.worker.execution import Executor
+from taskloom.worker.peaks import Measurement
 from taskloom.worker.report import Report
 from taskloom.worker.settings import parse
 from taskloom.worker.spool import Spool, SpoolTaken
@@ -71,9 +72,9 @@ def main(
     affinity.raise_priority()
     client = ServerClient(settings.server, settings.token)
     try:
-        peaks.measure_once(settings, agent, inbox, report, peaks_command)
+        measurement = Measurement(settings, inbox, report, peaks_command)
         executor = Executor(settings, supervisor, command, launch.allowed_cores(), spool.new_folder)
-        code = ClaimLoop(settings, client, agent, inbox, spool, executor, report).run()
+        code = ClaimLoop(settings, client, agent, inbox, spool, executor, measurement, report).run()
         report.say("stopped", "worker stopped", exit_code=code)
         return code
     finally:

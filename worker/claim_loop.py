@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from gpt2core.process.node_time import NodeTime
 from taskloom.contract.attempts import Lease, LeaseRequest
+from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker import execution, node
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.client import Refused, ServerClient
 from taskloom.worker.delivery import Delivery
 from taskloom.worker.execution import Executor, Verdict
 from taskloom.worker.heartbeat_loop import HeartbeatLoop
+from taskloom.worker.peaks import IDLE_S, Begun, Measurement
 from taskloom.worker.report import Report
 from taskloom.worker.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered
 from taskloom.worker.settings import Settings, default_prefix, default_spool
 from taskloom.worker.spool import Entry, Spool, stranded
 
 EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
+KEEP_ALIVE_S = 5.0  # period of registrations while the peaks are measured
 
 
 @dataclass(frozen=True)
@@ -44,25 +49,28 @@ class ClaimLoop:
         inbox: SimpleQueue[Any],
         spool: Spool,
         executor: Executor,
+        measurement: Measurement,
         report: Report,
     ) -> None:
         self._settings, self._client, self._agent, self._inbox = settings, client, agent, inbox
-        self._spool, self._executor, self._report = spool, executor, report
+        self._spool, self._executor, self._measurement, self._report = spool, executor, measurement, report
         self._life = node.new_life()
         self._delivery = Delivery(client, spool, self.pause, report)
         self._policy = RetryPolicy()
         self._failures = 0
-        self._registered = False
+        self._registered = self._measuring = False
         self._idle_since = time.monotonic()
         self._spent = NodeTime()
 
     def run(self) -> int:
         """Run until stopped or, with `once`, for one run; return the exit code."""
         try:
+            self._measuring = self._measurement.first() and not self._settings.resend
             self._register()
             if self._settings.resend:
                 return self._resend()
             self._deliver_stranded()
+            self._measure_first()
             while not self._agent.draining:
                 self._delivery.deliver_waiting()
                 if self._settings.walltime.remaining_s() == 0:
@@ -76,6 +84,7 @@ class ClaimLoop:
                 self._spent.went_to("claiming")
                 if lease is None:
                     self._executor.standby.dismiss()  # an idle node keeps no waiting trainer
+                    self._measure_when_idle()
                     continue
                 verdict = self._execute(lease)
                 self._idle_since = time.monotonic()
@@ -90,9 +99,43 @@ class ClaimLoop:
             return EXIT_REFUSED
         finally:
             self._agent.stop()
+            self._measurement.interrupt()
             self._executor.standby.dismiss()
             self._leave()
         return EXIT_OK
+
+    def _measure_first(self) -> None:
+        """Measure unknown peaks before the first claim. Meanwhile the server is told so, lest the worker seem silent. A
+        worker that drains interrupts the measurement."""
+        if not self._measuring:
+            return
+        while (begun := self._measurement.begin()) == Begun.LOCKED and self.pause(KEEP_ALIVE_S):
+            self._show(measuring=True)
+        while begun == Begun.STARTED and self._measurement.running:
+            if not self.pause(KEEP_ALIVE_S, lambda: not self._measurement.running):
+                return
+            self._show(measuring=self._measurement.running)
+        if self._measuring:
+            self._show(measuring=False)
+
+    def _measure_when_idle(self) -> None:
+        """Begin to measure unknown peaks if no run has come for a while. The worker goes on to ask for runs."""
+        idle_s = time.monotonic() - self._idle_since
+        if idle_s >= IDLE_S and self._measurement.when_idle() and self._measurement.begin() == Begun.STARTED:
+            self._show(measuring=True)
+
+    def _note(self, message: object) -> None:
+        """Process a message that may arrive at any time: of the signal thread, or of the measurement."""
+        if isinstance(message, DrainAsked):
+            self._agent.drain()
+        elif self._measurement.note(message) and self._settings.peaks == "idle":
+            self._show(measuring=False)
+
+    def _show(self, measuring: bool) -> None:
+        """Tell the server whether this worker measures peaks, without retries: the next claim finds what is wrong."""
+        self._measuring = measuring
+        with contextlib.suppress(Refused, Unreachable):
+            self._client.register(self._introduction())
 
     def _resend(self) -> int:
         """Send waiting and rejected results, once."""
@@ -101,16 +144,17 @@ class ClaimLoop:
         self._delivery.deliver_waiting()
         return EXIT_RUN_FAILED if self._spool.refused() else EXIT_OK
 
-    def pause(self, delay_s: float) -> bool:
-        """Wait for `delay_s`; return False as soon as the worker drains."""
+    def pause(self, delay_s: float, ended: Callable[[], bool] = lambda: False) -> bool:
+        """Wait for `delay_s`, or until `ended`; return False as soon as the worker drains."""
         until = time.monotonic() + delay_s
         while not self._agent.draining:
+            if ended():
+                return True
             try:
                 message = self._inbox.get(timeout=max(0.0, until - time.monotonic()))
             except Empty:
                 return True
-            if isinstance(message, DrainAsked):
-                self._agent.drain()
+            self._note(message)
         return False
 
     def _deliver_stranded(self) -> None:
@@ -126,12 +170,15 @@ class ClaimLoop:
         return self._idle_left_s() > 0 and self.pause(min(delay_s, self._idle_left_s()))
 
     def _register(self) -> None:
-        introduction = node.registration(self._settings, self._life, self._spool.id)
+        introduction = self._introduction()
         call_until_answered(lambda: self._client.register(introduction), self._pause_while_wanted, self._tell_retry)
         self._registered = True
         name, cores = self._settings.worker_id, list(self._settings.cores)
         text = f"worker {name} (cores {cores}) registered with {self._settings.server}"
         self._report.say("registered", text, worker_id=name)
+
+    def _introduction(self) -> WorkerRegistration:
+        return node.registration(self._settings, self._life, self._spool.id, self._measuring)
 
     def _leave(self) -> None:
         """Notify the server, without retries: it also notices when a worker sends nothing."""
@@ -159,15 +206,19 @@ class ClaimLoop:
         threading.Thread(target=self._poll, args=(request,), name="claim", daemon=True).start()
         while True:
             match self._inbox.get():
-                case DrainAsked():
-                    self._agent.drain()
-                    return None  # the process then ends, which closes the poll's connection
                 case ClaimAnswered(lease, None):
                     self._failures = 0
+                    if lease is not None:
+                        self._measurement.interrupt()
+                        self._measuring = False
                     return lease
                 case ClaimAnswered(_, error):
                     self._after_failed_claim(error)
                     return None
+                case message:
+                    self._note(message)
+            if self._agent.draining:
+                return None  # the process then ends, which closes the poll's connection
 
     def _poll(self, request: LeaseRequest) -> None:
         try:

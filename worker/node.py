@@ -55,7 +55,9 @@ def new_life() -> Life:
     return Life(uuid.uuid4().hex, machine, time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
-def registration(settings: Settings, life: Life, spool_id: str) -> WorkerRegistration:
+def registration(
+    settings: Settings, life: Life, spool_id: str, measuring_peaks: bool = False
+) -> WorkerRegistration:
     """This worker's registration. Its memory is the node's, or its Slurm job's if that is less."""
     memory_bytes = host.usable_memory_bytes()
     if settings.job is not None:
@@ -72,6 +74,7 @@ def registration(settings: Settings, life: Life, spool_id: str) -> WorkerRegistr
         labels={**builds.labels(), **runtime_labels(), **settings.labels},
         software=software(),
         topology=host.topology(list(settings.cores)),
+        **({"measuring_peaks": True} if measuring_peaks else {}),
     )
 
 

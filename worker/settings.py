@@ -25,7 +25,7 @@ from taskloom.worker.walltime import Walltime, parse_s
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 Drain = Literal["finish", "release"]
-Peaks = Literal["once", "forced", "never"]
+Peaks = Literal["once", "forced", "idle", "never"]
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
         help="time between SIGTERM and SIGKILL for a trainer "
         "[TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",
     )
-    out.add_argument("--peaks", choices=get_args(Peaks), help="measure the node's peaks first [TASKLOOM_PEAKS, once]")
+    out.add_argument("--peaks", choices=get_args(Peaks), help="when to measure the node's peaks [TASKLOOM_PEAKS, once]")
     out.add_argument("--json", action="store_true", help="print events on standard output, one JSON object per line")
     return out
 
@@ -175,7 +175,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         raise ConfigError("drain", drain, "finish or release")
     peaks = value("peaks") or "once"
     if peaks not in get_args(Peaks):
-        raise ConfigError("peaks", peaks, "once, forced or never")
+        raise ConfigError("peaks", peaks, "once, forced, idle or never")
     labels = given.label or list(filter(None, environment.get("TASKLOOM_LABELS", "").split(",")))
     wait_s = value("wait_s") or 25.0
     try:

@@ -1,7 +1,7 @@
 """Peaks of this node: matrix products and memory bandwidth by number of threads, measured once and kept.
 
-Standard library only. A worker measures them before its first claim, `taskloom doctor --peaks` at any time
-(gpt2core.run.roof). Every result's environment contains the kept peaks of its node, or null.
+Standard library only. A worker measures them before its first claim or while it is idle, `taskloom doctor --peaks` at
+any time (gpt2core.run.roof). Every result's environment contains the kept peaks of its node, or null.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ const LOOKS = /** @type {Record<string, [string, string]>} */ ({
 	dismissed: ['tick', 'calm'],
 	idle: ['ring', 'calm'],
 	busy: ['play', 'live'],
+	'measuring peaks': ['half', 'live'],
 	silent: ['warn', 'bad'],
 	left: ['slash', 'calm'],
 	ending: ['half', 'warn'],
@@ -86,3 +87,7 @@ export function StateBar({counts, total}) {
 		)}
 	</div>`;
 }
+
+/** The number of present workers. @param {any} workers of /overview */
+export const presentOf = ({idle = 0, busy = 0, ending = 0, measuring_peaks = 0}) =>
+	idle + busy + ending + measuring_peaks;

@@ -27,9 +27,10 @@ from gpt2core.spec import extras
     "--idle-exit", metavar="TIME", help="exit after this time without a run, such as 120s [TASKLOOM_IDLE_EXIT]"
 )
 @click.option("--grace", metavar="TIME", help="time between SIGTERM and SIGKILL for a trainer [TASKLOOM_GRACE, 10s]")
-@click.option("--peaks", type=click.Choice(["once", "forced", "never"]),
-              help="measure the node's peaks before the first claim if they are unknown; once: only while other "
-              "processes leave the cores free; forced: in any case [TASKLOOM_PEAKS, once]")  # fmt: skip
+@click.option("--peaks", type=click.Choice(["once", "forced", "idle", "never"]),
+              help="measure the node's peaks if they are unknown; once: before the first claim, if other processes "
+              "leave the cores free; forced: in any case; idle: as soon as no run has come for 20 s, until a run comes "
+              "[TASKLOOM_PEAKS, once]")  # fmt: skip
 @click.option("--once", is_flag=True, help="execute one run; exit 0 if it succeeded, 1 if not")
 @click.option("--resend", is_flag=True, help="send rejected results again, then exit; exit 1 if rejected again")
 @click.option("--json", is_flag=True, help="one JSON event a line on standard output")

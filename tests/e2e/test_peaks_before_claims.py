@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from patience import until
 from processes import House
 from runs import ended, submit
 
@@ -30,7 +31,10 @@ def test_nothing_is_claimed_before_the_peaks_are_known(home: House, client: Clie
     worker = home.start_worker(**{**fresh, "FAKE_ROOF": "gated", "FAKE_ROOF_GATE": str(gate)})
     assert worker.event("peak")["threads"] == 1
     assert client.run(run_id).state == "queued"
-    assert list(client.workers()) == []
+    assert [each.state for each in client.workers()] == ["measuring peaks"]
+    place = client.run(run_id).queue
+    assert place is not None
+    assert place.reason == "measuring-peaks"
     assert kept(fresh) == []
     gate.touch()
     assert worker.event("peaks-measured")
@@ -51,6 +55,26 @@ def test_a_measurement_that_fails_keeps_nobody_from_working(home: House, client:
     assert worker.wait() == 0
     assert ended(client, run_id).state == "succeeded"
     assert kept(fresh) == []
+
+
+def test_an_idle_worker_measures_and_a_run_ends_the_measurement(
+    home: House, client: Client, fresh: dict[str, str]
+) -> None:
+    gate = home.folder / "gate"
+    gated = {**fresh, "FAKE_ROOF": "gated", "FAKE_ROOF_GATE": str(gate), "FAKE_IDLE_S": "0"}
+    worker = home.start_worker("quick", "--peaks", "idle", "--wait-s", "0.2", **gated)
+    worker.event("peak")
+    until(lambda: [each.state for each in client.workers()] == ["measuring peaks"], "the state")
+    run_id = submit(client)
+    assert worker.event("peaks-interrupted")
+    assert worker.event("claimed")["run_id"] == run_id
+    assert ended(client, run_id).state == "succeeded"
+    assert kept(fresh) == []
+    worker.event("peak")  # there is no run again
+    gate.touch()
+    assert worker.event("peaks-measured")
+    until(lambda: [each.state for each in client.workers()] == ["idle"], "the state")
+    assert len(kept(fresh)) == 1
 
 
 def test_a_worker_that_is_told_to_leave_does_not_wait_for_it(home: House, fresh: dict[str, str]) -> None:

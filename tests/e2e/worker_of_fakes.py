@@ -1,4 +1,5 @@
-"""A real worker with fake_trainer.py, which has FAKE_GRACE_S to stop, and with the peaks of fake_roof.py."""
+"""A real worker with fake_trainer.py, which has FAKE_GRACE_S to stop, and with the peaks of fake_roof.py, which
+`--peaks idle` measures after FAKE_IDLE_S seconds without a run."""
 
 from __future__ import annotations
 
@@ -6,11 +7,13 @@ import os
 import sys
 from pathlib import Path
 
-from taskloom.worker import peaks
+from gpt2core.node import load
+from taskloom.worker import claim_loop
 from taskloom.worker.__main__ import main
 
 HERE = Path(__file__).parent
-peaks.MOST_BUSY_CORES = float("inf")  # other tests run at the same time
+load.MOST_BUSY_CORES = float("inf")  # other tests run at the same time
+claim_loop.IDLE_S = float(os.environ.get("FAKE_IDLE_S", claim_loop.IDLE_S))
 
 if __name__ == "__main__":
     trainer, roof = ([sys.executable, str(HERE / name), "--result"] for name in ("fake_trainer.py", "fake_roof.py"))

@@ -51,7 +51,9 @@ def test_the_overview_counts_what_is_going_on(api, node, start_server):
         "ended_24h": {"succeeded": 1, "failed": 1, "cancelled": 0, "quarantined": 0},
     }  # fmt: skip
     assert found["runs_per_h"] == 2
-    assert found["workers"] == {"idle": 0, "busy": 1, "ending": 0, "silent": 0, "left": 0}
+    assert found["workers"] == {
+        "idle": 0, "busy": 1, "measuring_peaks": 0, "ending": 0, "silent": 0, "left": 0,
+    }  # fmt: skip
     assert (found["active_experiments"], [e["name"] for e in found["experiments"]]) == (1, ["busy"])
     assert found["experiments"][0]["eta_s"] == found["eta_s"] > 0
     busy = "each worker that could run it (1) is busy"
@@ -119,6 +121,21 @@ def test_workers_say_how_they_are_and_what_they_did(api, node):
     node.register()
     api.post("/workers/w1/leave", {"boot_id": "boot-1"}, 204)
     assert api.get("/workers/w1")["state"] == "left"
+
+
+def test_a_worker_that_measures_peaks_says_so_until_it_claims_a_run(api):
+    api.submit()
+    node = api.worker("w1", measuring_peaks=True)
+    assert api.get("/workers/w1")["state"] == "measuring peaks"
+    assert api.get("/runs/1")["queue"]["reason"] == "measuring-peaks"
+    found = api.get("/overview")
+    assert (found["workers"]["measuring_peaks"], found["workers"]["idle"]) == (1, 0)
+    assert found["waiting"][0]["waiting_for"].startswith("the worker that could run it measures its node's peaks first")
+    node.register(measuring_peaks=False)
+    assert api.get("/workers/w1")["state"] == "idle"
+    node.register(measuring_peaks=True)
+    node.upload(node.claim(), error={"slug": "boom"})
+    assert api.get("/workers/w1")["state"] == "idle"
 
 
 def test_a_worker_that_is_gone_can_be_removed_and_comes_back(api, node):

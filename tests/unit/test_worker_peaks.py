@@ -12,8 +12,7 @@ from queue import SimpleQueue
 import pytest
 
 from gpt2core.node import peaks
-from taskloom.worker.agent import Agent
-from taskloom.worker.peaks import measure_once
+from taskloom.worker.peaks import Begun, Measurement
 from taskloom.worker.report import Report
 from taskloom.worker.settings import parse
 
@@ -33,7 +32,9 @@ def test_peaks_are_not_measured_beside_a_load(
         try:
             assert busy.stdout
             busy.stdout.readline()
-            measure_once(settings, Agent("finish"), SimpleQueue(), Report(as_json=True), not_to_be_run)
+            measurement = Measurement(settings, SimpleQueue(), Report(as_json=True), not_to_be_run)
+            assert measurement.first()
+            assert measurement.begin() == Begun.BUSY
         finally:
             busy.kill()
     told = json.loads(capsys.readouterr().out)

@@ -109,6 +109,7 @@ def _fitting(settings: Settings, worker: Worker, unpinnable: set[str]) -> Select
 
 def _lease(session: Session, settings: Settings, worker: Worker, run: Run) -> Lease:
     at = now(session)
+    worker.measuring_peaks = False  # a lease ends the measurement of an idle worker
     session.execute(
         update(Block)
         .where(Block.experiment_id == run.experiment_id, Block.number == run.block)

@@ -48,7 +48,7 @@ class Wish:
 @dataclass(frozen=True)
 class Offer:
     """A worker that sent a message recently, or a future worker of a pool. busy: an attempt runs on one of its
-    cores."""
+    cores. measuring: it measures its node's peaks first."""
 
     node: str
     cores: frozenset[int]
@@ -57,6 +57,7 @@ class Offer:
     remaining_s: float
     labels: frozenset[tuple[str, str]]
     busy: bool
+    measuring: bool = False
 
 
 Answer = tuple[WaitingReason, str]
@@ -86,6 +87,8 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
         idle = [offer for offer in offers if not offer.busy]
         unfit = _lacking(wish, idle, "idle worker") if idle else None
         return unfit or ("all-busy", f"each worker that could run it ({len(fitting)}) is busy")
+    if all(offer.busy or offer.measuring for offer in fitting):
+        return "measuring-peaks", "the worker that could run it measures its node's peaks first (state measuring peaks)"
     if runs_before:
         return "runs-before", f"{runs_before} run{'s' * (runs_before > 1)} before it in the queue"
     return "next", "it is the next run that a worker claims"
@@ -253,7 +256,7 @@ def offered(session: Session, settings: Settings) -> list[Offer]:
     taken = session.execute(select(Attempt.node, Attempt.core_set).where(is_active())).all()
     busy = {(node, int(core)) for node, core_set in taken for core in core_set.split(",")}
     known = select(  # columns, not objects: every answer with a remaining time reads them
-        Worker.node, Worker.cores, Worker.core_set, Worker.memory_bytes, Worker.labels,
+        Worker.node, Worker.cores, Worker.core_set, Worker.memory_bytes, Worker.labels, Worker.measuring_peaks,
         (Worker.ends_at - db_now()).label("remaining_s"),
     )  # fmt: skip
     present = known.where(Worker.seen_at > db_now() - settings.block_release_s, Worker.left_at.is_(None))
@@ -266,6 +269,7 @@ def offered(session: Session, settings: Settings) -> list[Offer]:
             remaining_s=math.inf if worker.remaining_s is None else max(0.0, worker.remaining_s),
             labels=frozenset(worker.labels.items()),
             busy=any((worker.node, core) in busy for core in worker.cores),
+            measuring=bool(worker.measuring_peaks),
         )
         for worker in session.execute(present)
     ]

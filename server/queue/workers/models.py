@@ -26,6 +26,7 @@ class Worker(Base):
     labels: Mapped[dict[str, Any]]
     software: Mapped[dict[str, Any]]
     topology: Mapped[dict[str, Any]]
+    measuring_peaks: Mapped[bool | None]  # null: no, of rows before migration 0022
     registered_at: Mapped[float]
     seen_at: Mapped[float]
     ends_at: Mapped[float | None]

@@ -69,6 +69,7 @@ def register(
         worker.labels = dict(given.labels)
         worker.software = dict(given.software)
         worker.topology = given.topology
+        worker.measuring_peaks = given.measuring_peaks
         worker.seen_at, worker.ends_at, worker.left_at, worker.removed_at = at, None, None, None
         session.flush()
         if new:
@@ -180,6 +181,8 @@ def _state(worker: Worker, busy: bool, at: float, settings: Settings) -> WorkerS
         return "left"
     if worker.seen_at <= at - settings.block_release_s:
         return "silent"
+    if worker.measuring_peaks:
+        return "measuring peaks"
     return "ending" if worker.ends_at is not None and worker.ends_at < at + ENDING_S else "idle"
 
 
@@ -225,6 +228,7 @@ def _summary(worker: Worker, current: CurrentAttempt | None) -> WorkerSummary:
         labels=worker.labels,
         software=worker.software,
         topology=worker.topology,
+        measuring_peaks=bool(worker.measuring_peaks),
         registered_at=utc(worker.registered_at),
         seen_at=utc(worker.seen_at),
         ends_at=None if worker.ends_at is None else utc(worker.ends_at),

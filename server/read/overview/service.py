@@ -98,8 +98,9 @@ def _mark(database: Database) -> tuple[Any, ...]:
     with database.read() as session:
         events = session.execute(select(func.max(RunEvent.id))).scalar_one()
         known = select(
-            func.count(), func.max(Worker.registered_at), func.max(Worker.left_at), func.max(Worker.removed_at)
-        )
+            func.count(), func.max(Worker.registered_at), func.max(Worker.left_at), func.max(Worker.removed_at),
+            func.count().filter(Worker.measuring_peaks.is_(True)),
+        )  # fmt: skip
         raised = select(func.count(), func.max(Alert.changed_at))
         return (events, *session.execute(known).one(), *session.execute(raised.select_from(Alert)).one())
 
@@ -122,7 +123,7 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
             runs=_runs(session, at),
             runs_per_h=sum(_ended(session, at - HOUR_S).values()),
             eta_s=left.total_s,
-            workers=WorkerCounts(**workers.count_by_state(session, settings)),
+            workers=WorkerCounts.of(workers.count_by_state(session, settings)),
             active_experiments=count,
             experiments=[
                 item.model_copy(update={"eta_s": left.by_experiment.get(item.id)}) for item in summaries[: len(active)]

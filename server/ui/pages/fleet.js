@@ -7,14 +7,14 @@ import {bytes, count, duration, percent, plural, variantName} from '../format.js
 import {useFollow} from '../live.js';
 import {AttemptTable} from '../lists/attempts.js';
 import {Answered, Empty, Head, Pairs, Question, Refused, RunLink, Table, Time} from '../pieces.js';
-import {State, tone} from '../words.js';
+import {State, presentOf, tone} from '../words.js';
 
 const BUILD = 'build-'; // how the labels of kept trainers begin
 
 /** The state of the fleet in one sentence. @param {any} overview */
 export function fleetSaid(overview) {
-	const {idle = 0, busy = 0, silent = 0, ending = 0} = overview.workers;
-	const present = idle + busy + ending;
+	const {busy = 0, silent = 0, measuring_peaks: measuring = 0} = overview.workers;
+	const present = presentOf(overview.workers);
 	const {queued} = overview.runs;
 	if (!present)
 		return (
@@ -25,6 +25,7 @@ export function fleetSaid(overview) {
 	const why = overview.waiting?.[0];
 	return (
 		`${count(busy)} of ${plural(present, 'worker')} busy` +
+		(measuring ? `, ${count(measuring)} measuring peaks` : '') +
 		(queued ? `, ${plural(queued, 'run')} queued` : ', nothing is queued') +
 		(queued && why && busy === 0 ? `: ${why.waiting_for}` : '') +
 		'.'

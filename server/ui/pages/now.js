@@ -5,17 +5,18 @@ import {useAnswer} from '../answers.js';
 import {count, duration, number, plural} from '../format.js';
 import {useTopic} from '../live.js';
 import {Answered, Empty, Figures, Head, Question, RunLink, Submit, Table, Time} from '../pieces.js';
-import {State, StateBar} from '../words.js';
+import {State, StateBar, presentOf} from '../words.js';
 import {Known} from '../lists/experiments.js';
 
 /** @param {any} of */
 function said(of) {
-	const {idle = 0, busy = 0, ending = 0} = of.workers;
+	const {busy = 0, measuring_peaks: measuring = 0} = of.workers;
 	const left = of.runs.queued + of.runs.leased + of.runs.running;
 	const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
-	const present = idle + busy + ending;
+	const present = presentOf(of.workers);
 	return [
 		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is running',
+		...(measuring ? [`${count(measuring)} measuring peaks`] : []),
 		left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}`}` : 'nothing is queued',
 		...(suspected ? [plural(suspected, 'suspected slowdown')] : []),
 		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])
@@ -65,8 +66,10 @@ export default function Now() {
 											['Quarantined', count(of.runs.quarantined)],
 											[
 												'Workers',
-												count((of.workers.idle ?? 0) + (of.workers.busy ?? 0) + (of.workers.ending ?? 0)),
-												`${count(of.workers.busy)} busy` + (of.workers.silent ? `, ${count(of.workers.silent)} silent` : '')
+												count(presentOf(of.workers)),
+												`${count(of.workers.busy)} busy` +
+													(of.workers.measuring_peaks ? `, ${count(of.workers.measuring_peaks)} measuring peaks` : '') +
+													(of.workers.silent ? `, ${count(of.workers.silent)} silent` : '')
 											]
 										]}
 									/>
