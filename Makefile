@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-sharing bench-start bench-node-time bench-server bench-agent example clean
+.PHONY: demo test test-slow test-avx2 check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-sharing bench-start bench-node-time bench-server bench-agent example clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -33,6 +33,17 @@ test: .venv/installed-dev    ## the tests that check each promised behaviour onc
 
 test-slow: .venv/installed-dev  ## the tests that `make test` leaves out: PostgreSQL, faults, long simulations, installation
 	$(BIN)/pytest -m 'slow and not parity and not slurm and not npm and not ui' -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
+
+# Kernels compiled as for a processor with AVX2, in a folder of their own; libraries are limited to its instructions, too.
+AVX2 := NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES= MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell \
+	TASKLOOM_CACHE_DIR=$(CURDIR)/build/avx2
+AVX2_TESTS := tests/unit/test_kernels_*.py tests/unit/test_microkernel.py tests/unit/test_product*.py \
+	tests/unit/test_objects.py tests/unit/test_linker.py tests/unit/test_loading.py tests/unit/test_bench_ops.py \
+	tests/property tests/networks \
+	$(patsubst %,tests/integration/test_%.py,bf16 canary golden_steps metg openmp peaks runtime small_gpt2 train)
+
+test-avx2: .venv/installed-dev  ## tests of kernels and the trainer with kernels compiled for x86-64-v3
+	$(AVX2) $(BIN)/pytest -m 'not slow and not parity and not alone' -n $(TEST_PROCESSES) --dist worksteal $(AVX2_TESTS) $(ARGS)
 
 check: .venv/installed-dev   ## lint, types, import rules, shell scripts
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ A test may be skipped where the processor lacks instructions: no set-up of the m
 with LACKS.
 
 Arguments: pytest's expression for the marks of the tests that are expected ("": all), and the runs' JUnit reports.
+Reports after --again are of tests that ran once more, with other settings: they replace no run of these tests.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 
+AGAIN = "--again"
 LACKS = "this processor lacks"
 
 
@@ -23,21 +25,31 @@ def collected(marks: str) -> Counter[str]:
     return Counter(line.partition("::")[0] for line in found.splitlines() if line.startswith("tests/") and "::" in line)
 
 
-def main(marks: str, *reports: str) -> int:
+def main(marks: str, *arguments: str) -> int:
+    reports, again = arguments, set[str]()
+    if AGAIN in arguments:
+        at = arguments.index(AGAIN)
+        reports, again = (*arguments[:at], *arguments[at + 1 :]), set(arguments[at + 1 :])
     ran: Counter[str] = Counter()
     lacking: Counter[str] = Counter()
     skipped: list[str] = []
+    nothing = False  # a repetition ran no test
     for report in reports:
+        repeated = 0
         for case in ElementTree.parse(report).getroot().iter("testcase"):
             name, skip = case.get("classname") or "", case.find("skipped")
             path = name.replace(".", "/") + ".py"
             if skip is None:
-                ran[path] += 1
+                repeated += report in again
+                ran[path] += report not in again
             elif (skip.get("message") or "").startswith(LACKS):
-                lacking[path] += 1
+                lacking[path] += report not in again
                 print(f"{skip.get('message')}: {name}::{case.get('name')}")
             else:
                 skipped.append(f"{name}::{case.get('name')}")
+        if report in again:
+            print(f"tests run again: {repeated} ({report})")
+            nothing |= not repeated
     expected = collected(marks)
     suites: Counter[str] = Counter()
     for path, count in ran.items():
@@ -49,7 +61,7 @@ def main(marks: str, *reports: str) -> int:
     wrong = [path for path in sorted(expected | done) if expected[path] != done[path]]
     for path in wrong:
         print(f"{path}: {expected[path]} tests, of which {done[path]} ran")
-    return 1 if skipped or wrong or not expected else 0
+    return 1 if skipped or wrong or nothing or not expected else 0
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ FINGERPRINT: Mapping[str, str] = {
     "python": "Python",
     "numba": "Numba",
     "llvmlite": "Numba's LLVM",
+    "numba_settings": "Numba's settings that affect compiled code",
     "numpy": "NumPy",
     "blas": "the library of the matrix products",
     "core_hash": "the trainer's sources",
@@ -32,7 +33,7 @@ FINGERPRINT: Mapping[str, str] = {
 # `core_version` names a commit, which may have changed other files than the trainer's sources (`core_hash`).
 NOT_FINGERPRINT = ("core_version", "load_average", "cores_allowed", "cores", "threads", "peaks", "scheduler")
 # The bits of a result may depend on these.
-ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numpy", "blas", "core_hash")
+ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numba_settings", "numpy", "blas", "core_hash")
 
 
 def differing(values: Iterable[Mapping[str, Any]], keys: Iterable[str]) -> list[str]:

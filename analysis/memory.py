@@ -25,14 +25,18 @@ class SizedShape:
 @dataclass(frozen=True)
 class Memory:
     """Memory of one configuration. planned_bytes: by the formula; measured_bytes: allocated arenas; per_sequence and
-    per_token: bytes for one more sequence, or one more token in each. peak_rss_bytes: the highest of all runs;
-    arenas_share: share of the arenas in it; resident_bytes: parts of that run's memory, arenas included; explained:
-    their sum / peak RSS, null for results of version 1."""
+    per_token: bytes for one more sequence, or one more token in each. peak_rss_bytes: the highest of all runs that
+    compiled nothing; peak_compiled: whether every run compiled kernels, so that the peak contains the compiler; null
+    for results that do not say so; compiled_runs: number of runs that compiled; arenas_share: share of the arenas in
+    the peak; resident_bytes: parts of that run's memory, arenas included; explained: their sum / peak RSS, null for
+    results of version 1."""
 
     planned_bytes: dict[str, int]
     measured_bytes: dict[str, int]
     exact: bool
     peak_rss_bytes: int | None
+    peak_compiled: bool | None
+    compiled_runs: int
     arenas_share: float | None
     resident_bytes: dict[str, int]
     explained: float | None
@@ -61,18 +65,22 @@ class MemoryTable:
 def memory(
     measured: Sequence[Sizes],
     resident: Sequence[Sizes],
+    compiled: Sequence[int | None],
     batch: int,
     seq: int,
     context: int,
     sizes_at: SizesAt,
     doublings: int = 4,
 ) -> Memory:
-    """Memory of equally configured runs, from `memory_bytes` and `resident_bytes`. Raises ValueError for no run."""
+    """Memory of equally configured runs, from `memory_bytes`, `resident_bytes` and `compiled`. A process that compiles
+    loads the compiler, so its peak is shown only if no other is known. Raises ValueError for no run."""
     if not measured:
         raise ValueError("no run")
     planned = dict(sizes_at(batch, seq))
     arenas = {name: size for name, size in measured[0].items() if name != PEAK}
-    highest = max(range(len(measured)), key=lambda run: measured[run].get(PEAK, 0))
+    least = min(map(_compiler, compiled))
+    alike = [run for run, count in enumerate(compiled) if _compiler(count) == least]
+    highest = max(alike, key=lambda run: measured[run].get(PEAK, 0))
     peak, pieces = measured[highest].get(PEAK) or None, dict(resident[highest])
     seqs = [seq << i for i in range(doublings + 1) if seq << i <= context]
     return Memory(
@@ -80,6 +88,8 @@ def memory(
         measured_bytes=arenas,
         exact=all({k: v for k, v in sizes.items() if k != PEAK} == planned for sizes in measured),
         peak_rss_bytes=peak,
+        peak_compiled=None if compiled[highest] is None else bool(compiled[highest]),
+        compiled_runs=sum(bool(count) for count in compiled),
         arenas_share=None if peak is None else sum(arenas.values()) / peak,
         resident_bytes=pieces,
         explained=None if peak is None or not pieces else sum(pieces.values()) / peak,
@@ -88,6 +98,11 @@ def memory(
         with_batch=[_sized(batch << i, seq, sizes_at) for i in range(doublings + 1)],
         with_seq=[_sized(batch, each, sizes_at) for each in seqs],
     )
+
+
+def _compiler(compiled: int | None) -> int:
+    """Order of processes by what their peaks contain: no compiler, perhaps one, one."""
+    return 1 if compiled is None else 2 * bool(compiled)
 
 
 def _more(before: Sizes, after: Sizes) -> dict[str, int]:

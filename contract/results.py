@@ -92,6 +92,13 @@ class ResultEnvironment(Block):
     peaks: NodePeaks | None = None
 
 
+class ResultCheckpoint(Block):
+    """The file of the initial weights."""
+
+    format: Name | None = None
+    dtype: Name | None = None
+
+
 class ResultCanary(Block):
     """Fixed work that was timed beside the steps; times with the same hash are comparable."""
 
@@ -121,4 +128,6 @@ class TrainResult(Block):
     warnings: list[str] | None = None
     gradient_norms: list[Number] | None = None
     canary: ResultCanary | None = None
+    checkpoint: ResultCheckpoint | None = None
+    compiled: Count | None = None
     node_time: Annotated[dict[Name, Seconds], Field(max_length=MOST_PARTS)] | None = None

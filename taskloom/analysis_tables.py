@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 Shown = Iterator[Table | str]
 
+COMPILED = "*"  # mark of a peak that contains the compiler
+
 
 def _row(of: Variant) -> tuple[str, str, str]:
     scheduler = of.scheduler if of.scheduler != "task" else f"task, sync {of.sync}"
@@ -142,6 +144,10 @@ def forecast(found: Outlook) -> Shown:
     yield from found.missing
 
 
+def _peak(size_bytes: int | None, compiled: bool | None) -> str:
+    return NONE if size_bytes is None else f"{size_bytes / MIB:,.1f}{COMPILED if compiled else ''}"
+
+
 def memory(rows: Sequence[MemoryRow]) -> Shown:
     """Arenas of each variant, their growth with sequences and tokens, and the parts of the peak."""
     kinds = list(rows[0].memory.measured_bytes) if rows else []
@@ -152,12 +158,17 @@ def memory(rows: Sequence[MemoryRow]) -> Shown:
         table.add_row(
             *_row(row.variant),
             *(f"{found.measured_bytes.get(kind, 0) / MIB:,.1f}" for kind in kinds),
-            NONE if found.peak_rss_bytes is None else f"{found.peak_rss_bytes / MIB:,.1f}",
+            _peak(found.peak_rss_bytes, found.peak_compiled),
             NONE if found.arenas_share is None else f"{found.arenas_share:.0%}",
             f"{sum(found.per_sequence_bytes.values()) / MIB:,.2f}",
             f"{sum(found.per_token_bytes.values()) / MIB:,.2f}" if found.per_token_bytes else NONE,
         )
     yield table
+    if any(row.memory.peak_compiled for row in rows):
+        yield (
+            f"{COMPILED}: every process of the variant compiled kernels; its peak contains the compiler and is not "
+            "comparable with others"
+        )
     for row in rows:
         found = row.memory
         if found.explained is not None:

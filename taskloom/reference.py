@@ -37,7 +37,9 @@ default `~/.cache/taskloom`), `TASKLOOM_CLOCK` (`clock_gettime`: time tasks with
 `TASKLOOM_PROVE` (`always`: prove each task graph race-free even if a proven one is cached, as `taskloom train --prove`
 does), `TASKLOOM_STALL_S` (a run is stopped after this many seconds without a finished task; default 120) and
 `TASKLOOM_STRESS` (a number: the seed of random delays before tasks, which expose races; for tests, never for timing).
-If `NUMBA_CACHE_DIR` is set, compiled code is stored there instead of below `TASKLOOM_CACHE_DIR`.
+If `NUMBA_CACHE_DIR` is set, compiled code is stored there instead of below `TASKLOOM_CACHE_DIR`. With
+`NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES=` kernels are compiled as for a processor with AVX2; register tiles, peaks
+and the table of products follow. Such variables are part of a result's environment. `NUMBA_DISABLE_JIT` has no effect.
 """
 
 

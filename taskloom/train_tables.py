@@ -68,7 +68,10 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     if norms:
         table.add_row("gradient norm, first to last step", f"{norms[0]:.4g} to {norms[-1]:.4g}")
     for name, size in found["memory_bytes"].items():
-        table.add_row(f"memory: {name.replace('_', ' ')}", f"{size / MIB:,.1f} MiB")
+        also = ", with the compiler" if name == "peak_rss" and found.get("compiled") else ""
+        table.add_row(f"memory: {name.replace('_', ' ')}{also}", f"{size / MIB:,.1f} MiB")
+    if found.get("checkpoint"):
+        table.add_row("initial weights", "{format}, {dtype}".format_map(found["checkpoint"]))
     return table
 
 

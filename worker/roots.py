@@ -23,22 +23,38 @@ class RefusedName(InputError):
         return {"field": self.field, "value": self.value, "accepted": self.accepted}
 
 
-def find_file(field: str, name: str, root: Path | None) -> Path:
-    """Path of the regular file with this name below `root`, with links resolved. Raises RefusedName."""
+def find_file(field: str, name: str, root: Path | None, folders: bool = False) -> Path:
+    """Path of the regular file with this name below `root`; with `folders`, also of a folder of weights.
+
+    Links may lead to files below the root only, and so may those of other files that are read with this one. Raises
+    RefusedName.
+    """
     if root is None:
         raise RefusedName(field, name, f"nothing, since this worker has no --{field.replace('_', '-')}-root")
     relative = Path(name)
     if relative.is_absolute() or ".." in relative.parts or "\0" in name or not relative.parts:
         raise RefusedName(field, name, "a name relative to the root, without ..")
+    path = root.resolve() / relative
     try:
-        path = (root / relative).resolve(strict=True)
+        final = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         raise RefusedName(field, name, f"an existing file below the {field} root of this worker") from error
-    if not path.is_relative_to(root.resolve()):
-        raise RefusedName(field, name, f"a file below the {field} root of this worker, also after links are resolved")
-    if not path.is_file():
-        raise RefusedName(field, name, "a regular file")
-    return path
+    is_folder = folders and final.is_dir() and final != root.resolve()
+    for each in (path, *(_read_with(path, is_folder) if folders else ())):
+        if not each.resolve().is_relative_to(root.resolve()):
+            told = f"a file below the {field} root of this worker, also after links are resolved"
+            raise RefusedName(field, name if each == path else f"{name} ({each.name})", told)
+    if not (final.is_file() or is_folder):
+        raise RefusedName(field, name, "a regular file" + (", or a folder of weights" if folders else ""))
+    return path if folders else final
+
+
+def _read_with(path: Path, is_folder: bool) -> list[Path]:
+    """Files that may be read with a file of weights, or as a folder of weights: parts, index, configuration."""
+    if is_folder or path.suffix == ".json":
+        folder = path if is_folder else path.parent
+        return [each for each in folder.iterdir() if each.suffix in (".safetensors", ".json")]
+    return [path.with_name("config.json")]
 
 
 def find_files(config: TrainConfig, data_root: Path | None, checkpoint_root: Path | None) -> dict[str, str]:
@@ -54,5 +70,5 @@ def find_files(config: TrainConfig, data_root: Path | None, checkpoint_root: Pat
     if config.data not in BUILT_IN_DATA:
         found["data"] = str(find_file("data", config.data, data_root))
     if config.checkpoint is not None:
-        found["checkpoint"] = str(find_file("checkpoint", config.checkpoint, checkpoint_root))
+        found["checkpoint"] = str(find_file("checkpoint", config.checkpoint, checkpoint_root, folders=True))
     return found

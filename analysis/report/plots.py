@@ -318,17 +318,18 @@ def memory(document: Document) -> str:
         return ""
     kinds = list(rows[0]["memory"]["measured_bytes"])
     top, height, unit = 34, 34 + ROW * len(rows) + 48, 2**20
-    totals = [max(sum(r["memory"]["measured_bytes"].values()), r["memory"]["peak_rss_bytes"] or 0) for r in rows]
+    peaks = [None if r["memory"].get("peak_compiled") else r["memory"]["peak_rss_bytes"] for r in rows]
+    totals = [max(sum(r["memory"]["measured_bytes"].values()), p or 0) for r, p in zip(rows, peaks, strict=True)]
     x = Scale(0, max(totals) / unit * 1.03, LEFT, WIDTH - RIGHT)
     parts = [*x_axis(x, top, top + ROW * len(rows), "MiB", plain), *_rows(rows, top)]
-    for i, row in enumerate(rows):
+    for i, (row, peak_bytes) in enumerate(zip(rows, peaks, strict=True)):
         at, y = 0.0, top + ROW * i + 4
         for kind, colour in zip(kinds, ARENA, strict=False):
             size = row["memory"]["measured_bytes"].get(kind, 0) / unit
             parts.append(rect(x(at), y, x(at + size) - x(at), ROW - 8, colour, f"{kind}: {size:,.1f} MiB"))
             at += size
-        if row["memory"]["peak_rss_bytes"]:
-            peak = x(row["memory"]["peak_rss_bytes"] / unit)
+        if peak_bytes:
+            peak = x(peak_bytes / unit)
             parts.append(line([(peak, y - 2), (peak, y + ROW - 6)], INK, 2.5))
     entries = [(kind, colour, "box") for kind, colour in zip(kinds, ARENA, strict=False)]
     parts += legend([*entries, ("peak RSS", INK, "")], WIDTH - RIGHT + 40, top + 10)

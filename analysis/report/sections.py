@@ -280,6 +280,16 @@ def forecast(document: Document) -> str:
     return "".join(parts)
 
 
+COMPILED = (
+    "*: every process of the variant compiled kernels. The peak contains the compiler, so it has no line and is not "
+    "comparable with the others."
+)
+
+
+def _peak(memory: Mapping[str, Any]) -> str:
+    return mib(memory["peak_rss_bytes"]) + ("*" if memory.get("peak_compiled") else "")
+
+
 def memory(document: Document) -> str:
     """Sizes of the arenas and peak RSS."""
     if not document["memory"]:
@@ -288,7 +298,7 @@ def memory(document: Document) -> str:
         (
             variant_name(row["variant"]),
             *(mib(size) for size in row["memory"]["measured_bytes"].values()),
-            mib(row["memory"]["peak_rss_bytes"]),
+            _peak(row["memory"]),
             "-" if row["memory"]["arenas_share"] is None else f"{row['memory']['arenas_share']:.0%}",
             "yes" if row["memory"]["exact"] else "no",
         )
@@ -300,7 +310,7 @@ def memory(document: Document) -> str:
         (
             variant_name(row["variant"]),
             *(mib(row["memory"]["resident_bytes"].get(name)) for name in pieces),
-            mib(row["memory"]["peak_rss_bytes"]),
+            _peak(row["memory"]),
             f"{row['memory']['explained']:.0%}",
         )
         for row in document["memory"]
@@ -310,8 +320,10 @@ def memory(document: Document) -> str:
         "<h2>Memory</h2>"
         + figure(
             plots.memory(document),
-            "Bars: arenas, exact to the byte. Black lines: peak RSS of the process. The second table splits the memory "
-            "of the run with the highest peak by the part of the run in which it grew.",
+            "Bars: arenas, exact to the byte. Black lines: the highest peak RSS of the processes that compiled no "
+            "kernels. The second table splits the memory of the process with this peak by the part of the run in which "
+            "it grew."
+            + (f" {COMPILED}" if any(row["memory"].get("peak_compiled") for row in document["memory"]) else ""),
         )
         + table(["variant (sizes in MiB)", *kinds, "peak RSS", "arenas / peak RSS", "equals the formula"], rows)
         + (table(["variant (resident, MiB)", *pieces, "peak RSS", "sum / peak RSS"], resident) if resident else "")

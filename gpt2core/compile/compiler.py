@@ -11,6 +11,9 @@ import llvmlite.binding as llvm
 # Numba colours the message of every overload that it tries and drops, before anyone reads one.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
+# Numba's debugging setting leaves functions to Python, which has no atomics, pointers or addresses.
+os.environ.pop("NUMBA_DISABLE_JIT", None)
+
 import numba
 from llvmlite import ir
 from numba.core import compiler, config, errors, types

@@ -44,6 +44,7 @@ class Loaded:
 
 _lock = threading.Lock()
 _loaded: dict[str, Loaded] = {}
+_made: list[str] = []  # symbols of the functions that this process compiled
 
 
 def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -> Loaded:
@@ -77,10 +78,16 @@ def _compiled(path: Path, symbol: str, make: Callable[[str], Compiled]) -> Compi
             if found is None:
                 with without_collector():
                     found = make(symbol)
+                _made.append(symbol)
                 write(path, found)
         finally:
             beside.unlink(missing_ok=True)
     return found
+
+
+def compiled_here() -> int:
+    """Number of functions that this process compiled. Without any, it has not loaded the compiler."""
+    return len(_made)
 
 
 def is_kept(name: str, made_from: Sequence[str]) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import platform
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from gpt2core.compile import numba_target
 from gpt2core.node import host
 from gpt2core.spec import settings
 from gpt2core.spec.sources import source_hash
@@ -24,13 +24,12 @@ COMPILED = (
     "compile", "gemm", "layers", "measure", "node/openmp.py", "optimizers", "run/memory.py", "schedulers",
     "step/control.py", "step/signature.py", "taskbench",
 )  # fmt: skip
-# Settings of Numba that do not affect code.
-NOT_CODE = ("NUMBA_CACHE_DIR", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "NUMBA_NUM_THREADS")
 
 
 ABOUT = host.processor()
-# The processor's features by Linux's names on x86 and ARM, such as avx512_bf16. Without them products are generic code.
-FEATURES = frozenset(" ".join(ABOUT.get(key, "") for key in ("flags", "Features")).split())
+# The features for which code is compiled, by Linux's names on x86 and ARM, such as avx512_bf16: the processor's, or
+# fewer if Numba's settings name another one. Without them products are generic code.
+FEATURES = numba_target.used(frozenset(" ".join(ABOUT.get(key, "") for key in ("flags", "Features")).split()))
 # AMD's Zen 4: a core does one multiply-add of 512 bits a cycle, and could begin six instructions.
 ZEN4 = (ABOUT.get("vendor_id"), ABOUT.get("cpu family")) == ("AuthenticAMD", "25") and "avx512f" in FEATURES
 # tsc, the processor's counter, where its rate is constant
@@ -52,10 +51,9 @@ def _processor() -> tuple[str, ...]:
 def identity() -> str:
     """A hash of everything besides the function on which compiled code depends: our sources, the compiler, the
     processor."""
-    numba = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in NOT_CODE)
     about = (
         source_hash(COMPILED), version("numba"), version("llvmlite"), sys.implementation.cache_tag,
-        platform.system(), platform.machine(), _processor(), CLOCK, numba,
+        platform.system(), platform.machine(), _processor(), CLOCK, settings.numba_settings(),
     )  # fmt: skip
     return hashlib.sha256(repr(about).encode()).hexdigest()
 

@@ -25,7 +25,7 @@ from gpt2core.gemm.multiply import new_scratch, product_of_floats, time_product
 from gpt2core.node import host, load, pages
 from gpt2core.node.files import replacing
 from gpt2core.spec.errors import MachineError
-from gpt2core.spec.settings import cache_folder
+from gpt2core.spec.settings import cache_folder, numba_settings
 from gpt2core.step.ops import Product
 
 SCHEMA = "taskloom.products/5"
@@ -158,7 +158,7 @@ def operand(rng: np.random.Generator, size: int, half: int) -> NDArray[np.generi
 
 
 def _path(libraries: Sequence[Library]) -> Path:
-    about = [SCHEMA, host.cpu_model(), *((each.name, each.version) for each in libraries)]
+    about = [SCHEMA, host.cpu_model(), *((each.name, each.version) for each in libraries), *numba_settings()]
     return cache_folder() / f"products-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
 
 

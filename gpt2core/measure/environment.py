@@ -10,6 +10,7 @@ from typing import Any
 
 from gpt2core.compile.target import CLOCK
 from gpt2core.node import host, peaks
+from gpt2core.spec import settings
 from gpt2core.spec.sources import source_hash
 from gpt2core.spec.version import version as taskloom_version
 
@@ -22,6 +23,7 @@ def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, An
         "python": platform.python_version(),
         "numba": _version("numba"),
         "llvmlite": _version("llvmlite"),
+        "numba_settings": " ".join(settings.numba_settings()) or None,
         "numpy": _version("numpy"),
         "blas": {"name": blas, "version": blas_version},
         "kernel": platform.release(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gpt2core.spec import networks
 from gpt2core.spec.config import TrainConfig
@@ -65,6 +65,10 @@ class Network(Protocol):
         Raises InputError; nothing is written unless all sizes agree.
         """
         raise _no_file_format(config, "checkpoint")
+
+    def checkpoint(self, config: TrainConfig) -> Mapping[str, Any]:  # noqa: ARG002
+        """Format of config.checkpoint, and that of its numbers, as the result has them."""
+        return {}
 
     def write(self, config: TrainConfig, weights: Weights) -> None:  # noqa: ARG002
         """Write the weights to config.save, all or nothing; by default refused, as in `check`. Raises InputError."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from gpt2core.node import host
 from gpt2core.node.files import replacing
-from gpt2core.spec.settings import cache_folder
+from gpt2core.spec.settings import cache_folder, numba_settings
 
 SCHEMA = "taskloom.peaks/4"  # 3: with the peak of vector registers; 4: with the libraries of bfloat16 products
 PRODUCTS = ("gflop_per_s", "bf16_gflop_per_s")  # figures that depend on the library
@@ -38,9 +38,10 @@ class Everything:
 
 def path(cores: Sequence[int] | None = None) -> Path:
     """File of this node's peaks. A node is a processor, kernel, memory size and set of cores (default: those that this
-    process may use)."""
+    process may use). Settings of Numba that affect compiled code also tell peaks apart."""
     of = sorted(os.sched_getaffinity(0) if cores is None else cores)
-    about = [SCHEMA, platform.node(), host.cpu_model(), platform.release(), host.memory_info_bytes("MemTotal"), of]
+    about = [SCHEMA, platform.node(), host.cpu_model(), platform.release(), host.memory_info_bytes("MemTotal"), of,
+             *numba_settings()]  # fmt: skip
     return cache_folder() / f"peaks-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
 
 

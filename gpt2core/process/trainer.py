@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from gpt2core.node.files import replacing
 from gpt2core.process.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
 from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard
-from gpt2core.spec.settings import make_cache_folder
+from gpt2core.spec.settings import make_cache_folder, make_numba_cache
 
 os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
@@ -97,6 +97,7 @@ def forget_output() -> None:
 def started() -> None:
     """Report that the settings were accepted and the work begins. Raises ConfigError if the cache is not writable."""
     make_cache_folder()
+    make_numba_cache()
     emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2core.compile import objects
 from gpt2core.measure import environment, profile
 from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import network_of
@@ -75,6 +76,7 @@ def train(
     arenas = Memory(plan_memory(config))
     first_touch(Team(planned.cores), arenas, planned.program)
     fill(arenas, config, data)
+    checkpoint = {} if config.checkpoint is None else network.checkpoint(config)
     resident.grew_by("arenas")
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)
     spent.went_to("preparing")
@@ -95,9 +97,12 @@ def train(
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
     result = report.result(about, weights_sha256(arenas.weights), resident.pieces)
+    compiled = objects.compiled_here()
     canary.time()  # after the peak was read
     spent.went_to("finishing")
-    return dataclasses.replace(result, canary=canary.about(), node_time=spent.to_dict())
+    return dataclasses.replace(
+        result, checkpoint=checkpoint, compiled=compiled, canary=canary.about(), node_time=spent.to_dict()
+    )
 
 
 def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:

@@ -254,7 +254,8 @@ class TrainConfig:
     )
     distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS, role="values")
     checkpoint: str | None = setting(
-        None, "initial weights: an llm.c .bin or a Hugging Face .safetensors file", check=check_path, role="values"
+        None, "initial weights: an llm.c .bin file, or Hugging Face's .safetensors file, index or folder",
+        check=check_path, role="values",
     )
     save: str | None = setting(
         None, "file for the final weights (llm.c .bin, or .safetensors)", check=check_path, role="output"

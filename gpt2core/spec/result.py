@@ -93,6 +93,8 @@ class TrainResult:
     summary: Mapping[str, Any] = field(default_factory=dict)
     gradient_norms: Sequence[float] = ()  # of each step, before clipping; empty without grad_clip
     canary: Mapping[str, Any] = field(default_factory=dict)  # fixed work timed beside the steps (run/canary.py)
+    checkpoint: Mapping[str, Any] = field(default_factory=dict)  # format and dtype of the initial weights' file
+    compiled: int | None = None  # functions that this process compiled, for which it loaded the compiler; None: unknown
     node_time: Mapping[str, float] = field(default_factory=dict)  # seconds of each of NODE_TIME: `timed_s` ...
 
     def samples(self) -> list[Sample]:

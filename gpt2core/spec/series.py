@@ -13,7 +13,7 @@ LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # values for results older
 NOT_SERIES = with_role("seed", "place", "length", "output")  # settings that may differ within a series
 # Keys of a result's `environment`: those that identify a machine, and those that may change within a series.
 MACHINE = ("node", "cpu_model", "machine", "cores_online", "smt", "governor", "turbo", "huge_pages", "clock")
-SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numpy", "blas", "core_hash")
+SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numba_settings", "numpy", "blas", "core_hash")
 
 
 def series_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,11 @@ from pathlib import Path
 from gpt2core.spec.errors import ConfigError
 
 STALL_S = 120.0
+# Settings of Numba that do not affect code. NUMBA_DISABLE_JIT would: compile/compiler.py removes it.
+NOT_CODE = (
+    "NUMBA_CACHE_DIR", "NUMBA_COLOR_SCHEME", "NUMBA_DEBUG_CACHE", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING",
+    "NUMBA_DISABLE_JIT", "NUMBA_FULL_TRACEBACKS", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "NUMBA_WARNINGS",
+)  # fmt: skip
 
 
 def cache_folder() -> Path:
@@ -22,20 +27,43 @@ def cache_folder() -> Path:
 
 def make_cache_folder() -> Path:
     """The cache folder, created if it is missing. Raises ConfigError if it is not writable."""
-    folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        accepted = f"a folder that this user may write to ({error.strerror})"
-        raise ConfigError("TASKLOOM_CACHE_DIR", str(folder), accepted) from error
-    return folder
+    return _writable("TASKLOOM_CACHE_DIR", cache_folder())
 
 
 def numba_cache() -> str | None:
     """NUMBA_CACHE_DIR: Numba's own name for the folder of compiled code, which takes precedence over ours; or None."""
     return os.environ.get("NUMBA_CACHE_DIR") or None
+
+
+def make_numba_cache() -> None:
+    """Create the folder NUMBA_CACHE_DIR, if it is set. Raises ConfigError if it is not writable."""
+    chosen = numba_cache()
+    if chosen is not None:
+        _writable("NUMBA_CACHE_DIR", Path(chosen))
+
+
+def _writable(name: str, folder: Path) -> Path:
+    """The folder that a variable names, created if it is missing. Raises ConfigError if it is not writable."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(name, str(folder), f"a folder that this user may write to ({error.strerror})") from error
+    return folder
+
+
+def numba_settings() -> list[str]:
+    """Settings of Numba that affect compiled code, each as NAME=value."""
+    found = (item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in NOT_CODE)
+    return [f"{name}={value}" for name, value in sorted(found)]
+
+
+def numba_processor() -> tuple[str | None, str | None]:
+    """(NUMBA_CPU_NAME, NUMBA_CPU_FEATURES): the processor that code is compiled for; None: this one's name or
+    features."""
+    name, features = os.environ.get("NUMBA_CPU_NAME"), os.environ.get("NUMBA_CPU_FEATURES")
+    return name, "" if features is None and (name or "").lower() == "generic" else features
 
 
 def clock() -> str | None:

@@ -24,7 +24,7 @@ MAX_REDUCED = 40_000  # nodes; above, implied edges stay: their removal takes ti
 @dataclass(frozen=True)
 class Graph:
     """Nodes in a topological order; `task` is a node's task number or WAIT. Edges are sorted and without repeats.
-    `filler`: nodes of fillers (see ops.Op).
+    `filler`: nodes of fillers (see ops.Op). `begin`, `gate` and `end`: waits; only sync = none has a gate.
     """
 
     task: tuple[int, ...]
@@ -35,6 +35,7 @@ class Graph:
     filler: tuple[bool, ...]
     begin: int
     end: int
+    gate: int | None = None
 
     def __len__(self) -> int:
         return len(self.task)
@@ -117,6 +118,7 @@ def build(program: Program, sync: str) -> Graph:
         label.append(" ".join(part for part in (op.label, tile.label) if part))
         phase.append(op.phase)
         before.append([node_of[a] for a in walk.before(number, merged(tile.accesses))])
+    gate = None
     if sync == "none":
         # The next iteration begins at the gate: when the loss is known and the iteration before this one is complete,
         # so that no node is more than one iteration ahead of another.
@@ -124,7 +126,7 @@ def build(program: Program, sync: str) -> Graph:
     end = wait("end", [])
     add_waits(before, [*waits, end])
     crossing = Edges([(end, 0)])
-    if sync == "none":
+    if gate is not None:
         from_before = (
             (node_of[a], node_of[number])
             for number, (_, tile) in enumerate(tasks)
@@ -136,7 +138,7 @@ def build(program: Program, sync: str) -> Graph:
         before = paths.without_implied(before)
     filler = tuple(number != WAIT and tasks[number][0].filler for number in task)
     edges = Edges(paths.edges_of(before))
-    return Graph(tuple(task), tuple(label), tuple(phase), edges, crossing, filler, begin=0, end=end)
+    return Graph(tuple(task), tuple(label), tuple(phase), edges, crossing, filler, begin=0, end=end, gate=gate)
 
 
 def planning_bytes(program: Program) -> int:

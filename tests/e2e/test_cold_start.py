@@ -67,6 +67,9 @@ def test_cold_and_warm_starts_agree_and_only_the_cold_one_compiles(first: Path, 
     refuse_numba(warmed)
     warm_events, warm = start(warmed, "warm")
     assert not compiled(warm_events)
+    assert cold["compiled"] > 0
+    assert warm["compiled"] == 0
+    assert warm["memory_bytes"]["peak_rss"] < cold["memory_bytes"]["peak_rss"]
     assert warm["losses"] == cold["losses"]
     assert warm["weights_sha256"] == cold["weights_sha256"]
 

@@ -199,6 +199,7 @@ def test_weights_are_saved_and_read_again(tmp_path):
     path = tmp_path / "model.bin"
     whole = train.train(dataclasses.replace(SMALL, steps=1, warmup=0, save=str(path)))
     again = train.train(dataclasses.replace(SMALL, steps=1, warmup=0, checkpoint=str(path), lr=0.0, save=str(path)))
+    assert again.checkpoint == {"format": "llm.c", "dtype": "F32"}
     assert again.weights_sha256 == whole.weights_sha256
     with pytest.raises(ShapeMismatch, match="wte has shape"):
         train.train(dataclasses.replace(SMALL, model=ModelConfig(2, 4, 32, 256, 128), checkpoint=str(path)))
@@ -258,6 +259,7 @@ def test_peak_memory_is_explained(tmp_path):
     path = tmp_path / "result.json"
     subprocess.run(launch.command(path), input=json.dumps(config.to_dict()), text=True, check=True, capture_output=True)
     result = json.loads(path.read_text())
+    assert result["compiled"] is not None
     pieces, peak = result["resident_bytes"], result["memory_bytes"]["peak_rss"]
     assert sum(pieces.values()) == pytest.approx(peak, rel=0.1)
     exact = sum(memory_bytes(train.plan(config).config).values())

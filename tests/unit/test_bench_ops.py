@@ -8,6 +8,7 @@ from bench import ops
 from bench.combine import by_occasion, combined
 from bench.record import ROOT
 from bench.revisions import Case
+from gpt2core.gemm import libraries
 
 HOURS = ("2026-11-24T18:00:00+00:00", "2026-11-24T20:00:00+00:00")
 COMMITS = {"ours": "a1", "before": "b2"}
@@ -76,7 +77,8 @@ def test_products_of_different_libraries_are_refused():
 def test_a_result_of_the_trainer_has_what_is_compared():
     settings = {"model": "tiny", "batch": 1, "seq": 16, "steps": 3, "warmup": 1, "threads": 1, "data": "synthetic"}
     found = ops.figures(Case("tiny", settings, "step", 0.0).run(ROOT))
-    assert found["blas"]["fc, forward"].startswith("own")
+    library = found["blas"]["fc, forward"].partition("/")[0]  # the node's choice, and perhaps columns per call
+    assert library in {each.name for each in libraries.available()}
     assert 0 < sum(seconds for name, seconds in found["op_s"].items() if name != ops.STEP) < found["op_s"][ops.STEP]
     assert len(found["losses"]) == 3
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from gpt2core.compile import compiler, objects, target
 from gpt2core.compile.calls import flatten
 from gpt2core.compile.jit import ENTRY_FLAGS, kernel, runtime
 from gpt2core.compile.objects import Compiled
+from gpt2core.node import host
 
 
 @runtime
@@ -176,7 +178,9 @@ def test_llvm_names_a_processor_of_which_linux_lists_no_features(monkeypatch: py
      ("amx_bf16", "amx-bf16")],
 )  # fmt: skip
 def test_linux_and_llvm_agree_on_the_features_that_our_code_asks_for(linux: str, of_llvm: str) -> None:
-    assert (linux in target.FEATURES) == bool(llvm.get_host_cpu_features().get(of_llvm, False))
+    shown = host.processor()["flags"].split()
+    assert (linux in shown) == bool(llvm.get_host_cpu_features().get(of_llvm, False))
+    assert linux in shown or linux not in target.FEATURES
 
 
 def test_settings_of_the_compiler_tell_code_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,6 +261,8 @@ def test_loops_use_the_widest_vectors_of_the_processor(monkeypatch: pytest.Monke
             numbers[i] = numbers[i] * numbers[i]
 
     widths = (("avx512f", "zmm"), ("avx", "ymm"), ("sse2", "xmm"))
-    widest = next(register for feature, register in widths if feature in target.FEATURES)
+    usable = [register for feature, register in widths if feature in target.FEATURES]
     compiler.compile_face(squares, ENTRY_FLAGS, [np.ones(64, np.float32)], "squares")
-    assert f"%{widest}0" in finished[0].library.get_asm_str()
+    used = set(re.findall(r"%([xyz]mm)", finished[0].library.get_asm_str()))
+    assert usable[0] in used
+    assert used <= set(usable)

@@ -62,7 +62,8 @@ def make_document(processes, traces=None, stopping=None, **request):
                   "2026-11-21T12:00:00+00:00", {"repetitions": 7, **request}, stopping)  # fmt: skip
     rows = [
         MemoryRow(variant_of(group), memory([p.result["memory_bytes"] for p in group],
-                                            [p.result["resident_bytes"] for p in group], 4, 64, 128,
+                                            [p.result["resident_bytes"] for p in group],
+                                            [p.result.get("compiled", 0) for p in group], 4, 64, 128,
                                             lambda b, t: {"weights": 250 * b * t // 64}))
         for group in by_variant(processes)
     ]  # fmt: skip
@@ -287,6 +288,23 @@ def test_every_figure_is_well_formed_and_stays_on_its_page(processes):
                 if mark.get(name) and mark.tag.rsplit("}")[-1] in ("text", "circle", "rect"):
                     inside = abs(float(mark.get(name))) if mark.tag.endswith("text") else float(mark.get(name))
                     assert -1 <= inside <= limit + 1, (root.get("aria-label"), mark.attrib)
+
+
+def test_a_peak_with_the_compiler_in_it_is_marked_and_not_drawn_beside_the_others(processes):
+    usual = memory_plot(processes)
+    assert usual.count("<polyline") == 4 + 1  # each variant's, and the legend's
+    for process in processes:
+        if process.config["scheduler"] == "task" and process.config["threads"] == 2:
+            process.result["compiled"] = 24
+    html = page(make_document(processes))
+    assert html.count("0.0*</td>") == 2  # 2000 bytes, in both tables
+    assert "every process of the variant compiled kernels. The peak contains the compiler" in html
+    assert memory_plot(processes).count("<polyline") == 3 + 1
+
+
+def memory_plot(processes):
+    (found,) = re.findall(r'<svg[^>]*aria-label="Memory by variant".*?</svg>', page(make_document(processes)), re.S)
+    return found
 
 
 def test_one_traced_run_of_each_scheduler_is_shown_on_the_most_threads(processes):

@@ -57,6 +57,45 @@ def test_names_become_paths_of_their_own_roots(root: Path) -> None:
     assert found == {"data": str(root / "sub/b.bin"), "checkpoint": str(root / "a.bin")}
 
 
+@pytest.fixture
+def weights(root: Path) -> Path:
+    """A folder as huggingface_hub caches it: links to files elsewhere below the root."""
+    snapshot = root / "gpt2"
+    (root / "blobs").mkdir()
+    snapshot.mkdir()
+    for name in ("config.json", "model.safetensors.index.json", "model-00001-of-00001.safetensors"):
+        (root / "blobs" / f"sha of {name}").write_bytes(b"{}")
+        (snapshot / name).symlink_to(root / "blobs" / f"sha of {name}")
+    return snapshot
+
+
+def test_a_checkpoint_may_be_a_folder(root: Path, weights: Path) -> None:
+    """Its files keep their names, by which the trainer finds their neighbours."""
+    assert weights == root / "gpt2"
+    for name in ("gpt2", "gpt2/model.safetensors.index.json", "gpt2/model-00001-of-00001.safetensors"):
+        assert find_file("checkpoint", name, root, folders=True) == root / name
+    with pytest.raises(RefusedName, match="a regular file"):
+        find_file("data", "gpt2", root)
+    for name in (".", ""):
+        with pytest.raises(RefusedName):
+            find_file("checkpoint", name, root, folders=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "escapes"),
+    [("gpt2", "model-00001-of-00001.safetensors"), ("gpt2", "config.json"), ("gpt2", "more.safetensors"),
+     ("gpt2/model.safetensors.index.json", "model-00001-of-00001.safetensors"),
+     ("gpt2/model-00001-of-00001.safetensors", "config.json")],
+)  # fmt: skip
+def test_what_is_read_with_a_checkpoint_may_not_leave_the_root(
+    root: Path, weights: Path, name: str, escapes: str
+) -> None:
+    (weights / escapes).unlink(missing_ok=True)
+    (weights / escapes).symlink_to(root.parent / "outside.bin")
+    with pytest.raises(RefusedName, match=f"{name} \\({escapes}\\).*below the checkpoint root"):
+        find_file("checkpoint", name, root, folders=True)
+
+
 @pytest.mark.parametrize("field", ["save", "trace"])
 def test_a_request_writes_no_file(root: Path, field: str) -> None:
     with pytest.raises(RefusedName) as raised:

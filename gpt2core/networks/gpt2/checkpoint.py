@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.data.header import HEADER_BYTES, Header, new_header, read_header
 from gpt2core.networks.gpt2 import safetensors_file
+from gpt2core.networks.gpt2.shards import is_safetensors
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.node.files import open_regular, replacing
 from gpt2core.spec.config import PRESETS, ModelConfig
@@ -20,6 +21,7 @@ from gpt2core.spec.errors import ConfigError, CountMismatch, ShapeMismatch, Trun
 MAGIC = 20240326
 FP32, BF16 = 3, 5
 VERSIONS = {FP32: "fp32", BF16: "bf16"}
+DTYPES = {FP32: "F32", BF16: "BF16"}  # as safetensors names them
 VERSION_ITEM_BYTES = {FP32: 4, BF16: 2}
 SUFFIXES = (".bin", ".safetensors")
 CONVERTED_AT_ONCE = 1 << 20
@@ -28,9 +30,9 @@ Weights = Mapping[str, NDArray[np.float32]]
 
 
 def checkpoint_model(path: str | Path) -> ModelConfig:
-    """The model of a checkpoint, from its header alone. It has a preset's name if it has that preset's sizes.
+    """The model of a checkpoint, a file or Hugging Face's folder. It has a preset's name if it has that preset's sizes.
 
-    If a safetensors file does not contain the number of heads, heads of 64 channels are assumed.
+    If neither a safetensors file nor its config.json has the number of heads, heads of 64 channels are assumed.
     Raises UnreadableFile, BadMagic, BadVersion, TruncatedFile, CountMismatch, ShapeMismatch.
     """
     if is_safetensors(path):
@@ -42,9 +44,9 @@ def checkpoint_model(path: str | Path) -> ModelConfig:
 def read_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> None:
     """Fill weights, float32 arrays named and shaped as weight_specs(model) says, from a checkpoint.
 
-    llm.c's bf16 and safetensors' F16 are widened exactly. The padded rows of wte become zero, whatever the file
-    contains. Raises ShapeMismatch naming the first tensor that differs from the model's, else as checkpoint_model;
-    nothing is written to weights unless all sizes agree.
+    llm.c's bf16 and safetensors' BF16 and F16 are widened exactly. The padded rows of wte become zero, whatever the
+    file contains. Raises ShapeMismatch naming the first tensor that differs from the model's, else as
+    checkpoint_model; nothing is written to weights unless all sizes agree.
     """
     check_buffers(model, weights)
     if is_safetensors(path):
@@ -86,8 +88,12 @@ def check_suffix(path: str | Path) -> str:
     return suffix
 
 
-def is_safetensors(path: str | Path) -> bool:
-    return Path(path).suffix == ".safetensors"
+def about(path: str | Path) -> dict[str, Any]:
+    """Format and number format of a checkpoint, as a result has them."""
+    if is_safetensors(path):
+        return {"format": "safetensors", "dtype": ", ".join(safetensors_file.dtypes(path))}
+    with open_regular(path) as (stream, _):
+        return {"format": "llm.c", "dtype": DTYPES[int(_llmc_header(path, stream)[1])]}
 
 
 def with_preset_name(model: ModelConfig) -> ModelConfig:

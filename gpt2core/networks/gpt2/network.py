@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpt2core.networks import token_rows
 from gpt2core.networks.gpt2.tensors import model_of, places, tensors
@@ -57,6 +57,12 @@ class Gpt2(Network):
 
         assert config.checkpoint is not None
         checkpoint.read_checkpoint(config.checkpoint, model_of(config), weights)
+
+    def checkpoint(self, config: TrainConfig) -> Mapping[str, Any]:
+        from gpt2core.networks.gpt2 import checkpoint
+
+        assert config.checkpoint is not None
+        return checkpoint.about(config.checkpoint)
 
     def write(self, config: TrainConfig, weights: Weights) -> None:
         from gpt2core.networks.gpt2 import checkpoint

@@ -1,36 +1,38 @@
-"""Hugging Face's GPT-2 in safetensors: its names, and its Conv1D matrices, which are (in, out)."""
+"""Hugging Face's GPT-2 in safetensors: its names, its Conv1D matrices, which are (in, out), and its configuration."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from gpt2core.networks.gpt2.shards import CONFIG, DTYPES, Tensors, read_config, read_tensors
 from gpt2core.networks.gpt2.tensors import weight_specs
-from gpt2core.node.files import open_regular
 from gpt2core.spec.config import ModelConfig
-from gpt2core.spec.errors import (
-    BadMagic,
-    BadVersion,
-    ConfigError,
-    CountMismatch,
-    ShapeMismatch,
-    TruncatedFile,
-    UnreadableFile,
-)
+from gpt2core.spec.errors import BadVersion, ConfigError, ShapeMismatch, UnreadableFile
 
 PREFIX = "transformer."  # of every name in a model with a head
-READ_DTYPES = ("F32", "F16")
+HEAD = "lm_head.weight"  # the output matrix, which is wte
+MASKS = (".attn.bias", ".attn.masked_bias")  # buffers, no weights
 HEAD_CHANNELS = 64  # channels of a head in every published GPT-2
-LENGTH_BYTES = 8
-MOST_HEADER_BYTES = 100_000_000  # the format's own limit
+# Keys of config.json that determine the function, with the values of GPT-2; each is missing in some files.
+FUNCTION: Mapping[str, Sequence[object]] = {
+    "model_type": ("gpt2",),
+    "activation_function": ("gelu_new", "gelu_pytorch_tanh", "gelu_fast"),  # three names of one function
+    "layer_norm_epsilon": (1e-5,),
+    "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+    "add_cross_attention": (False,),
+    "tie_word_embeddings": (True,),
+}
 TRANSPOSED = ("qkvw", "attprojw", "fcw", "fcprojw")
 
 SINGLE = {"wte": "wte.weight", "wpe": "wpe.weight", "lnfw": "ln_f.weight", "lnfb": "ln_f.bias"}
@@ -56,39 +58,48 @@ def read_model(path: str | Path, heads: int | None = None) -> ModelConfig:
     """The model, from the shapes of the tensors, each of which is checked against the others.
 
     No shape contains the number of heads. The first of these sources counts: the file's metadata (`n_head`, or `config`
-    as JSON), a config.json in the file's folder with the same number of channels, `heads`, one head per 64 channels.
+    as JSON), the folder's config.json, `heads`, one head per 64 channels. A model whose configuration or tensors
+    compute another function than GPT-2 is refused.
     Raises UnreadableFile, BadMagic, BadVersion, TruncatedFile, CountMismatch, ShapeMismatch.
     """
-    with opened(path) as file:
-        names = file.keys()
-        shapes = {name.removeprefix(PREFIX): tuple(file.get_slice(name).get_shape()) for name in names}
-        vocab, channels = _two_sizes(path, shapes, SINGLE["wte"])
-        context, _ = _two_sizes(path, shapes, SINGLE["wpe"])
-        layers = len({name.split(".")[1] for name in shapes if name.startswith("h.")})
-        found = _said_heads(path, file.metadata() or {}, channels)
-        if found is None:
-            found = heads if heads and channels % heads == 0 else max(channels // HEAD_CHANNELS, 1)
-        try:
-            model = ModelConfig(layers, found, channels, vocab, context)
-        except ConfigError as error:
-            raise ShapeMismatch(path, f"its {error}") from error
-        for name, shape in tensor_shapes(model).items():
-            if name not in shapes:
-                raise ShapeMismatch(path, f"has no tensor {name}, which a model of {layers} layers needs")
-            if shapes[name] != shape:
-                told = f"{name} has shape {shapes[name]} in the file"
-                raise ShapeMismatch(path, f"{told}; with wte {(vocab, channels)} it is {shape}")
-            dtype = file.get_slice(_name_in(file, name)).get_dtype()
-            if dtype not in READ_DTYPES:
-                raise BadVersion(path, f"{name} is {dtype}; supported: " + ", ".join(READ_DTYPES))
-        return model
+    tensors = _read(path)
+    shapes = {name: each.shape for name, each in tensors.stored.items()}
+    vocab, channels = _two_sizes(path, shapes, SINGLE["wte"])
+    context, _ = _two_sizes(path, shapes, SINGLE["wpe"])
+    layers = len({name.split(".")[1] for name in shapes if name.startswith("h.")})
+    found = _given_heads(tensors, channels)
+    if found is None:
+        found = heads if heads and channels % heads == 0 else max(channels // HEAD_CHANNELS, 1)
+    try:
+        model = ModelConfig(layers, found, channels, vocab, context)
+    except ConfigError as error:
+        raise ShapeMismatch(path, f"its {error}") from error
+    expected = tensor_shapes(model)
+    for name, shape in expected.items():
+        if name not in shapes:
+            raise ShapeMismatch(path, f"has no tensor {name}, which a model of {layers} layers needs")
+        if shapes[name] != shape:
+            told = f"{name} has shape {shapes[name]} in the file"
+            raise ShapeMismatch(path, f"{told}; with wte {(vocab, channels)} it is {shape}")
+        dtype = tensors.stored[name].dtype
+        if dtype not in DTYPES:
+            raise BadVersion(path, f"{name} is {dtype}; supported: " + ", ".join(DTYPES))
+    _check_others(tensors, expected)
+    for where, config in _configs(tensors, channels):
+        _check_config(where, config, model)
+    return model
 
 
 def read_weights(path: str | Path, model: ModelConfig, weights: Weights) -> None:
     """Fill all but the padded rows of wte from a file whose model is `model`, the result of read_model."""
-    with opened(path) as file:
-        for name, ours in _places(model, weights):
-            ours[...] = file.get_tensor(_name_in(file, name))
+    stored = _read(path).stored
+    for name, ours in _places(model, weights):
+        stored[name].copy_to(ours)
+
+
+def dtypes(path: str | Path) -> list[str]:
+    """The formats of the model's numbers, such as BF16."""
+    return sorted({each.dtype for name, each in _read(path).stored.items() if not name.endswith(MASKS)})
 
 
 def write_weights(path: str | Path, model: ModelConfig, weights: Weights) -> None:
@@ -106,37 +117,11 @@ def tensor_shapes(model: ModelConfig) -> dict[str, tuple[int, ...]]:
     return {name: array.shape for name, array in _places(model, specs)}
 
 
-@contextlib.contextmanager
-def opened(path: str | Path) -> Iterator[Any]:
-    """Open the safetensors file. The library has one error for all faults; the header tells them apart."""
-    with open_regular(path) as (stream, size_bytes):
-        try:
-            with safe_open(path, framework="numpy") as file:
-                yield file
-        except SafetensorError as error:
-            raw = stream.read(LENGTH_BYTES + 1)
-            header_bytes = int.from_bytes(raw[:LENGTH_BYTES], "little")
-            if len(raw) > LENGTH_BYTES and (raw[-1:] != b"{" or header_bytes > MOST_HEADER_BYTES):
-                raise BadMagic(path, "does not begin with a safetensors header") from error
-            if size_bytes < LENGTH_BYTES + header_bytes:
-                raise TruncatedFile(path, f"{size_bytes} bytes; fewer than its header needs") from error
-            stream.seek(LENGTH_BYTES)
-            expected_bytes = _described_bytes(stream.read(header_bytes))
-            if expected_bytes is None:
-                raise BadMagic(path, f"has no safetensors header: {error}") from error
-            expected_bytes += LENGTH_BYTES + header_bytes
-            if size_bytes < expected_bytes:
-                raise TruncatedFile(path, f"{size_bytes} bytes; its header's tensors need {expected_bytes}") from error
-            raise CountMismatch(path, f"{size_bytes} bytes, {expected_bytes} by its header: {error}") from error
-
-
-def _described_bytes(header: bytes) -> int | None:
-    """The end of the last tensor according to the header, or None for an invalid header."""
-    try:
-        entries = json.loads(header)
-        return max(int(entry["data_offsets"][1]) for name, entry in entries.items() if name != "__metadata__")
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
-        return None
+def _read(path: str | Path) -> Tensors:
+    """The file's tensors, without the prefix of a model with a head."""
+    tensors = read_tensors(path)
+    stored = {name.removeprefix(PREFIX): each for name, each in tensors.stored.items()}
+    return dataclasses.replace(tensors, stored=stored)
 
 
 def _two_sizes(path: str | Path, shapes: Mapping[str, tuple[int, ...]], name: str) -> tuple[int, int]:
@@ -145,26 +130,53 @@ def _two_sizes(path: str | Path, shapes: Mapping[str, tuple[int, ...]], name: st
     return shapes[name][0], shapes[name][1]
 
 
-def _said_heads(path: str | Path, metadata: Mapping[str, str], channels: int) -> int | None:
-    """The number of heads in the metadata or in a config.json beside the file; None if neither has it."""
-    if metadata.get("n_head", "").isdecimal():
-        return int(metadata["n_head"])
-    texts = [metadata.get("config", "")]
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        texts.append(Path(path).with_name("config.json").read_text(encoding="utf-8"))
-    for text in texts:
-        with contextlib.suppress(ValueError):
-            config = json.loads(text)
-            if isinstance(config, dict) and config.get("n_embd", channels) == channels:
-                heads: object = config.get("n_head")
-                if isinstance(heads, int) and not isinstance(heads, bool):
-                    return heads
+def _configs(tensors: Tensors, channels: int) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """The model's configurations with the file of each: in the metadata, and config.json in the folder. Beside a single
+    file, a config.json of another number of channels is another model's.
+    """
+    with contextlib.suppress(ValueError):
+        config = json.loads(tensors.metadata.get("config", ""))
+        if isinstance(config, dict):
+            yield tensors.path, config
+    beside = read_config(tensors.folder)
+    if beside is not None and (tensors.path.suffix != ".safetensors" or beside.get("n_embd", channels) == channels):
+        yield tensors.folder / CONFIG, beside
+
+
+def _given_heads(tensors: Tensors, channels: int) -> int | None:
+    """The number of heads in the metadata or the configuration; None if neither has it. Raises BadVersion."""
+    if tensors.metadata.get("n_head", "").isdecimal():
+        return int(tensors.metadata["n_head"])
+    for where, config in _configs(tensors, channels):
+        heads: object = config.get("n_head")
+        if heads is not None and (not isinstance(heads, int) or isinstance(heads, bool)):
+            raise BadVersion(where, f"n_head = {heads!r}; supported: a whole number")
+        if heads is not None:
+            return heads
     return None
 
 
-def _name_in(file: Any, name: str) -> str:
-    names = file.keys()
-    return PREFIX + name if PREFIX + name in names else name
+def _check_config(where: Path, config: Mapping[str, Any], model: ModelConfig) -> None:
+    """Raise ShapeMismatch for a configuration of other sizes, BadVersion for one of another function."""
+    sizes = {"n_embd": model.channels, "n_layer": model.layers, "n_positions": model.context, "vocab_size": model.vocab,
+             "n_inner": 4 * model.channels}  # fmt: skip
+    for key, size in sizes.items():
+        if config.get(key) not in (None, size):
+            raise ShapeMismatch(where, f"{key} = {config[key]!r}; the tensors beside it have {size}")
+    for key, accepted in FUNCTION.items():
+        if key in config and config[key] not in accepted:
+            told = " or ".join(json.dumps(value) for value in accepted)
+            raise BadVersion(where, f"{key} = {json.dumps(config[key])} computes another function; supported: {told}")
+
+
+def _check_others(tensors: Tensors, expected: Mapping[str, Any]) -> None:
+    """Raise BadVersion for a tensor of a layer that GPT-2 lacks, and for an output matrix other than wte."""
+    for name in tensors.stored:
+        if name.startswith("h.") and name not in expected and not name.endswith(MASKS):
+            raise BadVersion(tensors.path, f"{name} is no tensor of GPT-2, and would be ignored")
+    head, wte = tensors.stored.get(HEAD), tensors.stored[SINGLE["wte"]]
+    if head is not None and not (head.shape == wte.shape and head.same_values(wte)):
+        raise BadVersion(tensors.path, f"{HEAD} differs from {SINGLE['wte']}; supported: one matrix for both")
 
 
 def _places(

@@ -44,8 +44,7 @@ def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -
     gated = list(graph.crossing) != [(graph.end, graph.begin)]
     last, losses = set[int](), set[int]()
     if gated:  # the waits of the graph as clauses of the tasks before them
-        gate = graph.label.index("gate")
-        losses = {a for a, b in graph.edges if b == gate and graph.task[a] != WAIT}
+        losses = {a for a, b in graph.edges if b == graph.gate and graph.task[a] != WAIT}
         last = losses | {a for a, b in graph.edges if b == graph.end and graph.task[a] != WAIT}
     tasks = program.tasks
     depend: list[int] = []

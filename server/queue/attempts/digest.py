@@ -44,6 +44,7 @@ def digest(result: Mapping[str, Any]) -> dict[str, bytes]:
         },
         "memory_bytes": result.get("memory_bytes"),
         "resident_bytes": result.get("resident_bytes"),
+        "compiled": result.get("compiled"),
     }
     return {name: _packed(part) for name, part in (("facts", facts), ("measured", measured), ("causes", causes))}
 

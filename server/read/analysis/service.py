@@ -180,12 +180,13 @@ def _memory(group: Group) -> Memory:
     config = TrainConfig.from_dict(dict(group[0].config))
     measured = [process.result["memory_bytes"] for process in group]
     resident = [process.result.get("resident_bytes") or {} for process in group]
+    compiled = [process.result.get("compiled") for process in group]
 
     @functools.lru_cache
     def sizes_at(batch: int, seq: int) -> dict[str, int]:
         return arenas_bytes(dataclasses.replace(config, batch=batch, seq=seq))
 
-    return memory_of(measured, resident, config.batch, config.seq, config.model.context, sizes_at)
+    return memory_of(measured, resident, compiled, config.batch, config.seq, config.model.context, sizes_at)
 
 
 def history(

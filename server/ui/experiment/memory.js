@@ -30,14 +30,18 @@ export function Memory({of, topic}) {
 					unit=${v => `${v.toFixed(1)} MiB`}
 					colours=${ARENAS}
 					markSays="peak_rss"
-					said="Bars: arenas, exact to the byte. Vertical line: peak resident memory of the whole process."
+					said=${`Bars: arenas, exact to the byte. Vertical line: peak resident memory of the whole process, the highest of the runs that compiled no kernels.${
+						rows.some(row => row.memory.peak_compiled)
+							? ' A variant without a line has only runs that compiled: their peaks contain the compiler.'
+							: ''
+					}`}
 					rows=${rows.map(row => ({
 						name: nameOf(row.variant),
 						parts: Object.fromEntries(
 							Object.entries(row.memory.measured_bytes).map(([kind, size]) => [kind, /** @type {number} */ (size) / MIB])
 						),
-						mark: row.memory.peak_rss_bytes === null ? null : row.memory.peak_rss_bytes / MIB,
-						says: bytes(row.memory.peak_rss_bytes)
+						mark: row.memory.peak_rss_bytes === null || row.memory.peak_compiled ? null : row.memory.peak_rss_bytes / MIB,
+						says: `${bytes(row.memory.peak_rss_bytes)}${row.memory.peak_compiled ? ', with the compiler' : ''}`
 					}))}
 				/>
 			</section>
@@ -55,6 +59,12 @@ export function Memory({of, topic}) {
 							number: true,
 							cell: (/** @type {any} */ r) => bytes(r.memory.resident_bytes[name])
 						})),
+						{
+							name: 'peak',
+							label: 'Peak',
+							number: true,
+							cell: r => `${bytes(r.memory.peak_rss_bytes)}${r.memory.peak_compiled ? ', with the compiler' : ''}`
+						},
 						{
 							name: 'explained',
 							label: 'Explained',
