@@ -29,6 +29,7 @@ from taskloom.analysis.wording import counted
 
 NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
 MIXED = 0.2  # a monotone drift alone then gives p > 0.2, since times have the ranks of their blocks
+ONE_EACH = "one process each"  # in the reason of a comparison of two runs
 UNSOUND = "would be"  # how the reason of a verdict begins that a diagnosis downgraded
 Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
 
@@ -244,7 +245,7 @@ def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> E
     a_s, b_s = [value(p) for p in a], [value(p) for p in b]
     told = f"{len(a)} and {len(b)} processes, not paired"
     if len(a) == len(b) == 1:
-        told = "one process each: the figures describe their steps, and another process may be faster or slower"
+        told = f"{ONE_EACH}: the figures describe their steps, and another process may be faster or slower"
         return Evidence(step_values(a), step_values(b), estimators.bare(a_s, b_s), told)
     if interleaved(a, b) and not any(process.stop_rule for process in (*a, *b)):
         sides = [diagnose([value(p) for p in sorted(side, key=lambda p: p.block)]) for side in (a, b)]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from taskloom.analysis.comparison import ONE_EACH
 from taskloom.analysis.estimators import FEWEST
 from taskloom.analysis.pooling import FEWEST_IN_STRATUM
 from taskloom.analysis.rows import Pooled, SweepRow
@@ -137,6 +138,8 @@ def _missing(row: Row) -> str:
     wanted = re.search(r"whatever they show: (at least \d+) (on [a-z]+ occasion)", reason)
     if wanted and row.paired:
         return f"A verdict needs {wanted[1]} pairs of runs {wanted[2]}."
+    if ONE_EACH in reason:
+        return f"A verdict needs at least {FEWEST} pairs of runs on one occasion."
     return "A verdict needs runs in interleaved blocks."
 
 

@@ -21,10 +21,12 @@ REPEATED = {"base": BASE, "axes": {"seed": list(range(10))}, "repetitions": 1000
 SHAPES = {  # the largest number in a submission
     "base": {**BASE, "batch": 50, "seq": 100},
     "axes": {"batch_slice": list(range(1, 51)), "token_slice": list(range(1, 101))},
+    "repetitions": 1,
 }
 TEAMS = {  # all but the widest get its slices
     "base": {"model": "tiny", "steps": 12, "batch": 50, "seq": 100},
     "axes": {"threads": [1, 2, 4, 8], "seed": list(range(RUNS // 4))},
+    "repetitions": 1,
 }
 CLIPPED = {  # a model of 200,000 blocks
     "base": {"model": {"layers": 1, "heads": 1, "channels": 1 << 16, "vocab": 1 << 16, "context": 1 << 20}, "seq": 16},

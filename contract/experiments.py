@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, FailFast, Field
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    FailFast,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from taskloom.contract.bodies import MOST, MOST_ID, Model, Request
 from taskloom.contract.runs import NodeTime, RunSpec
+from taskloom.contract.settings import wrong_values
 from taskloom.contract.workers import MOST_LABELS, Short
 
 
@@ -24,6 +32,7 @@ def _finite(value: Any) -> Any:
 Values = list[Annotated[Any, AfterValidator(_finite)]]
 FEWEST_CALIBRATING_RUNS = 6  # three pairs
 MOST_BUILDS = 8
+MOST_ERRORS = 100  # told at once
 Build = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/@+-]{1,60}$")]
 Tags = Annotated[list[Tag], Field(max_length=20)]
@@ -126,6 +135,26 @@ class ExperimentRequest(Request):
     confirms: int | None = Field(
         None, ge=1, le=MOST_ID, description="the run after a suspected change that these runs confirm or dismiss"
     )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _every_error(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """If a field is refused, refuse with it every value of a setting that no run accepts."""
+        try:
+            return validate(given)
+        except ValidationError as error:
+            found = {item["loc"]: (item["type"], item["msg"], item["input"]) for item in error.errors()}
+        known = set(found)
+        for place, wrong in wrong_values(given) if isinstance(given, dict) else ():
+            if not any(each[: len(place)] == place for each in known) and len(found) < MOST_ERRORS:
+                found.setdefault(place, ("setting", wrong.accepted, wrong.value))
+        raise ValidationError.from_exception_data(
+            cls.__name__,
+            [
+                InitErrorDetails(type=PydanticCustomError(kind, told), loc=place, input=value)
+                for place, (kind, told, value) in found.items()
+            ],
+        )
 
     model_config = Request.model_config | {
         "json_schema_extra": {
@@ -258,7 +287,7 @@ class PlannedFamily(Model):
         "no difference in one comparison alone can be found"
     )
     needed: int = Field(description="fewest pairs that can find a difference in one comparison alone")
-    decidable: bool = Field(description="whether `pairs` can: they are at least `needed`")
+    decidable: bool = Field(False, description="whether `pairs` can: they are at least `needed`")
 
 
 class PlannedQuestion(Model):
@@ -277,7 +306,7 @@ class DryRun(Model):
 
     runs: int
     variants: int
-    repetitions: int = Field(description="of each variant, as requested or by default; with `stop`, the first ones")
+    repetitions: int = Field(1, description="of each variant, as requested or by default; with `stop`, the first ones")
     memory_bytes: int = Field(description="arenas of the largest run")
     estimated_s: float | None = Field(
         description="estimated duration, from finished runs of the same shape; null if there are none"

@@ -124,7 +124,8 @@ def from_validation(error: RequestValidationError) -> ServerError:
         place, *rest = item["loc"]
         if place == "body":
             parts = _resolve(tuple(rest), error.body, item["type"] in ("missing", "extra_forbidden"))
-            where, name = pointer(parts), str(parts[-1] if parts else "body")
+            named = [part for part in parts if isinstance(part, str)]  # an item of a list has its list's name
+            where, name = pointer(parts), named[-1] if named else "body"
         else:
             where, name = f"#{place}/{'/'.join(map(str, rest))}", str(rest[0] if rest else place)
         entries.setdefault(

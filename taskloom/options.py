@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from gpt2core.spec.config import NAMES, OTHER_NETWORKS, PRESETS, ModelConfig, TrainConfig, field_type, model_from
-from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.errors import ConfigError, raise_together
 
 SIZES = ("layers", "heads", "channels", "vocab", "context")
 SIZE_HELP = {
@@ -98,13 +98,14 @@ def single_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 def _values(name: str, text: str, kind: type) -> list[Any]:
     if name in SINGLE:
         return [text]
-    out = []
+    out, errors = [], []
     for part in text.split(","):
         try:
             out.append(kind(part.strip()))
         except ValueError:
             wanted = "an integer" if kind is int else "a number"
-            raise ConfigError(name, part, f"{wanted}, or several separated by commas") from None
+            errors.append(ConfigError(name, part, f"{wanted}, or several separated by commas"))
+    raise_together(errors)
     return out
 
 
@@ -163,15 +164,20 @@ def several_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     """
     lists: dict[str, list[Any]] = {}
     sizes: dict[str, list[Any]] = {}
+    errors: list[ConfigError] = []
     for name, text in given.items():
         if text is None:
             continue
-        if isinstance(text, bool):
-            lists[name] = [text]
-        elif name in SIZES:
-            sizes[name] = _values(name, text, int)
-        else:
-            lists[name] = _values(name, text, _kind(name))
+        try:
+            if isinstance(text, bool):
+                lists[name] = [text]
+            elif name in SIZES:
+                sizes[name] = _values(name, text, int)
+            else:
+                lists[name] = _values(name, text, _kind(name))
+        except ConfigError as error:
+            errors += [error, *error.others]
+    raise_together(errors)
     if sizes:
         presets = lists.get("model", [None])
         for preset in presets:

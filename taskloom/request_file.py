@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from gpt2core.spec.errors import ConfigError, FileError, UnreadableFile
+from gpt2core.spec.errors import ConfigError, FileError, UnreadableFile, raise_together
 from taskloom.contract.experiments import ExperimentRequest
 
 
@@ -42,10 +43,13 @@ def read(path: Path) -> ExperimentRequest:
 
 
 def parse(content: Any) -> ExperimentRequest:
-    """Parse a request from plain values. Raises ConfigError for the first rejected value."""
+    """Parse a request from plain values. Raises ConfigError for the rejected values."""
     try:
         return ExperimentRequest.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"])) or "request"
-        raise ConfigError(field, first["input"], first["msg"]) from None
+        raise_together([_refused(item) for item in error.errors(include_url=False)])
+        raise  # a validation error has errors
+
+
+def _refused(item: ErrorDetails) -> ConfigError:
+    return ConfigError(".".join(map(str, item["loc"])) or "request", item["input"], item["msg"])

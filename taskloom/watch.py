@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable
 
@@ -9,8 +10,9 @@ from rich.console import Console
 
 from taskloom import tables
 from taskloom.client import Client
-from taskloom.contract.experiments import ExperimentDetail
+from taskloom.contract.experiments import ExperimentDetail, Verdict
 from taskloom.contract.runs import LogLine, RunDetail, RunSummary
+from taskloom.errors import TaskloomError
 from taskloom.progress import Bar
 
 POLL_S, MOST_POLL_S = 0.5, 5.0
@@ -50,7 +52,7 @@ def until_finished(
     check: Callable[[], None] = lambda: None,
     follow_logs: bool = False,
 ) -> ExperimentDetail:
-    """Wait until all runs of an experiment have ended, and return it. `console` shows its progress, if wanted.
+    """Wait until an experiment has ended, and return it with its verdict. `console` shows its progress, if wanted.
 
     `check` is called with every request, and may raise. follow_logs: print the trainers' output on `console`.
     """
@@ -68,11 +70,23 @@ def until_finished(
             bar.update(completed=ended, total=experiment.runs)
             if follow_logs:
                 logs.look(client.runs(experiment_id))
-            if ended >= experiment.runs:
-                return experiment
+            if experiment.state != "active":  # with a stopping rule, more runs may follow the last one
+                return _judged(client, experiment, console)
             if shown:
                 bar.update(_doing(client, experiment_id))
             time.sleep(pause_s(time.monotonic() - begun))
+
+
+def _judged(client: Client, experiment: ExperimentDetail, console: Console) -> ExperimentDetail:
+    """An ended experiment with its verdict: the stored one, or else that of its sweep now."""
+    if experiment.verdict is not None:
+        return experiment
+    try:
+        found = client.sweep(experiment.id).verdict
+    except TaskloomError as error:  # the runs have ended all the same
+        console.print(f"the verdict is not known yet: {error}", markup=False, highlight=False, soft_wrap=True)
+        return experiment
+    return experiment.model_copy(update={"verdict": Verdict.model_validate(dataclasses.asdict(found))})
 
 
 def pause_s(waited_s: float) -> float:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from gpt2core.spec import networks, schedulers
-from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.errors import ConfigError, raise_together
 from gpt2core.spec.networks import Model
 
 SYNCS = ("phase", "step", "none")
@@ -288,31 +288,35 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model", model_from(self.model))
         given = vars(self)
+        errors = _caught(lambda: object.__setattr__(self, "model", model_from(self.model)))
         for name, default, check in CHECKS:
             if given[name] is not default:
-                check(name, given[name])
+                errors += _caught(check, name, given[name])
         if self.cores is not None:
-            object.__setattr__(self, "cores", parse_cores(self.cores))
+            errors += _caught(lambda: object.__setattr__(self, "cores", parse_cores(self.cores)))
+        raise_together(errors)
+        raise_together(list(self._conflicts()))
         if self.op_threads is not None:
             object.__setattr__(self, "op_threads", parse_op_threads(self.op_threads, self.threads))
-        self._check_together()
 
-    def _check_together(self) -> None:
+    def _conflicts(self) -> Iterator[ConfigError]:
+        """Settings that are not accepted beside the others."""
         if self.seq > self.model.context:
-            raise ConfigError("seq", self.seq, f"at most the model's context ({self.model.context})")
+            yield ConfigError("seq", self.seq, f"at most the model's context ({self.model.context})")
         if self.batch_slice is not None and self.batch_slice > self.batch:
-            raise ConfigError("batch_slice", self.batch_slice, f"1 to batch ({self.batch})")
+            yield ConfigError("batch_slice", self.batch_slice, f"1 to batch ({self.batch})")
         if self.token_slice is not None and self.token_slice > self.seq:
-            raise ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq})")
+            yield ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq})")
         if self.warmup is not None and self.warmup >= self.steps:
-            raise ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
+            yield ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
         if self.fusion == "all" and self.needs_whole_gradients:
-            raise ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
-        schedulers.scheduler(self.scheduler).check(self)
+            yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
+        if self.op_threads is not None:
+            yield from _caught(parse_op_threads, self.op_threads, self.threads)
+        yield from _caught(schedulers.scheduler(self.scheduler).check, self)
         if self.cores is not None and self.threads > len(self.cores) and not self.allow_oversubscription:
-            raise ConfigError("threads", self.threads, f"at most the number of cores given ({len(self.cores)})")
+            yield ConfigError("threads", self.threads, f"at most the number of cores given ({len(self.cores)})")
 
     @property
     def warmup_steps(self) -> int:
@@ -353,14 +357,15 @@ class TrainConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
         """A config from JSON values. Raises ConfigError for an unknown key or a value that is not accepted."""
-        for key in values:
-            if key not in NAMES:
-                raise ConfigError(str(key), values[key], "no such setting; known: " + ", ".join(NAMES))
+        if not values.keys() <= NAME_SET:
+            raise_together([error for name, value in values.items() for error in wrong(name, value)])
         return cls(**values)
 
 
 SETTINGS = dataclasses.fields(TrainConfig)
 NAMES = tuple(item.name for item in SETTINGS)
+NAME_SET = frozenset(NAMES)
+DEFAULTS = {item.name: item.default for item in SETTINGS}
 
 
 def with_role(*roles: str) -> tuple[str, ...]:
@@ -384,6 +389,30 @@ def _checks() -> Iterator[tuple[str, object, Check]]:
 
 
 CHECKS = tuple(_checks())  # made once, and defaults are left out, since a sweep makes ten thousand configurations
+
+
+CHECK_OF: Mapping[str, Check] = {name: check for name, _, check in CHECKS} | {
+    "model": lambda _, value: model_from(value),
+    "cores": lambda _, value: parse_cores(value),
+    "op_threads": lambda _, value: parse_op_threads(value, MOST_CORES),
+}
+
+
+def wrong(name: str, value: object) -> list[ConfigError]:
+    """The errors of a setting by itself: it is unknown, or no run accepts the value."""
+    if name not in NAME_SET:
+        return [ConfigError(str(name), value, "no such setting; known: " + ", ".join(NAMES))]
+    unset = value is None and DEFAULTS[name] is None
+    return [] if unset or name not in CHECK_OF else _caught(CHECK_OF[name], name, value)
+
+
+def _caught(check: Callable[..., object], *arguments: object) -> list[ConfigError]:
+    """The error that a check raises, if any."""
+    try:
+        check(*arguments)
+    except ConfigError as error:
+        return [error]
+    return []
 
 
 def parse_cores(value: object) -> tuple[int, ...]:

@@ -3,6 +3,8 @@ people."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class CoreError(Exception):
     """The trainer cannot continue."""
@@ -23,16 +25,25 @@ class InputError(CoreError):
 
 
 class ConfigError(InputError, ValueError):
-    """A setting has a value that is not accepted."""
+    """A setting has a value that is not accepted. others: further settings of which the same is true."""
 
     slug = "bad-config"
 
-    def __init__(self, field: str, value: object, accepted: str) -> None:
-        super().__init__(f"{field} = {value!r} is not accepted: {accepted}")
-        self.field, self.value, self.accepted = field, value, accepted
+    def __init__(self, field: str, value: object, accepted: str, others: Sequence[ConfigError] = ()) -> None:
+        own = f"{field} = {value!r} is not accepted: {accepted}"
+        super().__init__("; ".join([own, *map(str, others)]))
+        self.field, self.value, self.accepted, self.others = field, value, accepted, tuple(others)
 
     def fields(self) -> dict[str, object]:
-        return {"field": self.field, "value": self.value, "accepted": self.accepted}
+        own: dict[str, object] = {"field": self.field, "value": self.value, "accepted": self.accepted}
+        return {**own, "others": [other.fields() for other in self.others]} if self.others else own
+
+
+def raise_together(errors: Sequence[ConfigError]) -> None:
+    """Raise the first error with the others, if there is any."""
+    if errors:
+        first, *others = errors
+        raise ConfigError(first.field, first.value, first.accepted, others)
 
 
 class FileError(InputError):

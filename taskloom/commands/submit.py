@@ -98,7 +98,7 @@ def submit(
         if dry_run:
             _print_plan(client, request, as_json)
             return
-        if not as_json:
+        if not as_json and (request.axes or request.zip or request.builds):  # else nothing is compared
             _say_decidable(client, request)
         experiment = client.submit(request, idempotency_key)
         if not wait:

@@ -59,10 +59,13 @@ def test_a_daemon_that_cannot_start_says_so_in_one_json_line(command: tuple[str,
 
 def test_from_submission_to_comparison(home: House, client: Client, tmp_path: Path) -> None:
     home.start_worker(trainer=None)
+    axes = ("--scheduler", "fork-join,task", "--primary", "scheduler=task vs scheduler=fork-join")
     run = told(
-        taskloom("submit", *TINY, "--scheduler", "fork-join,task", "--wait", "--json", server=home.url),
+        taskloom("submit", *TINY, *axes, "--repetitions", "1", "--wait", "--json", server=home.url),
     )
     assert run["experiment"]["state"] == "finished"
+    assert run["experiment"]["verdict"]["verdict"] == "undecided"
+    assert "A verdict needs at least 6 pairs of runs" in run["experiment"]["verdict"]["sentence"]
     assert [each["state"] for each in run["runs"]] == ["succeeded", "succeeded"]
     ids = [str(each["id"]) for each in run["runs"]]
     assert run["runs"][0]["final_loss"] == run["runs"][1]["final_loss"]
@@ -248,7 +251,7 @@ def test_doctor_names_every_check() -> None:
 @pytest.mark.slow
 def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(home: House, tmp_path: Path) -> None:
     home.start_worker(None)
-    axes = ("--scheduler", "fork-join,task", "--threads", "1", "--trace", "--wait", "--json")
+    axes = ("--scheduler", "fork-join,task", "--repetitions", "1", "--trace", "--wait", "--json")
     done = told(cli("submit", *TINY, *axes, server=home.url))
     assert [run["state"] for run in done["runs"]] == ["succeeded", "succeeded"]
     run = told(cli("runs", "show", "1", "--json", server=home.url))

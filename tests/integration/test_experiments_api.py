@@ -94,6 +94,53 @@ def test_by_default_repetitions_suffice_for_a_verdict(api, asked, repetitions, f
     assert api.get(f"/experiments/{made['id']}")["request"].get("primary") == asked.get("primary")
 
 
+@pytest.mark.parametrize(
+    ("asked", "pointers"),
+    [
+        (
+            {
+                "base": {"batch": 0, "lr": -1, "cheese": 1, "data": "", "model": {"heads": 3, "channels": 10}},
+                "axes": {"threads": [1, 0, "two"], "beta1": [2], "brie": [1]},
+                "zip": [{"seq": [64, -1], "sync": ["step", "never"]}],
+                "repetitions": 0,
+                "stop": {"rel_ci": 2},
+                "priority": 1000,
+            },
+            ["/axes/beta1/0", "/axes/brie", "/axes/threads/1", "/axes/threads/2", "/base/batch", "/base/cheese",
+             "/base/data", "/base/lr", "/base/model/channels", "/priority", "/repetitions", "/stop/rel_ci",
+             "/zip/0/seq/1", "/zip/0/sync/1"],
+        ),
+        (
+            {
+                "base": {"lr": -1, "eps": 0, "batch": 4},
+                "axes": {"threads": [1, 0], "scheduler": []},
+                "exclude": [{"brie": 1}],
+                "repetitions": 7,
+                "stop": {"rel_ci": 0.1, "max_repetitions": 6},
+                "builds": ["0" * 64, "0" * 64],
+            },
+            ["/axes/scheduler", "/axes/threads/1", "/base/eps", "/base/lr", "/builds", "/exclude/0/brie",
+             "/stop/max_repetitions"],
+        ),
+        (
+            {
+                "base": {"batch_slice": 9, "token_slice": 999, "seq": 300, "steps": 3, "warmup": 3},
+                "axes": {"scheduler": ["serial", "task"], "threads": [1, 2]},
+                "repetitions": 7,
+                "stop": {"rel_ci": 0.1, "max_repetitions": 6},
+            },
+            ["/axes/threads/1", "/base/batch_slice", "/base/seq", "/base/token_slice", "/base/warmup",
+             "/stop/max_repetitions"],
+        ),
+    ],
+)  # fmt: skip
+def test_one_answer_names_every_wrong_value(api, asked, pointers):
+    errors = api.post("/experiments", asked, 422)["errors"]
+    assert sorted(error["pointer"] for error in errors) == pointers
+    assert {error["field"] for error in errors if error["pointer"].startswith("/axes/threads")} <= {"threads"}
+    assert all(error["accepted"] for error in errors)
+
+
 def test_a_question_names_one_variant_on_each_side(api):
     found = api.post("/experiments", {"axes": AXES, "primary": {"a": {"scheduler": "task"}, "b": {"seed": 7}}}, 422)
     assert [(each["pointer"], each["value"]) for each in found["errors"]] == [

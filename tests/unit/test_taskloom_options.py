@@ -193,6 +193,29 @@ def test_a_field_that_is_not_accepted_is_named(tmp_path: Path, text: str) -> Non
         request_file.read(path)
 
 
+def test_a_file_with_several_wrong_values_is_refused_for_all_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text("repetitions = 0\n[base]\nbatch = 0\nlr = -1\n[axes]\nthreads = [1, 0]\ncheese = [1]\n")
+    done = CliRunner().invoke(main, ["submit", str(path), "--dry-run"])
+    assert done.exit_code == 2
+    for each in ("repetitions = 0", "base.batch = 0", "base.lr = -1", "axes.threads.1 = 0", "axes.cheese = [1]"):
+        assert f"{each} is not accepted: " in done.stderr
+    done = CliRunner().invoke(main, ["submit", "--batch", "x,1,y", "--lr", "low"])
+    assert all(f"= {each} is not accepted" in done.stderr for each in ("'x'", "'y'", "'low'"))
+    told = CliRunner().invoke(main, ["submit", "--batch", "0", "--lr", "-1", "--threads", "1,0", "--dry-run", "--json"])
+    named = json.loads(told.stderr)
+    assert [each["field"] for each in (named, *named["others"])] == ["base.batch", "base.lr", "axes.threads.1"]
+
+
+def test_all_wrong_settings_of_a_configuration_are_named() -> None:
+    with pytest.raises(ConfigError) as raised:
+        TrainConfig.from_dict({"batch": 0, "lr": -1, "model": "gpt5", "cores": "x"})
+    assert {error.field for error in (raised.value, *raised.value.others)} == {"batch", "lr", "model", "cores"}
+    with pytest.raises(ConfigError) as raised:
+        TrainConfig(batch_slice=9, token_slice=99, scheduler="serial", threads=2)
+    assert {error.field for error in (raised.value, *raised.value.others)} == {"batch_slice", "token_slice", "threads"}
+
+
 @pytest.mark.parametrize("field", ["base.lr", "axes.lr.1", "zip.0.lr.0"])
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, field: str, value: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
 from taskloom.contract.labels import RUNTIME, runtime_label
+from taskloom.contract.settings import wrong_values
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
 from taskloom.server.queue.experiments.refusals import SETTINGS, Refusals
@@ -18,17 +19,20 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def check_request(request: ExperimentRequest, refusals: Refusals) -> None:
-    """Check the parts of a request that do not depend on its variants. Raises InvalidRequest."""
+    """Check the parts of a request that do not depend on its variants. Raises InvalidRequest if there are no variants:
+    other errors are told together with those of the variants."""
     _check_axes(request, refusals)
+    _check_settings(request, refusals)
+    hopeless = bool(refusals)
     _check_stop(request, refusals)
     _check_calibration(request, refusals)
     if len(set(request.builds)) != len(request.builds):
         refusals.add("/builds", "builds", request.builds, "builds without repeats")
-    refusals.raise_if_any()
+    if hopeless:
+        refusals.raise_if_any()
 
 
 def _check_axes(request: ExperimentRequest, refusals: Refusals) -> None:
-    known = "no such setting; known: " + ", ".join(SETTINGS)
     seen: set[str] = set()
     named: list[tuple[list[str | int], str, list[Any]]] = []
     for name, values in request.axes.items():
@@ -39,8 +43,6 @@ def _check_axes(request: ExperimentRequest, refusals: Refusals) -> None:
             refusals.add(pointer(["zip", i]), "zip", group, "one or more settings, each with the same number of values")
     for parts, name, values in named:
         where = pointer(parts)
-        if name not in SETTINGS:
-            refusals.add(where, name, values, known)
         if name in seen:
             refusals.add(where, name, values, "a setting varies in one place only")
         if not values:
@@ -53,7 +55,15 @@ def _check_axes(request: ExperimentRequest, refusals: Refusals) -> None:
             refusals.add(pointer(["exclude", i]), "exclude", entry, "at least one setting")
         for name in entry:
             if name not in SETTINGS:
+                known = "no such setting; known: " + ", ".join(SETTINGS)
                 refusals.add(pointer(["exclude", i, name]), name, entry[name], known)
+
+
+def _check_settings(request: ExperimentRequest, refusals: Refusals) -> None:
+    """Check each value by itself, so that one answer names all that no variant can have."""
+    base = request.base.model_dump(exclude_unset=True)
+    for place, error in wrong_values({"base": base, "axes": request.axes, "zip": request.zip}):
+        refusals.add(pointer(place), error.field, error.value, error.accepted)
 
 
 def _check_stop(request: ExperimentRequest, refusals: Refusals) -> None:

@@ -165,7 +165,8 @@ def _variants(
         try:
             config = TrainConfig.from_dict({**base, **choice})
         except ConfigError as error:
-            refusals.add_setting(choice, error)
+            for each in (error, *error.others):
+                refusals.add_setting(choice, each)
             continue
         spec = config.to_dict()
         identity = key(spec)

@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.settings import size_of
 from taskloom.server.errors import InvalidRequest
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
 
 SETTINGS = tuple(f.name for f in dataclasses.fields(TrainConfig))
-MODEL_SETTINGS = tuple(f.name for f in dataclasses.fields(ModelConfig))
 MAX_ERRORS = 100
 
 
@@ -26,6 +26,9 @@ class Refusals:
         self._entries: dict[tuple[str, str], dict[str, Any]] = {}
         self._places: dict[str, dict[str, int]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
     def add(self, where: str, field: str, value: object, accepted: str) -> None:
         """Add an error. Raises InvalidRequest once there are MAX_ERRORS."""
         entry = {"pointer": where, "field": field, "value": value, "accepted": accepted}
@@ -35,10 +38,9 @@ class Refusals:
 
     def add_setting(self, choice: Mapping[str, Any], error: ConfigError) -> None:
         """Add a rejected setting of a variant, located in its axis, zip or base."""
-        name, _, inner = error.field.partition(".")
-        if name not in SETTINGS and name in MODEL_SETTINGS:
-            name, inner = "model", name
-        self.add(self.where(name, choice) + (f"/{inner}" if inner else ""), error.field, error.value, error.accepted)
+        inner = size_of(error)
+        name = "model" if inner else error.field
+        self.add(self.where(name, choice) + pointer(inner), error.field, error.value, error.accepted)
 
     def where(self, name: str, choice: Mapping[str, Any]) -> str:
         if name in self._request.axes:
