@@ -15,13 +15,16 @@ from taskloom.analysis.statistics import step_median
 from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
 from taskloom.analysis.wording import counted
 
+LARGE_ERROR = 0.1  # against a measured step; with a larger error nothing else is forecast
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
 class Forecast:
     """Forecasts for one slicing. source: the one-thread variant whose profile gives work and spans; source_run_ids: the
-    profiled run of each scheduler's curves; worst_error: the largest relative error on more than one thread."""
+    profiled run of each scheduler's curves; worst_error: the largest relative error on more than one thread, null if
+    none was measured. given: false if that error is above LARGE_ERROR; the curves then have only the numbers of cores
+    that were measured, to show the error."""
 
     source: Variant
     source_run_id: int
@@ -34,6 +37,7 @@ class Forecast:
     curves: list[Curve]
     worst_error: float | None
     assumptions: list[str]
+    given: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,14 @@ def outlook(
             name = "x".join(str(alike[0][0].config[n]) for n in ("batch_slice", "token_slice"))
             missing.append(f"slices {name}: no one-thread run has a profile")
             continue
-        found.append(_forecast(profiled, profiles, alike, cores))
+        made = _forecast(profiled, profiles, alike, cores)
+        found.append(made)
+        if not made.given:
+            slices = f"{made.source.batch_slice}x{made.source.token_slice}"
+            missing.append(
+                f"slices {slices}: the forecast differs from measured steps by up to {made.worst_error:.0%}, more than "
+                f"{LARGE_ERROR:.0%}, so no other number of cores is forecast"
+            )
     return Outlook(found, list(dict.fromkeys(missing)))
 
 
@@ -148,6 +159,9 @@ def _forecast(
         )
     ]
     errors = [abs(p.error) for c in found for p in c.points if p.error is not None and p.cores > 1]
+    worst = max(errors, default=None)
+    given = worst is None or worst <= LARGE_ERROR
+    shown = {1, *(threads for _, threads in measured_s)}
     return Forecast(
         source=variant_of(source),
         source_run_id=process.run_id,
@@ -157,9 +171,10 @@ def _forecast(
         span_s=profile.span_s,
         fork_join_span_s=profile.fork_join_span_s,
         overhead_s=overhead_s,
-        curves=found,
-        worst_error=max(errors, default=None),
+        curves=found if given else [replace(c, points=[p for p in c.points if p.cores in shown]) for c in found],
+        worst_error=worst,
         assumptions=_assumptions(profile, peaks, overhead_s),
+        given=given,
     )
 
 

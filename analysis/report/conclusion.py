@@ -10,7 +10,6 @@ from taskloom.analysis.wording import Sides, counted, is_or_are, settings, sides
 
 Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
-LARGE_ERROR = 0.1  # a forecast with a larger error against a measured step is not given
 
 
 def answer(document: Document) -> list[str]:
@@ -234,8 +233,10 @@ def _key(row: Mapping[str, Any]) -> str:
 def _forecast(document: Document) -> Iterator[str]:
     known = [each for each in document["forecast"]["forecasts"] if each["worst_error"] is not None]
     if not known:
+        if document["forecast"]["forecasts"]:
+            yield "Forecasts for more cores are not checked: no step on more than one thread was measured."
         return
-    found = [each for each in known if each["worst_error"] <= LARGE_ERROR]
+    found = [each for each in known if each["given"]]
     if not found:
         least = min(each["worst_error"] for each in known)
         yield f"Forecasts for more cores differ from the measured steps by {least:.0%} or more, so none is given."
@@ -260,11 +261,6 @@ def _forecast(document: Document) -> Iterator[str]:
 def _of_runs(count: int, document: Document) -> str:
     runs = sum(len(row["processes"]) for row in document["samples"])
     return f"the {runs} runs" if count == runs else f"{count} of {runs} runs"
-
-
-def doubt(error: float) -> str:
-    """Addition to a forecast's caption if its error is too large."""
-    return "" if error <= LARGE_ERROR else f", more than {LARGE_ERROR:.0%}: too large to rely on this forecast"
 
 
 def _between(low: float, high: float) -> str:

@@ -7,8 +7,9 @@ from html import escape
 from typing import Any
 
 from gpt2core.spec.config import PHASES
+from taskloom.analysis.outlook import LARGE_ERROR
 from taskloom.analysis.report import lanes, plots
-from taskloom.analysis.report.conclusion import at, doubt, milliseconds, sides, threads, variant_name
+from taskloom.analysis.report.conclusion import at, milliseconds, sides, threads, variant_name
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 from taskloom.analysis.wording import value_name
 
@@ -28,6 +29,7 @@ FACTORS = (
     "Parallel efficiency = load balance x serialisation x transfer. Computation scalability: useful time of one thread "
     "/ useful time of all threads. T1/Tinf: work / span. Gain of task: upper bound of fork-join time / task time."
 )
+NOT_GIVEN = f", more than {LARGE_ERROR:.0%}: no other number of cores is forecast"
 MEMORY_BOUND = (
     "A phase is memory-bound if at least half of its time is in ops below the ridge and its computation scalability is "
     "below 0.9: the same work takes more useful time than on one thread. If only one of the two holds, it is partly "
@@ -254,7 +256,8 @@ def forecast(document: Document) -> str:
     for one in found["forecasts"]:
         slices = f"{one['source']['batch_slice']}x{one['source']['token_slice']}"
         worst = one["worst_error"]
-        error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}{doubt(worst)}."
+        doubt = "" if one["given"] else NOT_GIVEN
+        error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}{doubt}."
         runs = " and ".join(f"{run_id} ({scheduler})" for scheduler, run_id in one["source_run_ids"].items())
         noun = "run" if len(set(one["source_run_ids"].values())) == 1 else "runs"
         caption = (

@@ -22,10 +22,11 @@ COUNTS = 300  # points of the curve of busy cores
 
 
 def replayed(ahead: Outlook, profiles: Mapping[int, Profile]) -> dict[str, Any] | None:
-    """One step under both schedulers, replayed on a few cores; None without a profile."""
-    if not ahead.forecasts:
+    """One step under both schedulers, replayed on a few cores; None without a profile whose forecast is given."""
+    given = [forecast for forecast in ahead.forecasts if forecast.given]
+    if not given:
         return None
-    source = max(ahead.forecasts, key=lambda forecast: forecast.tasks)
+    source = max(given, key=lambda forecast: forecast.tasks)
     profile = profiles[source.source_run_id]
     rows = []
     for scheduler, spans in (("fork-join", fork_join_spans), ("task", task_spans)):

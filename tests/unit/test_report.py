@@ -1,5 +1,6 @@
 """The report of known results: its conclusions, and a page without external resources."""
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -11,7 +12,7 @@ from trace_example import FOUND
 from taskloom.analysis.memory import MemoryRow, memory
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import profile_of
-from taskloom.analysis.report import Asked, build, page, to_show
+from taskloom.analysis.report import Asked, build, page, plots, to_show
 from taskloom.analysis.report.card import report_card
 from taskloom.analysis.report.conclusion import answer
 from taskloom.analysis.report.page import PRINTED_TIMES
@@ -178,17 +179,41 @@ def test_only_what_is_proven_faster_than_all_others_is_the_fastest(document):
 
 
 def test_a_forecast_that_misses_what_was_measured_is_not_given(document):
-    assert "too large to rely on" not in page(document)
+    assert "no other number of cores is forecast" not in page(document)
     for forecast in document["forecast"]["forecasts"]:
-        forecast["worst_error"] = 0.41
+        forecast.update(worst_error=0.41, given=False)
     assert answer(document)[4] == (
         "Forecasts for more cores differ from the measured steps by 41% or more, so none is given."
     )
-    doubtful = "Largest error against a measured step: 41.0%, more than 10%: too large to rely on this forecast."
+    doubtful = "Largest error against a measured step: 41.0%, more than 10%: no other number of cores is forecast."
     assert doubtful in page(document)
     for forecast in document["forecast"]["forecasts"]:
-        forecast["worst_error"] = None
+        forecast.update(worst_error=None, given=True)
+    assert answer(document)[4].startswith("Forecasts for more cores are not checked")
+    document["forecast"]["forecasts"] = []
     assert len(answer(document)) == 4
+
+
+def test_text_plot_and_table_give_the_same_forecasts(processes):
+    """Twice the measured time on two threads: the forecast misses it, and only what was measured is shown."""
+    good = make_document(processes)
+    assert [one["given"] for one in good["forecast"]["forecasts"]] == [True]
+    assert {p["cores"] for p in good["forecast"]["forecasts"][0]["curves"][0]["points"]} >= {1, 2, 128}
+    assert ">128<" in plots.forecast(good["forecast"]["forecasts"][0])
+    slow = [
+        dataclasses.replace(p, result={**p.result, "step_s": [2 * s for s in p.result["step_s"]]})
+        if p.config["threads"] == 2 else p
+        for p in processes
+    ]  # fmt: skip
+    document = make_document(slow)
+    (one,) = document["forecast"]["forecasts"]
+    assert (one["given"], one["worst_error"] > 0.1) == (False, True)
+    assert {p["cores"] for curve in one["curves"] for p in curve["points"]} == {1, 2}
+    assert "no other number of cores is forecast" in document["forecast"]["missing"][0]
+    assert document["timeline"] is None
+    assert "so none is given" in document["conclusion"]
+    assert ">128<" not in plots.forecast(one)
+    assert "no other number of cores is forecast" in page(document)
 
 
 def test_without_a_comparison_the_fastest_variant_comes_first(document):
@@ -394,7 +419,7 @@ def test_a_ratio_that_decides_nothing_says_its_direction_and_why(document):
 
 def test_a_forecast_that_misses_is_not_left_out_unsaid(document):
     (good,) = document["forecast"]["forecasts"]
-    document["forecast"]["forecasts"] = [good, {**good, "worst_error": 0.41}]
+    document["forecast"]["forecasts"] = [good, {**good, "worst_error": 0.41, "given": False}]
     assert "This leaves out 1 of 2 slicings, whose forecasts miss by up to 41%." in answer(document)[4]
 
 

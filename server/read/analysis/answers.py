@@ -20,7 +20,9 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 from starlette.responses import FileResponse, Response
 
+import gpt2core
 import taskloom.analysis
+import taskloom.contract
 import taskloom.server
 from taskloom.server.db import Database
 from taskloom.server.errors import AnalysisTooLong, TooManyQuestions
@@ -94,13 +96,22 @@ def _used(file: Path, most_bytes: int) -> bytes | None:
         return None
 
 
+PACKAGES = (gpt2core, taskloom.analysis, taskloom.contract, taskloom.server)  # whose code computes answers
+
+
 @functools.cache
 def _sources() -> str:
     """SHA-256 of all code that computes answers, since another version may compute other answers from equal results."""
+    return hash_of([Path(package.__path__[0]) for package in PACKAGES])
+
+
+def hash_of(folders: Sequence[Path]) -> str:
+    """SHA-256 of the names and contents of all modules below folders."""
     digest = hashlib.sha256()
-    for package in (taskloom.analysis, taskloom.server):
-        for file in sorted(Path(package.__path__[0]).rglob("*.py")):
-            digest.update(file.read_bytes())
+    for folder in folders:
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(f"{file.relative_to(folder)}\0".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 
 

@@ -56,6 +56,9 @@ class ReportEnvironment(Model):
 
     known: dict[str, Any]
     differs: list[str]
+    runtimes: dict[str, list[str]] = Field(
+        default_factory=dict, description="OpenMP runtimes by name and version, and the schedulers that used each"
+    )
 
 
 class ProcessSamples(Model):

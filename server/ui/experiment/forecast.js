@@ -8,8 +8,6 @@ import {Plot} from '../plots/plot.js';
 import {Label, XAxis, YAxis, plain, scale, schedulerColour} from '../plots/scale.js';
 import {Nothing} from './answer.js';
 
-const LARGE = 0.1; // as in analysis/report/conclusion.py: a forecast with a larger error is unreliable
-
 /** @param {{of: any}} props */
 function Curves({of}) {
 	const points = of.curves.flatMap((/** @type {any} */ curve) =>
@@ -80,9 +78,12 @@ function Curves({of}) {
 	};
 	const slices = `${of.source.batch_slice}×${of.source.token_slice}`;
 	return html`<section class="panel stack tight">
-		${of.worst_error > LARGE &&
+		${!of.given &&
 		html`<div class="notice warn">
-			<strong>This forecast is unreliable: its error against a measured step is ${percent(of.worst_error, 0)}.</strong>
+			<strong>
+				The forecast differs from measured steps by up to ${percent(of.worst_error, 0)}, so no other number of cores is
+				forecast.
+			</strong>
 		</div>`}
 		<${Plot}
 			title=${`Slices ${slices}`}
