@@ -48,15 +48,19 @@ postgresql*://*)
     # Other users see the arguments of pg_dump, so the URL, which may contain a password, is not one of them.
     service=$partial/service
     TASKLOOM_DATABASE_URL=$url "$python" -I - > "$service" <<'PYTHON'
-import os
-from urllib.parse import parse_qsl, unquote, urlsplit
-parts = urlsplit(os.environ["TASKLOOM_DATABASE_URL"])
-login, _, place = parts.netloc.rpartition("@")
-user, _, password = login.partition(":")
-host, colon, port = place.partition(":") if not place.startswith("[") else (place.strip("[]"), "", "")
-values = {"host": host, "port": port, "dbname": parts.path.lstrip("/"), "user": user, "password": password}
+import os, re, sys
+from urllib.parse import parse_qsl, unquote
+url = re.compile(  # as SQLAlchemy reads it
+    r"[^:]+://(?:(?P<user>[^:/]*)(?::(?P<password>[^@]*))?@)?"
+    r"(?:\[(?P<six>[^/?]+)\]|(?P<host>[^/:?]*))(?::(?P<port>\d*))?(?:/(?P<dbname>[^?]*))?(?:\?(?P<query>.*))?"
+)
+found = url.fullmatch(os.environ["TASKLOOM_DATABASE_URL"])
+if found is None:
+    sys.exit("backup.sh: TASKLOOM_DATABASE_URL is no database URL")
+values = {name: unquote(value) for name, value in found.groupdict().items() if value and name != "query"}
+values["host"] = values.pop("six", None) or values.get("host")
 print("[taskloom]")
-for name, value in {**{k: unquote(v) for k, v in values.items()}, **dict(parse_qsl(parts.query))}.items():
+for name, value in {**values, **dict(parse_qsl(found["query"] or ""))}.items():
     if value:
         print(f"{name}={value}")
 PYTHON

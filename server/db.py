@@ -13,16 +13,17 @@ from typing import Any
 
 import orjson
 from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, func, select
-from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.functions import FunctionElement
 
-from gpt2core.spec import extras
+from taskloom.server import database_url, postgres
 from taskloom.server.errors import StartRefused
 
+OLDEST_SQLITE = (3, 38)  # the operator ->; RETURNING is of 3.35
 FACTS = "facts"  # key in a session's `info` of the facts that are announced after its commit
 
 
@@ -98,36 +99,43 @@ def utc(at: float) -> datetime.datetime:
 
 
 class Database:
-    """Short transactions on one engine. `read` writes nothing; `write` commits at its end. Raises StartRefused for an
-    unsupported URL."""
+    """Short transactions on one engine. `read` writes nothing; `write` commits at its end. Raises StartRefused for a
+    URL or driver that cannot be used, also when it connects."""
 
     def __init__(self, url: str, busy_timeout_s: float = 30.0, read_only: bool = False) -> None:
-        try:
-            parsed = make_url(url)
-        except ArgumentError:
-            raise StartRefused(f"{url} is no database URL; use sqlite:///FILE or postgresql://USER@HOST/NAME") from None
+        parsed = database_url.parse(url)
         kind = parsed.get_backend_name()
         if kind == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-            _load_psycopg()
+            postgres.load()
         elif kind != "sqlite":
-            raise StartRefused(f"database {kind} is not known; use sqlite:///FILE or postgresql://USER@HOST/NAME")
+            raise StartRefused(f"database {kind} is not known; {database_url.ACCEPTED}")
         elif parsed.database in (None, "", ":memory:"):
             raise StartRefused("SQLite in memory would forget every result; use sqlite:///FILE")
+        elif sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StartRefused(
+                f"SQLite {'.'.join(map(str, OLDEST_SQLITE))} or later is needed, and this Python has "
+                f"{sqlite3.sqlite_version}; use a newer Python, or PostgreSQL"
+            )
         self.is_sqlite = kind == "sqlite"
         options: dict[str, Any] = {}
+        if not self.is_sqlite:
+            options["connect_args"] = postgres.CONNECT
         if read_only and not self.is_sqlite:
-            options["connect_args"] = {"options": "-c default_transaction_read_only=on"}
+            # For each transaction: a pooler would refuse it as an option, and would keep it for others as a setting.
+            options["execution_options"] = {"postgresql_readonly": True}
         self.engine: Engine = create_engine(
             parsed, pool_size=10, max_overflow=40, hide_parameters=True, json_deserializer=_read_json, **options
         )
         if self.is_sqlite:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
+        else:
+            postgres.prepare(self.engine)
         self._closed = False
         self._writing = self.engine.execution_options(writes=True)
         # On PostgreSQL a transaction costs two round trips, and at READ COMMITTED each statement sees its own snapshot.
         autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._reading = self.engine if self.is_sqlite else autocommit
+        self._reading = self.engine if self.is_sqlite or read_only else autocommit
         # SQLite counts commits separately for each connection, so `mark` always uses the same one.
         self._watching = create_engine(parsed, pool_size=1, max_overflow=0) if self.is_sqlite else autocommit
         for engine in {self.engine, self._watching}:
@@ -189,17 +197,6 @@ class Database:
     def _returned(self, _: object, entry: ConnectionPoolEntry) -> None:
         if self._closed:
             entry.invalidate()
-
-
-def _load_psycopg() -> None:
-    """Raises StartRefused if it cannot be loaded."""
-    try:
-        extras.require("postgres")
-        import psycopg  # noqa: F401 - servers with SQLite do without it
-    except extras.NotInstalled as error:
-        raise StartRefused(str(error)) from None
-    except ImportError as error:  # its C library is missing
-        raise StartRefused(f"psycopg cannot be loaded ({error}): install taskloom[postgres]") from None
 
 
 def _read_json(stored: str) -> Any:

@@ -290,7 +290,7 @@ def serve(
     of JSON on standard output and write the port to `port_file`. Raises StartRefused.
     """
     logs.to_standard_error()
-    settings = Settings() if database_url is None else Settings(database_url=database_url)
+    settings = Settings.read(database_url)
     if workers > 1 and settings.database_url.startswith("sqlite"):
         raise StartRefused(f"--workers {workers} needs PostgreSQL: a SQLite file has one writer")
     _migrate(settings)
@@ -318,7 +318,7 @@ def serve(
 def serve_replica(listener_fd: int, public: bool) -> None:
     """Serve as one of several processes on a bound socket. Raises StartRefused."""
     logs.to_standard_error()
-    server = _server(Settings(), public, lambda: print(json.dumps({"event": "listening"}), flush=True))
+    server = _server(Settings.read(), public, lambda: print(json.dumps({"event": "listening"}), flush=True))
     replicas.stop_with_parent(lambda: setattr(server, "should_exit", True))
     with socket.socket(fileno=listener_fd) as listener:
         _run(server, listener)

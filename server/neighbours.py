@@ -14,6 +14,7 @@ from collections.abc import Callable
 from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
+from taskloom.server import postgres
 from taskloom.server.db import Database
 
 CHANNEL = "taskloom_queue"
@@ -51,6 +52,11 @@ class Neighbours:
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(**options) as connection:
+                    backend = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
+                    if postgres.is_pooled(connection, backend):
+                        log.warning("a pooler before the database forwards no notifications: queued runs of other "
+                                    "servers are found by polling (TASKLOOM_POLL_S)")  # fmt: skip
+                        return
                     await connection.execute(f"LISTEN {CHANNEL}")
                     heard()  # for runs queued earlier
                     async for notice in connection.notifies():

@@ -5,15 +5,36 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
+
+from taskloom.server.errors import StartRefused
+
+PREFIX = "TASKLOOM_"
+ACCEPTED = {  # by pydantic's types of errors
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "int_parsing": "a whole number",
+    "bool_parsing": "true or false",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than_equal": "{le:g} or less",
+    "string_pattern_mismatch": "text of the form {pattern}",
+}
 
 
 class Settings(BaseSettings):
     """The server's settings. Times in seconds, sizes in bytes."""
 
-    model_config = SettingsConfigDict(env_prefix="TASKLOOM_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,  # compose files pass variables that are not set as empty ones
+        allow_inf_nan=False,
+        frozen=True,
+        extra="ignore",
+    )
 
     database_url: str = Field("sqlite:///taskloom.db", description="SQLAlchemy URL: sqlite:///FILE or postgresql://...")
     lease_s: float = Field(60.0, gt=0, description="an attempt without a heartbeat for this long is lost")
@@ -122,8 +143,21 @@ class Settings(BaseSettings):
         """Folder of cached answers."""
         return self.answer_root or self._beside("answers")
 
+    @classmethod
+    def read(cls, database_url: str | None = None) -> Settings:
+        """The settings of the environment. Raises StartRefused, which names every variable that is not accepted."""
+        try:
+            return cls() if database_url is None else cls(database_url=database_url)
+        except ValidationError as error:
+            raise StartRefused("; ".join(map(_explained, error.errors()))) from None
+
     def _beside(self, name: str) -> Path:
         """A folder beside SQLite's file, or in the current folder."""
         url = make_url(self.database_url)
         is_file = url.get_backend_name() == "sqlite" and url.database
         return Path(f"{url.database}.{name}" if is_file else name)
+
+
+def _explained(error: ErrorDetails) -> str:
+    accepted = ACCEPTED.get(error["type"], error["msg"]).format_map(error.get("ctx", {}))
+    return f"{PREFIX}{str(error['loc'][0]).upper()} = {error['input']!r} is not accepted: {accepted}"

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     commands.add_parser("list", help="list every key, one line of JSON each")
     commands.add_parser("revoke", help="reject a key from now on").add_argument("id", type=int)
     options = parser.parse_args(arguments)
-    settings = Settings() if options.database_url is None else Settings(database_url=options.database_url)
+    settings = Settings.read(options.database_url)
     database = Database(settings.database_url, settings.busy_timeout_s)
     try:
         migrate.upgrade(database)

@@ -1,0 +1,28 @@
+"""Database URLs, which may contain a password: nothing of a URL that cannot be read is shown."""
+
+from __future__ import annotations
+
+import re
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from taskloom.server.errors import StartRefused
+
+ACCEPTED = "use sqlite:///FILE or postgresql://USER@HOST/NAME"
+ESCAPES = "in a user or password write @ as %40, : as %3A, / as %2F, ? as %3F, # as %23 and % as %25"
+HOST = re.compile(r"[\w.,:-]*")  # names and addresses; folders of sockets are options
+PLAIN = re.compile(r"\w*")  # too little for a password
+
+
+def parse(url: str) -> URL:
+    """The parts of a URL. Raises StartRefused."""
+    try:
+        parsed = make_url(url)
+        # An unescaped @ would make a part of the password the host's name, which errors show.
+        if parsed.get_backend_name() == "sqlite" or (url.count("@") <= 1 and HOST.fullmatch(parsed.host or "")):
+            return parsed
+    except (ArgumentError, ValueError):  # such as a port that is no number
+        pass
+    named = f"{url} is no database URL" if PLAIN.fullmatch(url) else "the database URL cannot be read"
+    raise StartRefused(f"{named}; {ACCEPTED}; {ESCAPES}")

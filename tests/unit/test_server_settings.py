@@ -1,0 +1,113 @@
+"""Settings of the server from the environment, and URLs of its database."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from patience import DEADLINE_S
+
+from taskloom.server import database_url
+from taskloom.server.errors import StartRefused
+from taskloom.server.settings import Settings
+
+WRONG = {"float": "60s", "int": "1.5", "bool": "maybe"}
+
+
+def types():
+    """Every setting whose text can be wrong, with the name of its type."""
+    for name, field in Settings.model_fields.items():
+        for kind in WRONG:
+            if kind in str(field.annotation):
+                yield pytest.param(name, kind, id=name)
+                break
+
+
+@pytest.mark.parametrize(("name", "kind"), list(types()))
+def test_a_value_that_is_not_accepted_is_named_with_its_variable(monkeypatch, name, kind):
+    variable = f"TASKLOOM_{name.upper()}"
+    monkeypatch.setenv(variable, WRONG[kind])
+    accepted = {"float": "a number", "int": "a whole number", "bool": "true or false"}[kind]
+    with pytest.raises(StartRefused) as raised:
+        Settings.read()
+    assert str(raised.value) == f"{variable} = {WRONG[kind]!r} is not accepted: {accepted}"
+
+
+@pytest.mark.parametrize("name", list(Settings.model_fields))
+def test_an_empty_variable_is_not_set(monkeypatch, name):
+    monkeypatch.setenv(f"TASKLOOM_{name.upper()}", "")
+    assert Settings.read() == Settings.model_validate({})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("LEASE_S", "0", "a number above 0"),
+        ("LEASE_S", "inf", "a finite number"),
+        ("MAX_PAGE", "0", "1 or more"),
+        ("WEBHOOK_TIMEOUT_S", "61", "60 or less"),
+        ("ROOT_PATH", "x", "text of the form"),
+    ],
+)
+def test_a_value_out_of_range_says_what_is_accepted(monkeypatch, name, value, accepted):
+    monkeypatch.setenv(f"TASKLOOM_{name}", value)
+    monkeypatch.setenv("TASKLOOM_POLL_S", "soon")
+    with pytest.raises(StartRefused, match=f"TASKLOOM_{name} = '{value}' is not accepted: {accepted}") as raised:
+        Settings.read()
+    assert "TASKLOOM_POLL_S = 'soon' is not accepted: a number" in str(raised.value)  # every wrong one
+
+
+UNREADABLE = [
+    "postgresql://u:p@ss:w0rd/1@127.0.0.1:5432/taskloom", "postgresql://u:w0rd@pass@host/name",
+    "postgresql://u:p@w0rd/taskloom@host/name", "postgresql://u:p@host:w0rd/name", "u:w0rd@host",
+    "postgresql:/u:w0rd@host/name", "postgresql://u:p@w0rd=!/name", "sqlite:w0rd@x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", UNREADABLE)
+def test_a_url_that_cannot_be_read_is_refused_and_not_shown(url):
+    with pytest.raises(StartRefused, match="write @ as %40, : as %3A, / as %2F") as raised:
+        database_url.parse(url)
+    assert "w0rd" not in str(raised.value)
+
+
+@pytest.mark.parametrize("password", ["p/ss", "p:ss", "p?ss", "p#ss", "p[s", "p%40ss", "p w"])
+def test_what_sqlalchemy_can_read_is_read(password):
+    parsed = database_url.parse(f"postgresql://u:{password}@host:5433/name?sslmode=require")
+    assert (parsed.password, parsed.host, parsed.port) == (password.replace("%40", "@"), "host", 5433)
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u@[::1]:5432/n", "postgresql://u@/n?host=/tmp/x", "postgresql://a,b:1/n"]
+)
+def test_addresses_sockets_and_lists_of_hosts_are_read(url):
+    assert database_url.parse(url).database == "n"
+
+
+@pytest.mark.parametrize("command", [["--port", "0"], ["--port", "0", "--json"], ["keys", "list"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("TASKLOOM_LEASE_S", "60s", "TASKLOOM_LEASE_S = '60s' is not accepted: a number"),
+        ("TASKLOOM_DATABASE_URL", UNREADABLE[0], "the database URL cannot be read"),
+    ],
+)
+def test_a_process_ends_with_one_line_and_exit_code_2(tmp_path, command, variable, value, told):
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "taskloom.server", *command], env={**os.environ, variable: value}, cwd=tmp_path,
+        capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert told in done.stderr
+    assert "w0rd" not in done.stderr
+    assert done.stderr.startswith('{"error": "') == ("--json" in command)
+
+
+def test_an_older_sqlite_is_refused_when_the_server_starts(tmp_path):
+    """In a process whose sqlite3 has the version of RHEL 9."""
+    older = "import sqlite3, sys; sqlite3.sqlite_version_info, sqlite3.sqlite_version = (3, 34, 1), '3.34.1'"
+    program = f"{older}; sys.argv[1:] = ['--port', '0']; import taskloom.server.__main__ as m; sys.exit(m.main())"
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "SQLite 3.38 or later is needed, and this Python has 3.34.1" in done.stderr
