@@ -41,7 +41,7 @@ from gpt2core.networks.gpt2.checkpoint import write_checkpoint
 from gpt2core.networks.gpt2.initial import initial_weights
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.process import launch
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig, model_from
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.result import median
 from taskloom.analysis.roofline import peaks_of, roofline
@@ -136,7 +136,7 @@ def parse_shape(text: str) -> tuple[int, int]:
 
 def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainConfig:
     """Write the weights and tokens that every variant reads; the settings that point to them."""
-    model = ModelConfig.from_value(given.model)
+    model = model_from(given.model)
     print(f"writing the weights of {model.name} and the tokens", flush=True)
     weights = {spec.name: np.empty(spec.shape, np.float32) for spec in weight_specs(model)}
     initial_weights(model, given.seed, weights)

@@ -124,7 +124,7 @@ def random_model(sizes: ModelConfig, seed: int, dtype: torch.dtype = torch.float
     return model.to(dtype)
 
 
-def new_adamw(model: GPT2, config: TrainConfig, fused: bool = False) -> torch.optim.AdamW:
+def new_adamw(model: nn.Module, config: TrainConfig, fused: bool = False) -> torch.optim.AdamW:
     """The run's AdamW, with its weight decay on every weight."""
     return torch.optim.AdamW(
         model.parameters(),
@@ -143,12 +143,12 @@ def batch_of(stream: np.ndarray, number: int, batch: int, seq: int) -> tuple[Ten
     return tokens[:-1].view(batch, seq), tokens[1:].view(batch, seq)
 
 
-def train(model: GPT2, config: TrainConfig, stream: np.ndarray) -> list[float]:
+def train(model: nn.Module, config: TrainConfig, stream: np.ndarray) -> list[float]:
     """Train in place for config.steps; each step's loss, before its update."""
     return train_with_norms(model, config, stream)[0]
 
 
-def train_with_norms(model: GPT2, config: TrainConfig, stream: np.ndarray) -> tuple[list[float], list[float]]:
+def train_with_norms(model: nn.Module, config: TrainConfig, stream: np.ndarray) -> tuple[list[float], list[float]]:
     """Train in place for config.steps; each step's loss and, if it is limited, the gradients' norm before that."""
     optimizer = new_adamw(model, config)
     losses, norms = [], []

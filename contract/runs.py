@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, create_model
 
-from gpt2core.spec.config import TrainConfig, field_type, parse_cores
+from gpt2core.spec.config import TrainConfig, field_type, model_names, parse_cores
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.attempts import AttemptState, AttemptSummary
 from taskloom.contract.bodies import Model, Request
@@ -21,9 +21,10 @@ def _spec_fields() -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for item in dataclasses.fields(TrainConfig):
         meta, kind = item.metadata, field_type(item.name)
-        limits: dict[str, Any] = {} if item.name == "model" else {"ge": meta.get("low"), "le": meta.get("high")}
+        limits: dict[str, Any] = {"ge": meta.get("low"), "le": meta.get("high")}
         if item.name == "model":
-            kind = str | dict[str, int | str]
+            limits = {"examples": list(model_names())}
+            kind = str | dict[str, bool | int | str]
         elif item.name == "cores":
             kind = Annotated[list[int], BeforeValidator(lambda v: list(parse_cores(v)))]
         elif item.name == "op_threads":

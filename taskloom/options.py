@@ -9,17 +9,21 @@ from typing import Any, TypeVar
 
 import click
 
-from gpt2core.spec.config import NAMES, OTHER_NETWORKS, PRESETS, ModelConfig, TrainConfig, field_type, model_from
+from gpt2core.spec.config import NAMES, ModelConfig, TrainConfig, field_type, model_from, model_names
 from gpt2core.spec.errors import ConfigError, raise_together
+from gpt2core.spec.networks import NETWORKS, Model
 
-SIZES = ("layers", "heads", "channels", "vocab", "context")
-SIZE_HELP = {
-    "layers": "L: transformer layers",
-    "heads": "NH: attention heads",
-    "channels": "C: channels, a multiple of heads",
+SIZES = {
+    "layers": "L: number of layers",
+    "heads": "gpt2: NH: attention heads",
+    "channels": "gpt2: C: channels, a multiple of heads",
+    "embedding": "lstm: E: width of the embedding",
+    "hidden": "lstm: H: hidden units of a layer",
+    "tied": "lstm: the head's weight is the embedding's; needs E = H",
     "vocab": "V: size of the vocabulary",
     "context": "longest sequence",
 }
+FLAGS = ("tied",)  # sizes that are true or false
 SINGLE = ("cores", "op_threads")  # options whose values contain commas
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +48,7 @@ def comma_list(_context: click.Context, _option: click.Parameter, texts: tuple[s
 
 def _train_option(item: dataclasses.Field[Any], several: bool) -> Callable[[F], F]:
     meta, kind = item.metadata, _kind(item.name)
-    choices = meta.get("choices")
+    choices = model_names() if item.name == "model" else meta.get("choices")
     text = str(meta.get("help", ""))
     if item.default is not None and item.name != "model":
         text += f"  [default: {str(item.default).lower() if kind is bool else item.default}]"
@@ -64,8 +68,11 @@ def train_options(several: bool) -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         kind: Any = {"multiple": True, "callback": comma_list} if several else {"type": int, "default": None}
-        for name in reversed(SIZES):
-            command = click.option(_declaration(name), name, help=SIZE_HELP[name], **kind)(command)
+        for name, text in reversed(SIZES.items()):
+            how = {"is_flag": True, "default": None} if name in FLAGS else kind
+            command = click.option(_declaration(name), name, help=text, **how)(command)
+        text = "kind of model; default: the model's, or gpt2"
+        command = click.option("--network", type=click.Choice(list(NETWORKS)), default=None, help=text)(command)
         for item in reversed(dataclasses.fields(TrainConfig)):
             if several and item.name == "trace":  # a local file; nodes trace in separate attempts
                 continue
@@ -75,23 +82,29 @@ def train_options(several: bool) -> Callable[[F], F]:
     return decorate
 
 
-def model_value(preset: str | None, sizes: Mapping[str, int]) -> str | dict[str, int | str] | None:
-    """The model of a preset and sizes: given sizes replace those of the preset (gpt2-124m if none), or the default
-    sizes of another network.
+def model_value(preset: str | None, sizes: Mapping[str, int], network: str | None = None) -> Any:
+    """The model of a preset, or of a network, and sizes: given sizes replace those of the preset, or the default ones
+    of the network (gpt2 if none). Raises ConfigError for sizes and presets of another network.
     """
+    base: Model | None = None if preset is None and network is None else model_from(preset or network)
+    if base is not None and network not in (None, base.network):
+        raise ConfigError("network", network, f"{base.network}, the network of {preset}")
     if not sizes:
-        return preset
-    if preset in OTHER_NETWORKS:
-        return {"network": preset, **sizes}
-    base = PRESETS[preset] if preset else ModelConfig()
-    return {name: sizes.get(name, getattr(base, name)) for name in SIZES}
+        return preset or network
+    base = ModelConfig() if base is None else base
+    known = base.to_dict()
+    for name, value in sizes.items():
+        if name not in known:
+            accepted = f"no size of {base.network}, which has " + ", ".join(each for each in SIZES if each in known)
+            raise ConfigError(name, value, accepted)
+    return {key: sizes.get(key, value) for key, value in known.items() if key != "name"}
 
 
 def single_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """TrainConfig's JSON values from options with one value each; options that were not given are left out."""
     settings = {k: v for k, v in given.items() if v is not None and k not in SIZES}
     sizes = {name: given[name] for name in SIZES if given.get(name) is not None}
-    model = model_value(settings.pop("model", None), sizes)
+    model = model_value(settings.pop("model", None), sizes, settings.pop("network", None))
     return settings if model is None else {**settings, "model": model}
 
 
@@ -165,25 +178,24 @@ def several_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
     lists: dict[str, list[Any]] = {}
     sizes: dict[str, list[Any]] = {}
     errors: list[ConfigError] = []
+    network = given.get("network")
     for name, text in given.items():
-        if text is None:
+        if text is None or name == "network":
             continue
         try:
-            if isinstance(text, bool):
+            if name in SIZES:
+                sizes[name] = [text] if name in FLAGS else _values(name, text, int)
+            elif isinstance(text, bool):
                 lists[name] = [text]
-            elif name in SIZES:
-                sizes[name] = _values(name, text, int)
             else:
                 lists[name] = _values(name, text, _kind(name))
         except ConfigError as error:
             errors += [error, *error.others]
     raise_together(errors)
-    if sizes:
+    if sizes or network:
         presets = lists.get("model", [None])
-        for preset in presets:
-            model_from(preset or "tiny")  # names an unknown one
         lists["model"] = [
-            model_value(preset, dict(zip(sizes, combination, strict=True)))
+            model_value(preset, dict(zip(sizes, combination, strict=True)), network)
             for preset in presets
             for combination in itertools.product(*sizes.values())
         ]

@@ -1,4 +1,4 @@
-"""Token and position embeddings."""
+"""Embeddings of tokens, and of tokens and positions."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -31,6 +31,23 @@ def encoder_forward(
         token, position = tokens[n], positions[n]
         for c in range(C):
             out[n, c] = wte[token, c] + wpe[position, c]
+
+
+@kernel
+def embedding_forward(out: Matrix, tokens: Int32s, weight: Matrix, row0: TileInt, row1: TileInt):
+    """Take the embeddings of tokens.
+
+    Writes:   out (N, C) =
+    Reads:    tokens (N,) int32; weight (V, C)
+    Maths:    out[n] = weight[tokens[n]]
+    Tiles:    disjoint row ranges are independent
+    Cost:     8*C bytes per row
+    Source:   torch.nn.Embedding
+    """
+    for n in range(row0, row1):
+        token = tokens[n]
+        for c in range(out.shape[1]):
+            out[n, c] = weight[token, c]
 
 
 @kernel
@@ -71,6 +88,22 @@ def forward(
     reverse = partial(_backward, step, out=out, of={wte: Read(tokens), wpe: Constant(positions)})
     weights = {weight: parameters.matrix(step, weight) for weight in (wpe, wte)}
     step.tape.leave(reverse, out=out, kind="embedding", weights=weights)
+
+
+def forward_of_tokens(
+    step: Builder, grid: Grid, *, out: Tensor, tokens: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> None:
+    """Add the embeddings of tokens alone. `bias`: that of a later layer with the same weight, updated with it.
+
+    Reverse: the gradient of the weight, block by block.
+    """
+    C = step.shape(out)[-1]
+    step.op(
+        "embedding", "forward", embedding_forward, grid, grid.cost(ROWS, 0, 2 * F32 * C),
+        out=Write(out, ROWS), tokens=Read(tokens, ROWS), weight=Read(weight),
+    )  # fmt: skip
+    reverse = partial(_backward, step, out=out, of={weight: Read(tokens)})
+    step.tape.leave(reverse, out=out, kind="embedding", weights={weight: parameters.matrix(step, weight, bias)})
 
 
 def _backward(step: Builder, *, out: Tensor, of: Mapping[Tensor, Use]) -> None:

@@ -61,6 +61,18 @@ def matmul_backward_input(dinp: Matrix, dout: Matrix, weight: Matrix, by: Multip
 
 
 @kernel
+def add_columns(dbias, dout, out0, out1, to, adds):
+    """The gradient of the biases of outputs [out0, out1): their sums over the rows of dout, from element `to` on."""
+    sums = dbias[to : to + out1 - out0]
+    if not adds:
+        sums[:] = 0
+    for n in range(dout.shape[0]):
+        row = dout[n, out0:out1]
+        for o in range(out1 - out0):
+            sums[o] += whole(row[o])
+
+
+@kernel
 def matmul_backward_weight(
     dweight: OwnMatrix, dbias: OwnVector, dout: Matrix, inp: Matrix, by: Multiply, out0: TileInt, out1: TileInt,
     to: TileInt, adds: Scalar, fetches: Scalar,
@@ -80,13 +92,7 @@ def matmul_backward_weight(
         address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C, adds, fetches,
     )  # fmt: skip
     if dbias.shape[0]:
-        sums = dbias[to : to + out1 - out0]
-        if not adds:
-            sums[:] = 0
-        for n in range(N):
-            row = dout[n, out0:out1]
-            for o in range(out1 - out0):
-                sums[o] += whole(row[o])
+        add_columns(dbias, dout, out0, out1, to, adds)
 
 
 @kernel
@@ -168,9 +174,8 @@ def forward(
 
     Reverse: the input's gradient, and the weight's and the bias's, block by block of the weight.
     """
-    OC, C = step.shape(weight)
-    half_inp = step.is_half(inp)
     if step.is_half(out):
+        OC, C = step.shape(weight)
         rows = min(grid.longest(ROWS), PART_ROWS)
         step.op(
             name, "forward", matmul_forward_to_halves, grid,
@@ -179,15 +184,39 @@ def forward(
             by=Product(0, 1, rows, OC, C, half_a=1), rows=rows, columns=min(OC, PART // rows // PANEL * PANEL),
         )  # fmt: skip
     else:
-        step.op(
-            name, "forward", matmul_forward_of_halves if half_inp else matmul_forward, grid,
-            grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, F32 * OC * C), layer,
-            out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
-            by=Product(0, 1, grid.longest(ROWS), OC, C, half_a=int(half_inp)),
-        )  # fmt: skip
+        apply(step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias)
     reverse = partial(_backward, step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias)
     step.tape.leave(
         reverse, out=out, inp=inp, kind="linear", weights={weight: parameters.matrix(step, weight, bias)}
+    )  # fmt: skip
+
+
+def apply(
+    step: Builder, name: str, grid: Grid, layer: int | None, *,
+    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None,
+) -> None:  # fmt: skip
+    """Add the product alone, without a reverse, for layers that contain it. The input may be bfloat16."""
+    OC, C = step.shape(weight)
+    half_inp = step.is_half(inp)
+    step.op(
+        name, "forward", matmul_forward_of_halves if half_inp else matmul_forward, grid,
+        grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, F32 * OC * C), layer,
+        out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
+        by=Product(0, 1, grid.longest(ROWS), OC, C, half_a=int(half_inp)),
+    )  # fmt: skip
+
+
+def apply_backward(
+    step: Builder, name: str, grid: Grid, layer: int | None, *, dinp: Tensor, dout: Tensor, weight: Tensor
+) -> None:
+    """Add the gradient of the input. The output's may be bfloat16."""
+    OC, C = step.shape(weight)
+    half_dout = step.is_half(dout)
+    step.op(
+        f"{name}_dinp", "backward", matmul_backward_input_of_halves if half_dout else matmul_backward_input, grid,
+        grid.cost(ROWS, 2 * OC * C, step.itemsize(dout) * OC + F32 * C, F32 * OC * C), layer,
+        dinp=Write(dinp, ROWS), dout=Read(dout, ROWS), weight=Read(weight),
+        by=Product(0, 0, grid.longest(ROWS), C, OC, half_a=int(half_dout)),
     )  # fmt: skip
 
 
@@ -195,17 +224,10 @@ def _backward(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
     out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None,
 ) -> None:  # fmt: skip
-    """Add the gradient of the input. The output's may be bfloat16."""
-    OC, C = step.shape(weight)
+    """Add the gradient of the input, if it needs one, and leave those of the weights."""
     dout = step.tape.gradient(out)
-    half_dout = step.is_half(dout)
     if step.tape.needs_gradient(inp):
-        step.op(
-            f"{name}_dinp", "backward", matmul_backward_input_of_halves if half_dout else matmul_backward_input, grid,
-            grid.cost(ROWS, 2 * OC * C, step.itemsize(dout) * OC + F32 * C, F32 * OC * C), layer,
-            dinp=Write(step.tape.gradient(inp), ROWS), dout=Read(dout, ROWS), weight=Read(weight),
-            by=Product(0, 0, grid.longest(ROWS), C, OC, half_a=int(half_dout)),
-        )  # fmt: skip
+        apply_backward(step, name, grid, layer, dinp=step.tape.gradient(inp), dout=dout, weight=weight)
     leave_weight_gradient(step, name, layer, dout=dout, inp=inp, weight=weight, bias=bias)
 
 

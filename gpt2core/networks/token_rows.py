@@ -20,11 +20,14 @@ def specs(config: TrainConfig) -> list[TensorSpec]:
     return [TensorSpec(name, (config.batch * config.seq,), "int32") for name in TABLES]
 
 
-def data(config: TrainConfig) -> dict[str, NDArray[np.generic]]:
-    """The stream of tokens and the tables of rows. Raises InputError as gpt2core.data.sources.open_tokens."""
+def data(config: TrainConfig, time_major: bool = False) -> dict[str, NDArray[np.generic]]:
+    """The stream of tokens and the tables of rows, in the order of slicing.row_tables.
+
+    Raises InputError as gpt2core.data.sources.open_tokens.
+    """
     import numpy as np
 
     from gpt2core.data import sources
 
-    sample, position = (np.array(table, np.int32) for table in slicing.row_tables(config))
+    sample, position = (np.array(table, np.int32) for table in slicing.row_tables(config, time_major))
     return {"stream": sources.open_tokens(config), "row_batch": sample, "row_time": position}

@@ -125,20 +125,6 @@ class ModelConfig(Model):
         products = self.layers * 12 * self.channels**2 + self.padded_vocab * self.channels
         return (6 * products + 6 * self.layers * self.channels * positions) * samples * positions
 
-    @classmethod
-    def from_value(cls, value: object) -> ModelConfig:
-        """A model from its preset's name, from a mapping of its sizes, or from itself."""
-        if isinstance(value, ModelConfig):
-            return value
-        if isinstance(value, str):
-            if value not in PRESETS:
-                sizes = "a mapping of layers, heads, channels, vocab, context"
-                raise ConfigError("model", value, f"one of {', '.join(PRESETS)}, or {sizes}")
-            return PRESETS[value]
-        if isinstance(value, Mapping):
-            return cls.from_sizes(value)
-        raise ConfigError("model", value, "a preset's name or a mapping of layers, heads, channels, vocab, context")
-
 
 PRESETS = {
     "tiny": ModelConfig(layers=2, heads=4, channels=64, vocab=256, context=128, name="tiny"),
@@ -151,23 +137,28 @@ PRESETS = {
 PRESETS["gpt2"] = PRESETS["gpt2-124m"]  # Hugging Face's name for it
 
 
-OTHER_NETWORKS = tuple(name for name in networks.NETWORKS if name != networks.DEFAULT)
+def model_names() -> tuple[str, ...]:
+    """Names of models: every network's presets, and the networks whose name alone selects default sizes."""
+    return (*networks.presets(), *(name for name in networks.NETWORKS if name != networks.DEFAULT))
 
 
 def model_from(value: object) -> Model:
-    """A model from a name (a preset of GPT-2, or another network), from its sizes, or from itself.
+    """A model from its name, from its sizes, or from itself.
 
     Sizes with the key `network` describe a model of that network, sizes without it a GPT-2. Raises ConfigError.
     """
     if isinstance(value, Model):
         return value
-    if isinstance(value, str) and value in networks.NETWORKS and value != networks.DEFAULT:
-        value = {"network": value}
-    if isinstance(value, Mapping) and "network" in value:
-        sizes = {key: size for key, size in value.items() if key != "network"}
-        model: Model = networks.network(value["network"]).model.from_sizes(sizes)
+    if isinstance(value, str):
+        if value in (known := networks.presets()):
+            return known[value]
+        if value in networks.NETWORKS:
+            value = {"network": value}
+    if isinstance(value, Mapping):
+        sizes = {"network": networks.DEFAULT, **value}
+        model: Model = networks.network(sizes.pop("network")).model.from_sizes(sizes)
         return model
-    return ModelConfig.from_value(value)
+    raise ConfigError("model", value, f"one of {', '.join(model_names())}, or a mapping of a network's sizes")
 
 
 @dataclass(frozen=True)
@@ -176,11 +167,7 @@ class TrainConfig:
 
     model: Model = field(
         default=PRESETS["tiny"],
-        metadata={
-            "help": "model: a preset's name, or its sizes",
-            "choices": (*PRESETS, *OTHER_NETWORKS),
-            "role": "size",
-        },
+        metadata={"help": "model: a preset's name, or its sizes", "role": "size"},
     )
     batch: int = setting(4, "B: sequences in a batch", low=1, high=1 << 20, role="size")
     seq: int = setting(64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20, role="size")
@@ -382,7 +369,7 @@ def _checks() -> Iterator[tuple[str, object, Check]]:
         meta = item.metadata
         if "check" in meta:
             yield item.name, item.default, meta["check"]
-        elif "choices" in meta and item.name != "model":
+        elif "choices" in meta:
             yield item.name, item.default, partial(check_choice, choices=meta["choices"])
         elif "low" in meta:
             yield item.name, item.default, partial(check_int, low=meta["low"], high=meta.get("high"))

@@ -13,6 +13,7 @@ from gpt2core.spec.errors import ConfigError
 # Network by name: the module whose NETWORK implements networks/network.py. It is imported on first use.
 NETWORKS = {
     "gpt2": "gpt2core.networks.gpt2.network",
+    "lstm": "gpt2core.networks.lstm.network",
 }
 DEFAULT = "gpt2"  # network of a model without the key `network`
 
@@ -35,7 +36,7 @@ class Model(ABC):
         known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for key in sizes:
             if key not in known:
-                raise ConfigError(f"model.{key}", sizes[key], "no such setting; known: " + ", ".join(known))
+                raise ConfigError(f"model.{key}", sizes[key], f"no such setting of {cls.network}; known: " + ", ".join(known))
         return cls(**sizes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,3 +50,8 @@ def network(name: object) -> Any:
     if not isinstance(name, str) or name not in NETWORKS:
         raise ConfigError("model.network", name, "one of " + ", ".join(NETWORKS))
     return importlib.import_module(NETWORKS[name]).NETWORK
+
+
+def presets() -> dict[str, Model]:
+    """Models of well-known sizes by name, network by network."""
+    return {name: model for each in NETWORKS for name, model in network(each).presets.items()}

@@ -2,9 +2,9 @@
 slices' rows.
 
 A batch has B samples of T positions: sequences of tokens, or images of one position. `batch_slice` samples by
-`token_slice` positions make a slice. A slice's rows are contiguous, sample by sample; the slices of a group of samples
-follow each other in time, group after group. So every op on a slice is one call on consecutive rows, whatever the
-slice's shape and however many rows a tensor has for each position.
+`token_slice` positions make a slice. A slice's rows are contiguous, sample by sample or, for a recurrence, position by
+position; the slices of a group of samples follow each other in time, group after group. So every op on a slice is one
+call on consecutive rows, whatever the slice's shape and however many rows a tensor has for each position.
 """
 
 from __future__ import annotations
@@ -128,14 +128,20 @@ def chunks(slices: Sequence[Slice]) -> list[Grid]:
     return [every.only([s.index for s in slices if s.pos0 == start]) for start in starts]
 
 
-def row_tables(config: TrainConfig) -> tuple[list[int], list[int]]:
-    """For every row its sample in the batch and its position in the sample."""
+def row_tables(config: TrainConfig, time_major: bool = False) -> tuple[list[int], list[int]]:
+    """For every row its sample in the batch and its position in the sample. Within a slice the rows follow each other
+    sample by sample, or with `time_major` position by position; then so do the rows of a group of samples.
+    """
     sample: list[int] = []
     position: list[int] = []
     for part in cut(config):
-        for b in range(part.sample0, part.sample1):
-            sample.extend([b] * (part.pos1 - part.pos0))
-            position.extend(range(part.pos0, part.pos1))
+        samples, positions = range(part.sample0, part.sample1), range(part.pos0, part.pos1)
+        if time_major:
+            sample.extend(b for _ in positions for b in samples)
+            position.extend(t for t in positions for _ in samples)
+        else:
+            sample.extend(b for b in samples for _ in positions)
+            position.extend(t for _ in samples for t in positions)
     return sample, position
 
 

@@ -176,10 +176,22 @@ def make_toys() -> None:
         np.savez_compressed(FOLDER / f"{name}.npz", losses=losses, **weights)
 
 
+def make_lstms() -> None:
+    """Store PyTorch's losses for the LSTMs of tests/networks."""
+    sys.path.insert(0, str(FOLDER.parent / "networks"))
+    import lstms
+    import torch_lstms
+
+    for case in lstms.CASES:
+        losses, _ = torch_lstms.train(lstms.config(case))
+        np.savez_compressed(FOLDER / f"{case}.npz", losses=losses)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     for make in (make_encoder, make_layernorm, make_matmul, make_attention, make_gelu, make_residual,
-                 make_cross_entropy, make_adamw, make_small_gpt2, make_clipped_gpt2, make_toys):  # fmt: skip
+                 make_cross_entropy, make_adamw, make_small_gpt2, make_clipped_gpt2, make_toys,
+                 make_lstms):  # fmt: skip
         make()
 
 

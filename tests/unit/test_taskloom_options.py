@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -14,7 +15,7 @@ from gpt2core.spec.errors import ConfigError, CoreError, FileError
 from taskloom import Client, ServerUnreachable, request_file, watch
 from taskloom.cli import main
 from taskloom.contract.experiments import Stop
-from taskloom.options import question, several_settings, single_settings, stop_rule
+from taskloom.options import SIZES, question, several_settings, single_settings, stop_rule
 
 
 def test_every_setting_is_an_option_of_train_and_of_submit() -> None:
@@ -23,7 +24,7 @@ def test_every_setting_is_an_option_of_train_and_of_submit() -> None:
         assert command is not None
         found = {parameter.name for parameter in command.params if isinstance(parameter, click.Option)}
         assert {item.name for item in dataclasses.fields(TrainConfig)} <= found
-        assert {"layers", "heads", "channels", "vocab", "context", "as_json"} <= found
+        assert {*SIZES, "network", "as_json"} <= found
 
 
 def test_every_command_takes_json() -> None:
@@ -49,10 +50,45 @@ def test_sizes_replace_those_of_a_preset() -> None:
     assert single_settings({"layers": 3})["model"]["channels"] == 768
 
 
-def test_sizes_replace_the_default_ones_of_another_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskloom.options.OTHER_NETWORKS", ("lstm",))
-    assert single_settings({"model": "lstm", "vocab": 100})["model"] == {"network": "lstm", "vocab": 100}
-    assert single_settings({"model": "lstm"})["model"] == "lstm"
+def test_sizes_replace_those_of_another_network() -> None:
+    sizes = {"embedding": 32, "hidden": 32, "layers": 2, "vocab": 100, "context": 1024, "tied": False}
+    assert single_settings({"model": "lstm-tiny", "vocab": 100})["model"] == {"network": "lstm", **sizes}
+    assert single_settings({"network": "lstm", "vocab": 100})["model"]["hidden"] == 650
+    assert single_settings({"model": "lstm", "tied": True})["model"]["tied"] is True
+    assert single_settings({"model": "lstm"})["model"] == single_settings({"network": "lstm"})["model"] == "lstm"
+    assert single_settings({"network": "gpt2"})["model"] == "gpt2"
+    assert single_settings({"network": "gpt2", "layers": 3})["model"] == {
+        "layers": 3, "heads": 12, "channels": 768, "vocab": 50257, "context": 1024,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "accepted"),
+    [
+        ({"model": "lstm-tiny", "heads": "2"}, "heads", "no size of lstm, which has layers, embedding, hidden, tied"),
+        ({"network": "lstm", "channels": "64"}, "channels", "no size of lstm"),
+        ({"hidden": "64"}, "hidden", "no size of gpt2, which has layers, heads, channels, vocab, context"),
+        ({"model": "tiny", "tied": True}, "tied", "no size of gpt2"),
+        ({"model": "tiny", "network": "lstm"}, "network", "gpt2, the network of tiny"),
+        ({"model": "gpt5", "layers": "2"}, "model", "lstm-tiny"),
+    ],
+)
+def test_sizes_and_presets_of_another_network_are_refused(given: dict[str, Any], field: str, accepted: str) -> None:
+    with pytest.raises(ConfigError, match=accepted) as raised:
+        several_settings(given)
+    assert raised.value.field == field
+    numbers = {name: int(text) if str(text).isdecimal() else text for name, text in given.items()}
+    with pytest.raises(ConfigError, match=accepted):
+        single_settings(numbers)
+
+
+def test_several_sizes_of_a_network_become_an_axis_of_models() -> None:
+    base, axes = several_settings({"network": "lstm", "hidden": "8,16", "embedding": "8", "tied": None})
+    assert not base
+    assert [(model["network"], model["hidden"], model["tied"]) for model in axes["model"]] == [
+        ("lstm", 8, False), ("lstm", 16, False),
+    ]  # fmt: skip
+    assert several_settings({"network": "lstm"}) == ({"model": "lstm"}, {})
 
 
 def test_a_repeated_option_adds_values_to_its_comma_list() -> None:

@@ -13,7 +13,6 @@ import {Limits, Repetitions} from './rules.js';
 
 const PROBLEM = ['model', 'batch', 'seq', 'steps', 'data', 'precision'];
 const PARALLEL = ['scheduler', 'threads', 'batch_slice', 'token_slice', 'sync'];
-const MODELS = ['tiny', 'small', 'gpt2-124m', 'gpt2-350m', 'gpt2-774m', 'gpt2-1.5b'];
 /** Settings of a run that an experiment does not take. */
 export const NOT_HERE = new Set(['save', 'trace']);
 /** Fields that can show an error, besides those of the schema. */
@@ -109,7 +108,9 @@ export function Form({first, fields}) {
 				<section class="panel">
 					<h2>Training</h2>
 					<div class="fields">${PROBLEM.map(setting)}</div>
-					<datalist id="models">${MODELS.map(name => html`<option key=${name} value=${name}></option>`)}</datalist>
+					<datalist id="models">
+						${fields.model.examples.map((/** @type {string} */ name) => html`<option key=${name} value=${name}></option>`)}
+					</datalist>
 				</section>
 				<section class="panel"><h2>Parallelisation</h2><div class="fields">${PARALLEL.map(setting)}</div></section>
 				<${Repetitions} ...${rules} />

@@ -1,0 +1,49 @@
+"""An LSTM in plain PyTorch: the reference of parity tests. It shares no code with the trainer, only a model's sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gpt2core.networks.lstm.tensors import Lstm
+
+
+class LSTM(nn.Module):
+    """The mean next-token loss of (B, T) tokens, from a state of 0. Its names are those of our files."""
+
+    def __init__(self, sizes: Lstm) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(sizes.vocab, sizes.embedding)
+        self.lstm = nn.LSTM(sizes.embedding, sizes.hidden, sizes.layers, batch_first=True)
+        self.head = nn.Linear(sizes.hidden, sizes.vocab)
+        if sizes.tied:
+            self.head.weight = self.embedding.weight
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        found: Tensor = self.head(self.lstm(self.embedding(inputs))[0])
+        return found
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(self.logits(inputs).flatten(0, 1), targets.flatten())
+
+
+def ours(name: str) -> str:
+    """Our name of a parameter."""
+    module, _, inner = name.partition(".")
+    return {"embedding": "embedding", "lstm": inner, "head": "head" if inner == "weight" else "head_bias"}[module]
+
+
+def weights_of(model: LSTM) -> dict[str, np.ndarray]:
+    """Copies of the weights by our names."""
+    return {ours(name): parameter.detach().numpy().copy() for name, parameter in model.named_parameters()}
+
+
+def load_weights(model: LSTM, weights: Mapping[str, np.ndarray]) -> None:
+    """Set the weights from arrays by our names, in the model's own number format."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(np.array(weights[ours(name)])))

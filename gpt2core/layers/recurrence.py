@@ -1,0 +1,311 @@
+"""Layers of long short-term memory: h_t, c_t from x_t, h_(t-1) and c_(t-1), with the gates i, f, g, o as torch.nn.LSTM.
+
+The input product of a chunk of time is one call, and the recurrence of a chunk is one task. Rows are time-major within
+a group of samples: a time step's rows are consecutive, and those of the step before lie `samples of the group` rows
+before them. So no product needs a copy, and the recurrent weight's gradient is a product of shifted rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from gpt2core.compile.jit import address_of, kernel
+from gpt2core.compile.vector import exp32
+from gpt2core.gemm.multiply import multiply, multiply_halves
+from gpt2core.layers import linear
+from gpt2core.step import parameters, slicing
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import F32, ROWS, Cost, Grid
+from gpt2core.step.ops import Product, Read, Tensor, Update, Write, add_or_set
+from gpt2core.step.parameters import BLOCK, Destination
+from gpt2core.step.signature import Matrix, Multiply, OwnMatrix, OwnVector, Scalar, TileInt, Vector
+from gpt2core.step.slicing import Slice
+from gpt2core.step.tape import Share
+
+ONE, TWO, ZERO = np.float32(1.0), np.float32(2.0), np.float32(0.0)
+GATES = 4  # i, f, g, o
+CELL_FLOP, CELL_BACKWARD_FLOP = 100, 50  # of a unit
+
+
+@kernel
+def sigmoid(x):
+    """1 / (1 + e^-x) of a float32."""
+    return ONE / (ONE + exp32(-x))
+
+
+@kernel
+def tanh(x):
+    """The hyperbolic tangent of a float32, with an absolute error below 2e-7."""
+    return TWO / (ONE + exp32(-TWO * x)) - ONE
+
+
+@kernel
+def cell_forward(h, c, past, gates, bias):
+    """One sample's cell at one time: gates (4*H,) become i, f, g, o; h, c (H,) =; past (H,): the cell's state before,
+    or (0,) at the first time. Loops touch few arrays, so that they are vectorised.
+    """
+    H = h.shape[0]
+    sides, b = gates[: 2 * H], bias[: 2 * H]
+    for j in range(2 * H):
+        sides[j] = sigmoid(sides[j] + b[j])
+    g, b = gates[2 * H : 3 * H], bias[2 * H : 3 * H]
+    for j in range(H):
+        g[j] = tanh(g[j] + b[j])
+    o, b = gates[3 * H : 4 * H], bias[3 * H : 4 * H]
+    for j in range(H):
+        o[j] = sigmoid(o[j] + b[j])
+    i, f = gates[:H], gates[H : 2 * H]
+    if past.shape[0]:
+        for j in range(H):
+            c[j] = f[j] * past[j] + i[j] * g[j]
+    else:
+        for j in range(H):
+            c[j] = i[j] * g[j]
+    for j in range(H):
+        h[j] = o[j] * tanh(c[j])
+
+
+@kernel
+def cell_backward(gates, dh, dc, c, past):
+    """One sample's cell at one time, in place: gates (4*H,), which are i, f, g, o, become the gradients of what the
+    cell takes; dc (H,), the gradient of its state from the time after, becomes that for the time before.
+    """
+    H = dh.shape[0]
+    o = gates[3 * H : 4 * H]
+    for j in range(H):
+        level = tanh(c[j])
+        dc[j] += dh[j] * o[j] * (ONE - level * level)
+        o[j] = dh[j] * level * o[j] * (ONE - o[j])
+    i, g = gates[:H], gates[2 * H : 3 * H]
+    for j in range(H):
+        di = dc[j] * g[j] * i[j] * (ONE - i[j])
+        g[j] = dc[j] * i[j] * (ONE - g[j] * g[j])
+        i[j] = di
+    f = gates[H : 2 * H]
+    if past.shape[0]:
+        for j in range(H):
+            df = dc[j] * past[j] * f[j] * (ONE - f[j])
+            dc[j] *= f[j]
+            f[j] = df
+    else:
+        for j in range(H):
+            f[j] = ZERO
+
+
+@kernel
+def lstm_forward(
+    h: Matrix, cell: Matrix, gates: Matrix, past: Matrix, cell_past: Matrix, weight: Matrix, bias: Vector,
+    by: Multiply, sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
+):  # fmt: skip
+    """Run the cells over the times [pos0, pos1) of the samples [sample0, sample1), whose rows begin at row0.
+
+    Writes:   h, cell (N, H) =; gates (N, 4*H): on entry what the input gives them, on exit i, f, g, o
+    Reads:    past, cell_past: h and cell, the rows of the time before; weight (4*H, H), bias (4*H,)
+    Maths:    a = gates + past @ weight.T + bias; i, f, o = sigmoid(a), g = tanh(a);
+              c = f c_(t-1) + i g; h = o tanh(c); both are 0 before the first time
+    Tiles:    a chunk of time follows the one before it; groups of samples are independent
+    Cost:     8*H*H + 100*H flop and 44*H bytes per row; 16*H*H bytes per tile
+    Source:   Hochreiter & Schmidhuber 1997; torch.nn.LSTM
+    """
+    H, n = h.shape[1], sample1 - sample0
+    G = GATES * H
+    for t in range(pos0, pos1):
+        row = row0 + (t - pos0) * n
+        if t:
+            multiply(
+                by, 0, 1, n, G, H, address_of(past, (row - n) * H), H, address_of(weight, 0), H,
+                address_of(gates, row * G), G, 1,
+            )  # fmt: skip
+        for r in range(row, row + n):
+            cell_forward(h[r], cell[r], cell_past[r - n] if t else cell_past[r, :0], gates[r], bias)
+
+
+@kernel
+def lstm_backward(
+    dgates: Matrix, dh: Matrix, dcell: Matrix, later: Matrix, cell: Matrix, weight: Matrix, by: Multiply, T: Scalar,
+    sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
+):  # fmt: skip
+    """The gradients of what the cells take at the times [pos0, pos1), the last one first.
+
+    Writes:   dgates (N, 4*H): on entry i, f, g, o, on exit the gradients of their sums; dh (N, H): on entry the
+              gradient of h from what reads it, on exit also from the time after; dcell (B, H): the gradient of the
+              samples' states from the time after, on exit from pos0; what it has is not read at the last time
+    Reads:    later: dgates, the rows of the time after; cell (N, H), also those of the time before; weight (4*H, H)
+    Maths:    dh += dgates_(t+1) @ weight; dc += dh o (1 - tanh(c)^2); do = dh tanh(c) o (1 - o); di = dc g i (1 - i);
+              dg = dc i (1 - g^2); df = dc c_(t-1) f (1 - f); dc_(t-1) = dc f
+    Tiles:    a chunk of time follows the one after it; groups of samples are independent
+    Cost:     8*H*H + 50*H flop and 52*H bytes per row; 16*H*H bytes per tile
+    Source:   Werbos 1990, backpropagation through time
+    """
+    H, n = dh.shape[1], sample1 - sample0
+    G = GATES * H
+    for t in range(pos1 - 1, pos0 - 1, -1):
+        row = row0 + (t - pos0) * n
+        if t + 1 < T:
+            multiply(
+                by, 0, 0, n, H, G, address_of(later, (row + n) * G), G, address_of(weight, 0), H,
+                address_of(dh, row * H), H, 1,
+            )  # fmt: skip
+        else:
+            dcell[sample0:sample1] = ZERO
+        for s in range(n):
+            r = row + s
+            cell_backward(dgates[r], dh[r], dcell[sample0 + s], cell[r], cell[r - n] if t else cell[r, :0])
+
+
+@kernel
+def lstm_backward_weight(
+    dweight: OwnMatrix, dbias: OwnVector, dgates: Matrix, h: Matrix, by: Multiply, T: Scalar, BS: Scalar,
+    out0: TileInt, out1: TileInt, to: TileInt, adds: Scalar, fetches: Scalar,
+):  # fmt: skip
+    """The gradient of the recurrent weight's rows [out0, out1) and of their biases, over all groups of BS samples.
+
+    Writes:   dweight (any, H) =, rows from `to` on; dbias (any,) =, elements from `to` on;
+              both += if `adds` is set; `fetches`: dweight is not expected in a cache
+    Reads:    dgates (N, 4*H), h (N, H), T times of each sample
+    Maths:    dweight = sum over the times but the first of dgates_t.T @ h_(t-1), group by group; dbias = sum of dgates
+              over the rows, in their order
+    Tiles:    disjoint ranges of rows are independent
+    Cost:     2*N*H flop per row of the weight; 4*N*H bytes per tile and 4*(N + H) per row
+    """
+    N, H, G = h.shape[0], h.shape[1], dgates.shape[1]
+    if T == 1 and not adds:
+        dweight[to : to + out1 - out0] = ZERO
+    more = adds
+    for first in range(0, N // T if T > 1 else 0, BS):
+        n, row = min(BS, N // T - first), first * T
+        multiply_halves(
+            by, 0, 0, 1, 0, out1 - out0, H, n * (T - 1), address_of(dgates, (row + n) * G + out0), G,
+            address_of(h, row * H), H, address_of(dweight, to * H), H, more, fetches,
+        )  # fmt: skip
+        more = 1
+    linear.add_columns(dbias, dgates, out0, out1, to, adds)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of cells over slices of a batch: its tensors, with the weights of its input and of its recurrence, and T
+    times in groups of at most BS samples.
+    """
+
+    step: Builder
+    slices: Sequence[Slice]
+    number: int
+    out: Tensor
+    inp: Tensor
+    gates: Tensor
+    cell: Tensor
+    dcell: Tensor
+    input_weight: Tensor
+    input_bias: Tensor
+    weight: Tensor
+    bias: Tensor
+    T: int
+    BS: int
+
+    def forward(self) -> None:
+        """Add the products of the input and the recurrence of each chunk of time; with fusion a chunk is one op.
+
+        Reverse: the same with the last chunk first, the gradients of both weights and of both biases. The gradient of
+        `gates` is computed in their place.
+        """
+        step, every, chunks = self.step, slicing.grid(self.slices), self._chunks()
+        H = step.shape(self.out)[-1]
+        if step.fusion == "none":
+            self._apply_input(every)
+        for chunk in chunks:
+            with step.fused():
+                if step.fusion != "none":
+                    self._apply_input(chunk)
+                step.op(
+                    "recurrence", "forward", lstm_forward, chunk, self._cost(chunk, "past0:row0", CELL_FLOP, 11),
+                    self.number,
+                    h=Write(self.out, ROWS), cell=Write(self.cell, ROWS), gates=Update(self.gates, ROWS),
+                    past=Read(self.out, "past0:row0"), cell_past=Read(self.cell, "past0:row0"),
+                    weight=Read(self.weight), bias=Read(self.bias), by=Product(0, 1, self.BS, GATES * H, H),
+                )  # fmt: skip
+        step.tape.gradient_in(self.gates, self.gates)
+        weights = {
+            weight: parameters.matrix(step, weight, bias)
+            for weight, bias in ((self.input_weight, self.input_bias), (self.weight, self.bias))
+        }
+        step.tape.leave(self._backward, out=self.out, inp=self.inp, kind="recurrence", weights=weights)
+
+    def _backward(self) -> None:
+        step, every, chunks = self.step, slicing.grid(self.slices), self._chunks()
+        H, dh, separate = step.shape(self.out)[-1], step.tape.gradient(self.out), step.fusion == "none"
+        for chunk in reversed(chunks):
+            written = Write if chunk is chunks[-1] else Update
+            with step.fused():
+                step.op(
+                    "recurrence", "backward", lstm_backward, chunk,
+                    self._cost(chunk, "row1:next1", CELL_BACKWARD_FLOP, 13), self.number,
+                    dgates=Update(self.gates, ROWS), dh=Update(dh, ROWS), dcell=written(self.dcell, "sample0:sample1"),
+                    later=Read(self.gates, "row1:next1"), cell=Read(self.cell, "past0:row1"), weight=Read(self.weight),
+                    by=Product(0, 0, self.BS, H, GATES * H), T=self.T,
+                )  # fmt: skip
+                if not separate:
+                    self._input_gradient(chunk)
+        if separate:
+            self._input_gradient(every)
+        linear.leave_weight_gradient(
+            step, "gates_in", self.number,
+            dout=self.gates, inp=self.inp, weight=self.input_weight, bias=self.input_bias,
+        )  # fmt: skip
+        step.tape.shares.append(Share(self.weight, partial(self._weight_gradient), self.number))
+
+    def _apply_input(self, grid: Grid) -> None:
+        linear.apply(
+            self.step, "gates_in", grid, self.number,
+            out=self.gates, inp=self.inp, weight=self.input_weight, bias=self.input_bias,
+        )  # fmt: skip
+
+    def _input_gradient(self, grid: Grid) -> None:
+        linear.apply_backward(
+            self.step, "gates_in", grid, self.number, dinp=self.step.tape.gradient(self.inp), dout=self.gates,
+            weight=self.input_weight,
+        )  # fmt: skip
+
+    def _weight_gradient(self, to: Destination) -> None:
+        step, rows = self.step, self.step.shape(self.out)[0]
+        H = step.shape(self.weight)[1]
+        grid, (dweight, dbias) = parameters.block_grid(step, self.weight, to.own), to.of(step, self.weight, self.bias)
+        assert dbias is not None
+        step.op(
+            "recurrence_dweight", "backward", lstm_backward_weight, grid,
+            grid.cost(BLOCK, 2 * H * rows, F32 * (H + rows), F32 * H * rows), self.number, filler=True,
+            dweight=add_or_set(to.adds, dweight, BLOCK), dbias=add_or_set(to.adds, dbias, BLOCK),
+            dgates=Read(self.gates), h=Read(self.out),
+            by=Product(1, 0, grid.longest(BLOCK), H, self.BS * max(self.T - 1, 1)), T=self.T, BS=self.BS,
+            adds=int(to.adds), fetches=int(not to.own),
+        )  # fmt: skip
+
+    def _chunks(self) -> list[Grid]:
+        """The chunks of time: also with the rows past0:row0 of the time before and row1:next1 of the time after."""
+        found = []
+        for chunk in slicing.chunks(self.slices):
+            samples = [last - first for first, last in chunk.ranges("sample0:sample1")]
+            starts = zip(chunk.ranges("group0:row0"), samples, strict=True)
+            ends = zip(chunk.ranges("row1:group1"), samples, strict=True)
+            found.append(
+                chunk.with_columns(
+                    past0=[row0 - n if row0 > group0 else row0 for (group0, row0), n in starts],
+                    next1=[row1 + n if row1 < group1 else row1 for (row1, group1), n in ends],
+                )
+            )
+        return found
+
+    def _cost(self, chunk: Grid, outside: str, cell_flop: int, values: int) -> list[Cost]:
+        """Cost of each tile. The first time in order has a product only if there are rows `outside` of the chunk."""
+        H = self.step.shape(self.out)[-1]
+        spans = zip(chunk.ranges(ROWS), chunk.ranges("sample0:sample1"), chunk.ranges(outside), strict=True)
+        return [
+            (
+                (row1 - row0 - (0 if more1 > more0 else sample1 - sample0)) * 2 * GATES * H * H
+                + (row1 - row0) * cell_flop * H,
+                F32 * GATES * H * H + (row1 - row0) * F32 * values * H,
+            )
+            for (row0, row1), (sample0, sample1), (more0, more1) in spans
+        ]

@@ -1,0 +1,34 @@
+"""A new LSTM's weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.networks.lstm.tensors import Lstm, weight_specs
+from gpt2core.networks.normal import Normals
+
+Weights = Mapping[str, NDArray[np.float32]]
+
+WEIGHTS_STREAM = 0  # the seed's second word, so that weights and data of one seed are drawn independently
+
+
+def initial_weights(model: Lstm, seed: int, weights: Weights) -> None:
+    """Fill the weights of a new LSTM: the same numbers for the same seed on every machine.
+
+    The embedding is normal with standard deviation 1; all else is uniform within 1 / sqrt(H), as of torch.nn.Embedding,
+    torch.nn.LSTM and torch.nn.Linear.
+    """
+    bound = np.float32(1 / math.sqrt(model.hidden))
+    uniforms = np.random.Generator(np.random.PCG64([seed, WEIGHTS_STREAM, 1]))
+    for spec in weight_specs(model):
+        out = weights[spec.name]
+        if spec.name == "embedding":
+            Normals([seed, WEIGHTS_STREAM]).fill(out, 1.0)
+        else:
+            uniforms.random(dtype=np.float32, out=out)
+            out *= 2 * bound
+            out -= bound

@@ -1,0 +1,38 @@
+"""An LSTM's forward pass. Layers and chunks of time form a wavefront, which follows from the accesses."""
+
+from __future__ import annotations
+
+from gpt2core.layers import embedding, linear, recurrence
+from gpt2core.networks import language
+from gpt2core.networks.lstm.tensors import model_of
+from gpt2core.spec.config import TrainConfig
+from gpt2core.step import slicing
+from gpt2core.step.builder import Builder
+from gpt2core.step.ops import Tensor
+
+EMBEDDING, HEAD_BIAS, DH = Tensor("embedding"), Tensor("head_bias"), Tensor("dh")
+
+
+def forward(step: Builder, config: TrainConfig) -> None:
+    """Add a micro-batch, from its tokens to its loss."""
+    model, slices, x = model_of(config), slicing.cut(config), Tensor("embedded")
+    grid = slicing.grid(slices)
+    language.load(step, config, grid)
+    embedding.forward_of_tokens(
+        step, grid, out=x, tokens=Tensor("inputs"), weight=EMBEDDING, bias=HEAD_BIAS if model.tied else None
+    )
+    for k in range(model.layers):
+        h = Tensor("h", k)
+        recurrence.Layer(
+            step, slices, k, out=h, inp=x, gates=Tensor("gates", k), cell=Tensor("cell", k), dcell=Tensor("dcell", k),
+            input_weight=Tensor(f"weight_ih_l{k}"), input_bias=Tensor(f"bias_ih_l{k}"),
+            weight=Tensor(f"weight_hh_l{k}"), bias=Tensor(f"bias_hh_l{k}"),
+            T=config.seq, BS=slicing.sizes(config)[0],
+        ).forward()  # fmt: skip
+        step.tape.gradient_in(h, DH)
+        x = h
+    linear.forward(
+        step, "logits", grid, None,
+        out=Tensor("logits"), inp=x, weight=EMBEDDING if model.tied else Tensor("head"), bias=HEAD_BIAS,
+    )  # fmt: skip
+    language.mean_loss(step, config, grid)

@@ -1,0 +1,132 @@
+"""Sizes of an LSTM and tables of its tensors. No Numba and no NumPy: a server sizes runs with them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from gpt2core.networks import token_rows
+from gpt2core.optimizers import state
+from gpt2core.spec.config import TrainConfig, check_bool, check_int
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.networks import Model
+from gpt2core.step import slicing
+from gpt2core.step.tensors import TensorSpec
+
+GATES = 4
+MOST_UNITS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Lstm(Model):
+    """E embedding, L layers of H hidden units, V vocabulary. `tied`: the head's weight is the embedding's."""
+
+    network: ClassVar[str] = "lstm"
+
+    embedding: int = 650
+    hidden: int = 650
+    layers: int = 2
+    vocab: int = 10000
+    context: int = 1024
+    tied: bool = False
+    name: str = "lstm"
+
+    def __post_init__(self) -> None:
+        for size, most in (("embedding", MOST_UNITS), ("hidden", MOST_UNITS), ("layers", 1000), ("context", 1 << 20)):
+            check_int(f"model.{size}", getattr(self, size), 1, most)
+        check_int("model.vocab", self.vocab, 1, 1 << 16)  # tokens are uint16
+        check_bool("model.tied", self.tied)
+        if not isinstance(self.name, str):
+            raise ConfigError("model.name", self.name, "a string")
+        if self.tied and self.embedding != self.hidden:
+            raise ConfigError(
+                "model.embedding", self.embedding, f"hidden ({self.hidden}), since the lstm's head is tied to it"
+            )
+
+    def step_flop(self, samples: int, positions: int) -> int:
+        """Model FLOP of a step: 6 x weights in matrix products x tokens."""
+        return 6 * samples * positions * sum(matrix.rows * matrix.columns for matrix in matrices(self)[1 - self.tied :])
+
+
+class MatrixOf(NamedTuple):
+    """A weight that is a matrix, and the bias of its rows."""
+
+    name: str
+    rows: int
+    columns: int
+    bias: str | None
+
+
+@functools.lru_cache(maxsize=16)  # a sweep sizes thousands of runs of one model
+def matrices(model: Lstm) -> tuple[MatrixOf, ...]:
+    """Every matrix in the order in which the weights lie: (out, in), as torch's, with both biases of a layer."""
+    E, H, V = model.embedding, model.hidden, model.vocab
+    found = [MatrixOf("embedding", V, E, "head_bias" if model.tied else None)]
+    for k in range(model.layers):
+        found.append(MatrixOf(f"weight_ih_l{k}", GATES * H, H if k else E, f"bias_ih_l{k}"))
+        found.append(MatrixOf(f"weight_hh_l{k}", GATES * H, H, f"bias_hh_l{k}"))
+    return (*found, *([] if model.tied else [MatrixOf("head", V, H, "head_bias")]))
+
+
+@functools.lru_cache(maxsize=16)
+def weight_specs(model: Lstm) -> tuple[TensorSpec, ...]:
+    """An LSTM's weights: each matrix, then the bias of its rows."""
+    specs = []
+    for matrix in matrices(model):
+        specs.append(TensorSpec(matrix.name, (matrix.rows, matrix.columns)))
+        if matrix.bias:
+            specs.append(TensorSpec(matrix.bias, (matrix.rows,)))
+    return tuple(specs)
+
+
+def model_of(config: TrainConfig) -> Lstm:
+    """The sizes of the LSTM that a configuration trains. Raises TypeError for another network's."""
+    if not isinstance(config.model, Lstm):
+        raise TypeError(f"{config.model} is not an LSTM")
+    return config.model
+
+
+@functools.lru_cache(maxsize=16)
+def _trained(model: Lstm, keeps_gradients: bool) -> dict[str, list[TensorSpec]]:
+    return state.arenas(weight_specs(model), keeps_gradients)
+
+
+def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
+    """Every tensor by its arena. N = B*T rows.
+
+    In the reverse pass `gates` becomes its own gradient. `dh` has the gradient of one layer's `h` after the other, and
+    `dcell` what the time after gives each sample's state.
+    """
+    model = model_of(config)
+    E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
+    gradient = max(slicing.block_rows(m.rows, m.columns) * (m.columns + 1) for m in matrices(model))
+    parts = sum(slicing.block_count(m.rows, m.columns) for m in matrices(model))
+    return {
+        **_trained(model, config.fused != "all"),
+        "activations": [
+            *token_rows.specs(config),
+            TensorSpec("embedded", (N, E)),
+            TensorSpec("gates", (L, N, GATES * H)),
+            TensorSpec("cell", (L, N, H)),
+            TensorSpec("h", (L, N, H)),
+            TensorSpec("logits", (N, V)),
+            TensorSpec("loss", (N,)),
+        ],
+        "temporary": [
+            TensorSpec("dembedded", (N, E)),
+            TensorSpec("dh", (N, H)),
+            TensorSpec("dcell", (L, config.batch, H)),
+            *([TensorSpec("gradient", (config.threads, gradient))] if config.fused == "all" else []),
+            *(state.clipping(config.steps, parts) if config.grad_clip else []),
+        ],
+    }
+
+
+def _presets() -> dict[str, Lstm]:
+    sizes = {"lstm-tiny": (32, 2, 256), "lstm-medium": (650, 2, 10000), "lstm-large": (1500, 2, 10000),
+             "lstm-deep": (512, 8, 10000)}  # fmt: skip
+    return {name: Lstm(H, H, layers, vocab, name=name) for name, (H, layers, vocab) in sizes.items()}
+
+
+PRESETS = _presets()  # medium and large: Zaremba et al. 2014

@@ -1,0 +1,179 @@
+"""The LSTM's step: its bits, its values, its accesses, its graph and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import lstms
+import numpy as np
+import poison
+import pytest
+
+from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm import table
+from gpt2core.networks import program
+from gpt2core.networks.lstm.tensors import Lstm
+from gpt2core.networks.memory import memory_bytes, plan
+from gpt2core.networks.network import network_of
+from gpt2core.run import canary, train
+from gpt2core.spec.config import FUSIONS, SYNCS, TrainConfig
+from gpt2core.spec.errors import ConfigError
+from gpt2core.step import slicing
+from gpt2core.step.memory import Memory
+from taskloom.contract.runs import RunSpec
+from taskloom.server.queue.experiments.memory import run_memory_bytes
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CASES = pytest.mark.parametrize("case", lstms.CASES)
+FUSED = {"lstm": FUSIONS, "lstm_tied": ("none", "rows")}
+HOW = [
+    *({"scheduler": "fork-join", "threads": threads} for threads in (1, 2, 3, 8)),
+    {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic"},
+    *({"scheduler": "task", "sync": sync, "threads": threads} for sync in SYNCS for threads in (1, 2, 3, 8)),
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_canary() -> Iterator[None]:
+    """Leave out the canary, which takes longer than these runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
+        yield
+
+
+@CASES
+@pytest.mark.parametrize("how", [{}, {"grad_accum": 2, "grad_clip": 0.5}, {"precision": "bf16"}], ids=str)
+def test_every_scheduler_gives_the_same_bits(case: str, how: dict[str, object]) -> None:
+    first = train.train(lstms.config(case, steps=3, **how))
+    fusions = FUSED[case] if "grad_accum" not in how else ("none", "rows")
+    fused = [{"fusion": f, "scheduler": s, "threads": 2} for f in fusions for s in ("fork-join", "task")]
+    others = [*(HOW[2::4] if how else HOW), *fused]
+    for other in others:
+        result = train.train(lstms.config(case, steps=3, **{**how, **other}))
+        assert (result.losses, result.weights_sha256) == (first.losses, first.weights_sha256), other
+
+
+@CASES
+@pytest.mark.parametrize("threads", [1, 3])
+def test_training_follows_pytorch(case: str, threads: int) -> None:
+    """Losses of ten steps agree to a relative 1e-5 with those of torch.nn.LSTM, which tests/golden stores."""
+    golden = np.load(GOLDEN / f"{case}.npz")
+    result = train.train(lstms.config(case, scheduler="task", threads=threads))
+    np.testing.assert_allclose(result.losses, golden["losses"], rtol=1e-5)
+    assert result.losses[-1] < 0.98 * result.losses[0]
+
+
+@CASES
+def test_slices_change_only_the_rounding(case: str) -> None:
+    golden = np.load(GOLDEN / f"{case}.npz")
+    for batch_slice, token_slice in ((1, 1), (5, 10), (3, 7)):
+        result = train.train(lstms.config(case, batch_slice=batch_slice, token_slice=token_slice))
+        np.testing.assert_allclose(result.losses, golden["losses"], rtol=1e-5)
+
+
+def test_a_sequence_of_one_token_has_no_recurrence() -> None:
+    """The recurrent weights' gradient is 0, and decay alone changes them."""
+    how = {"seq": 1, "token_slice": 1, "steps": 2, "weight_decay": 0.0}
+    hashes = {train.train(lstms.config(fusion=fusion, **how)).weights_sha256 for fusion in FUSIONS}
+    assert len(hashes) == 1
+    assert all(np.isfinite(train.train(lstms.config(**how)).losses))
+
+
+@CASES
+@pytest.mark.parametrize(
+    "how",
+    [*({"fusion": fusion, "grad_clip": 0.0} for fusion in FUSIONS), {"grad_accum": 2, "grad_clip": 0.5},
+     {"precision": "bf16"}, {"seq": 1, "token_slice": 1}],
+    ids=str,
+)  # fmt: skip
+def test_tasks_read_and_write_what_they_declare(case: str, how: dict[str, object]) -> None:
+    config = lstms.config(case, steps=1, **how)
+    data = network_of(config).data(config)
+    libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
+    poison.check(program.build(config), plan(config), lambda memory: train.fill(memory, config, data), libraries)
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_layers_and_chunks_form_a_wavefront(fusion: str) -> None:
+    """A chunk of a layer waits for its neighbours in time and for its chunk of the layer below, and for no other."""
+    planned = train.plan(lstms.config(scheduler="task", fusion=fusion))
+    label = planned.graph.label
+
+    def next_of(name: str) -> set[str]:
+        return {label[after] for before, after in planned.graph.edges if label[before] == name}
+
+    if fusion == "none":  # the reverse of s4, which has the same name, is followed by that of s3
+        assert next_of("recurrence[1] s4") >= {"recurrence[1] s5", "gates_in[2] s4", "recurrence[1] s3"}
+        assert next_of("gates_in[1] s4") == {"recurrence[1] s4"}
+        chunks = {each for each in next_of("recurrence[1] s4") if each.startswith(("recurrence[", "gates_in["))}
+        assert len(chunks) == 3
+    else:
+        chunks = {each for each in next_of("gates_in+recurrence[1] s4") if each.startswith("gates_in+")}
+        assert chunks == {"gates_in+recurrence[1] s5", "gates_in+recurrence[2] s4"}
+        back = {each for each in next_of("recurrence+gates_in_dinp[1] s4") if each.startswith("recurrence+")}
+        assert back == {"recurrence+gates_in_dinp[1] s3", "recurrence+gates_in_dinp[0] s4"}
+
+
+@CASES
+def test_a_server_knows_its_configuration_and_its_memory(case: str) -> None:
+    config = lstms.config(case, scheduler="task", threads=3)
+    spec = RunSpec.model_validate_json(RunSpec.model_validate(config.to_dict()).model_dump_json())
+    assert TrainConfig.from_dict(spec.model_dump(exclude_none=True)) == config
+    planned = train.plan(config)
+    arenas = Memory(plan(config)).arenas
+    assert run_memory_bytes(config) == sum(arena.nbytes for arena in arenas.values())
+    assert planned.memory_bytes == memory_bytes(config)
+
+
+def test_step_flop_is_six_per_weight_of_a_product() -> None:
+    model = Lstm(12, 9, 3, 61)
+    assert model.step_flop(2, 5) == 6 * 10 * (4 * 9 * (12 + 9) + 2 * 4 * 9 * (9 + 9) + 9 * 61)
+    tied = Lstm(9, 9, 1, 61, tied=True)
+    assert tied.step_flop(1, 1) == 6 * (4 * 9 * 18 + 9 * 61)
+
+
+@pytest.mark.parametrize("name", ["lstm-tiny", "lstm-medium", "lstm-large", "lstm-deep"])
+def test_presets_are_models_by_name(name: str) -> None:
+    config = TrainConfig.from_dict({"model": name, "seq": 8})
+    assert config.model.name == name
+    assert TrainConfig.from_dict(config.to_dict()) == config
+    assert config.to_dict()["model"]["network"] == "lstm"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "field", "accepted"),
+    [
+        ({"hidden": 0}, "model.hidden", "1 to 65536"),
+        ({"vocab": 65537}, "model.vocab", "1 to 65536"),
+        ({"tied": 1}, "model.tied", "true or false"),
+        ({"tied": True, "hidden": 8, "embedding": 9}, "model.embedding", r"hidden \(8\), since the lstm's head"),
+        ({"heads": 4}, "model.heads", "no such setting of lstm; known: embedding, hidden, layers"),
+    ],
+)
+def test_sizes_that_are_refused(sizes: dict[str, object], field: str, accepted: str) -> None:
+    with pytest.raises(ConfigError, match=accepted) as raised:
+        TrainConfig.from_dict({"model": {"network": "lstm", **sizes}})
+    assert raised.value.field == field
+
+
+def test_initial_weights_are_torchs_distributions() -> None:
+    config = lstms.config()
+    weights = {spec.name: np.empty(spec.shape, np.float32) for spec in network_of(config).tensors(config)["weights"]}
+    network_of(config).initialise(config, weights)
+    for name, array in weights.items():
+        if name != "embedding":
+            assert 0.8 / 3 < np.abs(array).max() <= 1 / 3, name
+            assert array.min() < 0 < array.max()
+    assert 0.9 < weights["embedding"].std() < 1.1
+    again = {name: np.empty_like(array) for name, array in weights.items()}
+    network_of(config).initialise(config, again)
+    assert all(np.array_equal(weights[name], again[name]) for name in weights)
+
+
+def test_a_time_steps_rows_are_consecutive() -> None:
+    config = lstms.config()
+    sample, position = slicing.row_tables(config, time_major=True)
+    for part in slicing.cut(config):
+        rows = [(t, b) for t in range(part.pos0, part.pos1) for b in range(part.sample0, part.sample1)]
+        assert list(zip(position, sample, strict=True))[part.row0 : part.row1] == rows

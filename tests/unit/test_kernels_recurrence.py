@@ -1,0 +1,75 @@
+"""The kernels of an LSTM's recurrence against finite differences of its formulae in float64, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from test_finite_differences import draw, gradient
+
+from gpt2core.layers.recurrence import lstm_backward, lstm_backward_weight, lstm_forward, sigmoid, tanh
+
+By = Callable[..., tuple[int, int, int, int]]
+CLOSE = {"rtol": 2e-5, "atol": 4e-6}
+T, H, GROUPS = 5, 7, ((0, 2), (2, 3))  # samples of a group
+B, BS = 3, 2
+CHUNKS = ((0, 3), (3, 5))
+
+
+def rows_of(sample0: int, sample1: int) -> np.ndarray:
+    """Rows (T, samples) of a group: time-major, group after group."""
+    n = sample1 - sample0
+    return sample0 * T + np.arange(T * n).reshape(T, n)
+
+
+def outputs(gates: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """h (N, H) from what the input gives the gates (N, 4H), written from the formulae."""
+    out = np.empty((B * T, H))
+    for group in GROUPS:
+        h = c = np.zeros((group[1] - group[0], H))
+        for rows in rows_of(*group):
+            i, f, g, o = np.split(gates[rows] + h @ weight.T + bias, 4, axis=1)
+            c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+            out[rows] = h = np.tanh(c) / (1 + np.exp(-o))
+    return out
+
+
+def test_a_layer_of_cells(by: By) -> None:
+    gates, weight, bias, dh = draw(B * T, 4 * H), 0.5 * draw(4 * H, H), draw(4 * H), draw(B * T, H)
+    inside = [(group, chunk, int(rows_of(*group)[chunk[0], 0])) for group in GROUPS for chunk in CHUNKS]
+    h, cell, kept = np.full_like(dh, np.nan), np.full_like(dh, np.nan), gates.copy()
+    for group, chunk, row in inside:
+        lstm_forward(h, cell, kept, h, cell, weight, bias, by(), *group, *chunk, row)
+    np.testing.assert_allclose(h, outputs(gates.astype(np.float64), weight, bias), **CLOSE)
+
+    dgates, whole, dcell = kept.copy(), dh.copy(), np.full((B, H), np.nan, np.float32)
+    for group, chunk, row in reversed(inside):
+        lstm_backward(dgates, whole, dcell, dgates, cell, weight, by(), T, *group, *chunk, row)
+    np.testing.assert_allclose(dgates, gradient(lambda x: outputs(x, weight, bias), gates, dh), **CLOSE)
+
+    expected = gradient(lambda w: outputs(gates.astype(np.float64), w, bias), weight, dh)
+    of_bias = gradient(lambda b: outputs(gates.astype(np.float64), weight, b), bias, dh)
+    dweight, dbias = np.full_like(weight, np.nan), np.full_like(bias, np.nan)
+    for first, last in ((0, 11), (11, 4 * H)):
+        lstm_backward_weight(dweight, dbias, dgates, h, by(), T, BS, first, last, first, 0, 1)
+    np.testing.assert_allclose(dweight, expected, **CLOSE)
+    np.testing.assert_allclose(dbias, of_bias, **CLOSE)
+    lstm_backward_weight(dweight, dbias, dgates, h, by(), T, BS, 0, 4 * H, 0, 1, 0)
+    np.testing.assert_allclose(dweight, 2 * expected, rtol=2e-5, atol=8e-6)
+    np.testing.assert_allclose(dbias, 2 * of_bias, rtol=2e-5, atol=8e-6)
+
+
+def test_without_a_second_time_the_recurrent_weight_has_no_gradient(by: By) -> None:
+    dweight, dbias = np.full((4 * H, H), np.nan, np.float32), np.full(4 * H, np.nan, np.float32)
+    dgates = draw(B, 4 * H)
+    lstm_backward_weight(dweight, dbias, dgates, draw(B, H), by(), 1, BS, 0, 4 * H, 0, 0, 0)
+    assert not dweight.any()
+    np.testing.assert_allclose(dbias, dgates.sum(0), rtol=1e-5)
+
+
+def test_the_gates_functions() -> None:
+    for x in (-200.0, -50.0, -1.0, -1e-3, 0.0, 0.3, 4.0, 90.0, 200.0):
+        assert abs(sigmoid(np.float32(x)) - 1 / (1 + np.exp(-x))) <= 2e-7
+        assert abs(tanh(np.float32(x)) - np.tanh(x)) <= 2e-7
+    assert np.isnan(sigmoid(np.float32(np.nan)))
+    assert np.isnan(tanh(np.float32(np.nan)))
