@@ -36,7 +36,8 @@ class Model(ABC):
         known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
         for key in sizes:
             if key not in known:
-                raise ConfigError(f"model.{key}", sizes[key], f"no such setting of {cls.network}; known: " + ", ".join(known))
+                accepted = f"no such setting of {cls.network}; known: " + ", ".join(known)
+                raise ConfigError(f"model.{key}", sizes[key], accepted)
         return cls(**sizes)
 
     def to_dict(self) -> dict[str, Any]:
