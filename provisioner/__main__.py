@@ -11,6 +11,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import httpx
+
 from taskloom.contract import logs
 from taskloom.provisioner.jobs import AlreadyRunning, Jobs
 from taskloom.provisioner.loop import Provisioner, log
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         jobs = Jobs(pools.name, given.state or default_state(pools.name))
         server = Server(pools.server, token)
         metrics = Metrics(given.metrics_port)
-    except (PoolsFileRefused, AlreadyRunning, OSError, ValueError) as error:
+    except (PoolsFileRefused, AlreadyRunning, OSError, ValueError, httpx.InvalidURL) as error:
         print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     stop = threading.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 from pydantic import ValidationError
 
+from taskloom.contract import http
 from taskloom.contract.demand import Demand, PoolReport
 from taskloom.contract.keys import authorization
 
@@ -24,7 +25,7 @@ class Server:
 
     def __init__(self, url: str, token: str | None) -> None:
         headers = authorization(token)
-        self._http = httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", headers=headers, timeout=ANSWER_S)
+        self._http = http.Client(url, headers, ANSWER_S)
 
     def close(self) -> None:
         self._http.close()
@@ -45,13 +46,13 @@ class Server:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
             answer = self._http.request(method, path, content=body, headers=headers)
-        except httpx.HTTPError as error:
-            raise ServerSilent(f"{self._http.base_url}: {error or type(error).__name__}") from error
+        except http.FAILED as error:
+            raise ServerSilent(f"{self._http.base_url}: {self._http.why(error)}") from error
         if answer.status_code in (401, 403):
             raise ServerRefused(
                 f"{answer.request.url}: status {answer.status_code}; a provisioner needs a key of scope worker, "
                 "in TASKLOOM_TOKEN or in the token file"
             )
         if not answer.is_success:
-            raise ServerSilent(f"{answer.request.url}: status {answer.status_code}")
+            raise ServerSilent(f"{answer.request.url}: status {answer.status_code}{self._http.through}")
         return answer

@@ -13,7 +13,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from taskloom import DEFAULT_SERVER
-from taskloom.contract import key_files, problems
+from taskloom.contract import http, key_files, problems
 from taskloom.contract.keys import authorization
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
 
@@ -28,13 +28,13 @@ class Connection:
     def __init__(self, server: str | None = None, token: str | None = None, timeout_s: float = 30.0) -> None:
         """token: default TASKLOOM_TOKEN, or the key in TASKLOOM_TOKEN_FILE.
 
-        Raises ConfigError for a key that no request can carry, FileError for a key's file that cannot be used,
-        ServerUnreachable for an address that is none.
+        Raises ConfigError for a key that no request can carry and for proxies or certificates of the environment that
+        cannot be used, FileError for a key's file, ServerUnreachable for an address that is none.
         """
         self.server = (server or os.environ.get("TASKLOOM_SERVER") or DEFAULT_SERVER).rstrip("/")
         headers = authorization(token or key_files.token(os.environ))
         try:
-            self._http = httpx.Client(base_url=f"{self.server}/api/v1", headers=headers, timeout=timeout_s)
+            self._http = http.Client(self.server, headers, timeout_s)
         except httpx.InvalidURL as error:
             raise ServerUnreachable(self.server, str(error)) from error
 
@@ -85,9 +85,9 @@ class Connection:
         sent = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
         try:
             answer = self._http.request(method, path, content=content, params=query, headers=sent)
-        except httpx.HTTPError as error:
-            raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
-        return _checked(answer)
+        except http.FAILED as error:
+            raise ServerUnreachable(self.server, self._http.why(error)) from error
+        return self._checked(answer)
 
     def _stream(self, path: str, write: Callable[[bytes], object], query: Query | None = None) -> str:
         """Write the content of an address to a file; return its ETag."""
@@ -95,11 +95,28 @@ class Connection:
             with self._http.stream("GET", path, params=query) as answer:
                 if not answer.is_success:
                     answer.read()
-                for chunk in _checked(answer).iter_bytes():
+                for chunk in self._checked(answer).iter_bytes():
                     write(chunk)
                 return str(answer.headers.get("ETag"))
-        except httpx.HTTPError as error:
-            raise ServerUnreachable(self.server, str(error) or type(error).__name__) from error
+        except http.FAILED as error:
+            raise ServerUnreachable(self.server, self._http.why(error)) from error
+
+    def _checked(self, answer: httpx.Response) -> httpx.Response:
+        """The answer if it is a success. Raises Problem."""
+        if answer.is_success:
+            return answer
+        raise from_problem(problem_of(answer, self._http.through))
+
+
+def problem_of(answer: httpx.Response, through: str) -> problems.Problem:
+    """The problem that an answer is; one of its own if a proxy or another program sent it."""
+    try:
+        return problems.Problem.model_validate_json(answer.content)
+    except ValidationError:
+        detail = f"{answer.text[:500]}{through}"
+        return problems.Problem(
+            type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=detail
+        )
 
 
 def understood(answer: httpx.Response, kind: type[T], part: object = ...) -> T:
@@ -124,16 +141,3 @@ def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         elif value is not None:
             query[name] = value
     return query
-
-
-def _checked(answer: httpx.Response) -> httpx.Response:
-    """The answer if it is a success. Raises Problem."""
-    if answer.is_success:
-        return answer
-    try:
-        problem = problems.Problem.model_validate_json(answer.content)
-    except ValidationError:
-        problem = problems.Problem(
-            type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=answer.text[:500]
-        )
-    raise from_problem(problem)

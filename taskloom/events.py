@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from pydantic import ValidationError
 
-from taskloom.contract.problems import Problem
+from taskloom.connection import problem_of
+from taskloom.contract import http
 from taskloom.errors import ServerUnreachable, from_problem
 
 SILENCE_S = 40.0  # the server sends a keep-alive every 15 s
@@ -28,7 +28,7 @@ class Event:
     data: dict[str, Any]
 
 
-def listen(http: httpx.Client, server: str, topics: Sequence[str], until: float | None) -> Iterator[Event]:
+def listen(client: http.Client, server: str, topics: Sequence[str], until: float | None) -> Iterator[Event]:
     """Events until all topics have ended, or until the instant `until` of time.monotonic(). Raises ServerUnreachable or
     Problem."""
     left, last, failures = list(dict.fromkeys(topics)), None, 0
@@ -36,10 +36,10 @@ def listen(http: httpx.Client, server: str, topics: Sequence[str], until: float 
         headers = {"Accept": "text/event-stream", **({} if last is None else {"Last-Event-ID": last})}
         try:
             timeout = httpx.Timeout(SILENCE_S if until is None else min(SILENCE_S, max(0.05, until - time.monotonic())))
-            with http.stream("GET", "/events", params={"topic": left}, headers=headers, timeout=timeout) as answer:
+            with client.stream("GET", "/events", params={"topic": left}, headers=headers, timeout=timeout) as answer:
                 if not answer.is_success:
                     answer.read()
-                    raise from_problem(_problem(answer))
+                    raise from_problem(problem_of(answer, client.through))
                 for identity, event in _events(answer):
                     last, failures = identity or last, 0
                     yield event
@@ -47,12 +47,12 @@ def listen(http: httpx.Client, server: str, topics: Sequence[str], until: float 
                         left.remove(event.topic)
                     if until is not None and time.monotonic() >= until:
                         return
-        except httpx.HTTPError as error:
+        except (*http.FAILED, ValueError, KeyError) as error:  # ValueError, KeyError: another program's events
             failures += 1
             if until is not None and time.monotonic() >= until:
                 return
             if failures > TRIES:
-                raise ServerUnreachable(server, str(error) or type(error).__name__) from error
+                raise ServerUnreachable(server, client.why(error)) from error
             time.sleep(AGAIN_S)
 
 
@@ -67,11 +67,3 @@ def _events(answer: httpx.Response) -> Iterator[tuple[str | None, Event]]:
             told = json.loads(fields["data"])
             yield fields.get("id"), Event(told["topic"], fields.get("event", "message"), told["data"])
         fields = {}
-
-
-def _problem(answer: httpx.Response) -> Problem:
-    try:
-        return Problem.model_validate_json(answer.content)
-    except ValidationError:
-        detail = answer.text[:500]
-        return Problem(type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=detail)

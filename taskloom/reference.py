@@ -28,6 +28,10 @@ most and by default 25). `data` and `checkpoint` of a submitted run are names of
 cache folder is not writable uses `SPOOL/cache` and logs this. If another process uses the worker's id with another
 spool, the worker logs this and waits until the other process has left or is silent.
 
+Clients, workers and provisioners use the proxies of `http_proxy`, `https_proxy` and `all_proxy` (also in capitals;
+`http://` and `https://`), except for loopback and hosts in `no_proxy`. `https://` servers are checked by the
+certificates of `SSL_CERT_FILE` or `SSL_CERT_DIR`, or else those of the package certifi.
+
 Workers, `taskloom train`, `taskloom runs trace` and `taskloom serve --workers` write temporary files below `TMPDIR`
 (`/tmp`), in `taskloom-NODE-*`. A process deletes its folder when it ends. If it was killed, the next of these processes
 of the same user on the node does. Artifacts, such as traces, wait in the worker's spool.

@@ -39,6 +39,7 @@ def main(
     """
     try:
         settings = parse(arguments, os.environ)
+        client = ServerClient(settings.server, settings.token)
         spool = Spool(settings.spool)
     except (InputError, SpoolTaken, OSError) as error:
         known = {"slug": error.slug, **error.fields()} if isinstance(error, InputError) else {}
@@ -70,7 +71,6 @@ def main(
 
     signals.listen(lambda: stop_at_once() if agent.draining else drain())
     affinity.raise_priority()
-    client = ServerClient(settings.server, settings.token)
     try:
         measurement = Measurement(settings, inbox, report, peaks_command)
         executor = Executor(settings, supervisor, command, launch.allowed_cores(), spool.new_folder)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from taskloom.contract import http
 from taskloom.contract.artifacts import MEDIA_TYPES, OCTETS, ArtifactReceipt
 from taskloom.contract.attempts import (
     HeartbeatAnswer,
@@ -58,7 +59,7 @@ class ServerClient:
     """One worker's connection to one server. Raises Unreachable (retry) and Refused (do not retry)."""
 
     def __init__(self, server: str, token: str | None) -> None:
-        self._http = httpx.Client(base_url=f"{server}/api/v1", headers=authorization(token), timeout=ANSWER_S)
+        self._http = http.Client(server, authorization(token), ANSWER_S)
 
     def close(self) -> None:
         self._http.close()
@@ -129,16 +130,18 @@ class ServerClient:
     def _exchange(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **request)
-        except httpx.TransportError as error:
-            raise Unreachable(f"{self._http.base_url}: {error or type(error).__name__}") from error
+        except http.FAILED as error:
+            raise Unreachable(f"{self._http.base_url}: {self._http.why(error)}") from error
         if answer.status_code in RETRIED_STATUSES:
             retry_after_s = parse_retry_after_s(answer.headers.get("Retry-After"))
-            raise Unreachable(f"{answer.request.url}: status {answer.status_code}", retry_after_s)
+            raise Unreachable(f"{answer.request.url}: status {answer.status_code}{self._http.through}", retry_after_s)
         if answer.is_success:
             return answer
         problem = _problem(answer)
         if problem is None:  # the answer of a proxy or of another program
-            raise Unreachable(f"{answer.request.url}: status {answer.status_code}, not from a Taskloom server")
+            raise Unreachable(
+                f"{answer.request.url}: status {answer.status_code}, not from a Taskloom server{self._http.through}"
+            )
         raise Refused(answer.status_code, problem)
 
     @staticmethod

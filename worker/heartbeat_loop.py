@@ -75,8 +75,7 @@ class HeartbeatLoop:
                 to_stop = self._beat()
             except Unreachable as error:
                 failures += 1
-                wait_s = min(self._policy.delay_s(failures, error.retry_after_s), self._lease.heartbeat_s)
-                self._report.say("heartbeat-failed", f"heartbeat failed: {error}; retrying in {wait_s:.1f} s")
+                wait_s = self._failed(str(error), failures, error.retry_after_s)
             except Refused as error:
                 failures, wait_s = failures + 1, self._lease.heartbeat_s
                 if error.status in LOST_STATUSES:
@@ -85,6 +84,9 @@ class HeartbeatLoop:
                 if error.names("/steps") and self._steps.leave_out():
                     continue  # an older server does not know this field
                 self._report.say("heartbeat-refused", f"heartbeat rejected: {error}")
+            except Exception as error:  # a defect costs a heartbeat, not the lease
+                failures += 1
+                wait_s = self._failed(f"{type(error).__name__}: {error}", failures)
             else:
                 failures, wait_s = 0, self._lease.heartbeat_s
                 if self._output.pending:
@@ -95,6 +97,12 @@ class HeartbeatLoop:
                     self._ask(to_stop)
             if not self._rest(wait_s):
                 return
+
+    def _failed(self, why: str, failures: int, retry_after_s: float | None = None) -> float:
+        """Report a heartbeat without an answer; return the seconds until the next one."""
+        wait_s = min(self._policy.delay_s(failures, retry_after_s), self._lease.heartbeat_s)
+        self._report.say("heartbeat-failed", f"heartbeat failed: {why}; retrying in {wait_s:.1f} s")
+        return wait_s
 
     def _rest(self, wait_s: float) -> bool:
         """Wait until the next heartbeat; return False at the end."""

@@ -84,6 +84,30 @@ def test_a_server_that_is_down_for_a_while_costs_nothing_but_time(beats: Beats) 
     assert beats.asked() == StopAsked(5, StopReason.CANCEL)
 
 
+@pytest.mark.parametrize("answer", [(502, b"<html>", {"Content-Encoding": "gzip"}), (200, FINE, {})])
+def test_no_failure_of_a_heartbeat_ends_the_heartbeats(
+    beats: Beats, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Any
+) -> None:
+    """Neither an answer that cannot be decoded nor, in the second case, a defect of our own."""
+    beats.script.answers.append(answer)
+    beats.script.answer(200, {**FINE, "cancel": True})
+    beats.script.answers += [(200, FINE, {})] * 1000
+    if answer[0] == 200:
+        first = iter([True])
+        acknowledge = beats.agent.steps.next
+
+        def broken() -> Any:
+            if next(first, False):
+                raise RuntimeError("a defect")
+            return acknowledge()
+
+        monkeypatch.setattr(beats.agent.steps, "next", broken)
+    beats.loop.start()
+    assert beats.asked() == StopAsked(5, StopReason.CANCEL)
+    printed = capsys.readouterr()
+    assert ("RuntimeError: a defect" in printed.out + printed.err) is (answer[0] == 200)
+
+
 def test_a_proxys_404_is_no_lost_lease(beats: Beats) -> None:
     beats.script.answer(404, b"<html>no such site</html>")
     beats.script.answer(200, {**FINE, "cancel": True})

@@ -1,0 +1,111 @@
+"""HTTP clients of a server: which proxy and which certificates of the environment they use."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from gpt2core.spec.errors import ConfigError
+
+API = "/api/v1"
+PROXIES = ("http", "https")  # schemes of proxies that need no further package
+# What a request can raise: no connection, an answer that cannot be decoded, an address that is none.
+FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL)
+
+
+class Client(httpx.Client):
+    """A client of one server's API. `through`: the proxy between, in words, or "".
+
+    Raises ConfigError, which names the variable, for a proxy or certificates that cannot be used, and httpx.InvalidURL.
+    """
+
+    def __init__(self, server: str, headers: Mapping[str, str], timeout_s: float) -> None:
+        url = httpx.URL(server.rstrip("/") + API)
+        variable, proxy = _proxy(url)
+        self.through = f", through the proxy {_shown(proxy)} ({variable})" if proxy else ""
+        given: dict[str, Any] = {}
+        if proxy:
+            given["proxy"] = httpx.Proxy(proxy, ssl_context=_certificates() if proxy.startswith("https:") else None)
+        # Without TLS no certificates are loaded: what the environment says of them is then of no concern.
+        verify = _certificates() if url.scheme == "https" else False
+        super().__init__(base_url=url, headers=headers, timeout=timeout_s, trust_env=False, verify=verify, **given)
+
+    def why(self, error: Exception) -> str:
+        """Why a request failed; it names the proxy."""
+        return f"{error or type(error).__name__}{self.through}"
+
+
+def _proxy(url: httpx.URL) -> tuple[str, str]:
+    """The variable that names the proxy of this address, and the proxy; empty without one, and for this machine."""
+    if is_loopback(url.host):
+        return "", ""
+    place = f"{url.host}:{url.port}" if url.port else url.host
+    if urllib.request.proxy_bypass_environment(place):  # type: ignore[attr-defined]
+        return "", ""
+    for name in (f"{url.scheme}_proxy", "all_proxy"):
+        for variable in (name, name.upper()):
+            value = os.environ.get(variable)
+            if value:
+                return variable, _checked(variable, value)
+    return "", ""
+
+
+def _checked(variable: str, value: str) -> str:
+    proxy = value if "://" in value else f"http://{value}"
+    accepted = "http://HOST:PORT; unset it, or put the server's host into NO_PROXY"
+    try:
+        parts = urlsplit(proxy)
+        usable = parts.scheme in PROXIES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        httpx.Proxy(proxy if usable else "http://localhost")
+    except (ValueError, httpx.InvalidURL):
+        usable = False
+    if not usable:
+        raise ConfigError(variable, _shown(value), accepted)
+    return proxy
+
+
+def _shown(proxy: str) -> str:
+    """A proxy without its user and password."""
+    scheme, _, place = proxy.rpartition("://")
+    return f"{scheme}://{place.rpartition('@')[2]}" if scheme else place.rpartition("@")[2]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own, which no proxy reaches."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _certificates() -> ssl.SSLContext:
+    """Those of SSL_CERT_FILE or SSL_CERT_DIR, or else certifi's. Raises ConfigError."""
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    keys = os.environ.get("SSLKEYLOGFILE")  # Python opens it
+    try:
+        if keys:
+            with Path(keys).open("a"):
+                pass
+    except OSError as error:
+        raise ConfigError("SSLKEYLOGFILE", keys, f"a file that can be written ({error.strerror}), or unset") from error
+    try:
+        if file or folder:
+            return ssl.create_default_context(cafile=file or None, capath=folder or None)
+        import certifi
+
+        return ssl.create_default_context(cafile=certifi.where())
+    except OSError as error:  # ssl.SSLError is one
+        if not file:
+            raise
+        reason = error.strerror or error
+        raise ConfigError("SSL_CERT_FILE", file, f"a file of certificates ({reason}), or unset") from error

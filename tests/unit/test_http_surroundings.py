@@ -1,0 +1,118 @@
+"""Proxies and certificates that the environment names: none is between this machine and itself, and one that cannot be
+used is named."""
+
+import httpx
+import pytest
+from http_double import scripted
+
+from gpt2core.spec.errors import ConfigError
+from taskloom import Client
+from taskloom.contract import http
+from taskloom.errors import ServerUnreachable
+from taskloom.provisioner.server import Server, ServerSilent
+from taskloom.worker.client import ServerClient
+from taskloom.worker.retry import Unreachable
+
+PROXY_VARIABLES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+HOSTILE = [
+    ("HTTP_PROXY", "http://127.0.0.1:9"), ("http_proxy", "nonsense"), ("ALL_PROXY", "socks5://127.0.0.1:1080"),
+    ("all_proxy", "http://["), ("HTTPS_PROXY", "http://127.0.0.1:9"), ("SSL_CERT_FILE", "/nonexistent/ca.pem"),
+    ("SSL_CERT_FILE", __file__), ("SSL_CERT_DIR", "/nonexistent"), ("SSLKEYLOGFILE", "/nonexistent/keys.log"),
+    ("NO_PROXY", "["), ("REQUESTS_CA_BUNDLE", "/nonexistent"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    for name in (*PROXY_VARIABLES, "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def ask(kind, url):
+    """Any request of a kind of client."""
+    if kind == "client":
+        with Client(url) as client:
+            return list(client.runs())
+    if kind == "worker":
+        client = ServerClient(url, None)
+        try:
+            return client.leave("w", "b")
+        finally:
+            client.close()
+    server = Server(url, None)
+    try:
+        return server.demand()
+    finally:
+        server.close()
+
+
+ANSWERS = {"client": {"items": [], "next_cursor": None}, "worker": b"", "provisioner": {"needs": [], "workers": []}}
+FAILURES = (ServerUnreachable, Unreachable, ServerSilent)
+
+
+@pytest.mark.parametrize(("variable", "value"), HOSTILE)
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_a_server_of_this_machine_answers_whatever_the_environment_says(monkeypatch, kind, variable, value):
+    monkeypatch.setenv(variable, value)
+    with scripted() as script:
+        script.answer(200, ANSWERS[kind])
+        ask(kind, script.url)
+        assert len(script.asked) == 1
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "a.localhost"])
+def test_loopback_is_known_by_its_address(monkeypatch, host):
+    monkeypatch.setenv("ALL_PROXY", "http://proxy.invalid:3128")
+    http.Client(f"http://{host}:8321", {}, 1.0).close()
+    assert http.is_loopback(httpx.URL(f"http://{host}").host)
+    assert not http.is_loopback("127.0.0.1.example.org")
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("value", ["socks5://u:w0rd@127.0.0.1:1080", "http://[", "http://a:b", "ftp://a", "http://"])
+def test_a_proxy_that_cannot_be_used_is_named_without_its_password(monkeypatch, kind, value):
+    monkeypatch.setenv("ALL_PROXY", value)
+    with pytest.raises(ConfigError, match=r"ALL_PROXY = .* is not accepted: http://HOST:PORT") as raised:
+        ask(kind, "http://taskloom.invalid")
+    assert "w0rd" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_an_error_through_a_proxy_names_the_proxy(monkeypatch, kind):
+    with scripted() as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.replace("://", "://user:w0rd@"))
+        proxy.answer(502, b"<html>no")
+        with pytest.raises(Exception, match=rf"through the proxy {proxy.url} \(http_proxy\)") as raised:
+            ask(kind, "http://taskloom.invalid")
+        assert "w0rd" not in str(raised.value)
+        assert proxy.asked[0].path.startswith("http://taskloom.invalid/")
+    with pytest.raises(FAILURES, match=r"through the proxy"):
+        ask(kind, "http://taskloom.invalid")
+    monkeypatch.setenv("NO_PROXY", "taskloom.invalid")
+    with pytest.raises(FAILURES) as raised:
+        ask(kind, "http://taskloom.invalid")
+    assert "proxy" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize(
+    ("variable", "value"), [each for each in HOSTILE if each[0] in ("SSL_CERT_FILE", "SSLKEYLOGFILE")]
+)
+def test_certificates_that_cannot_be_used_are_named_where_tls_is(monkeypatch, kind, variable, value):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=f"{variable} = '{value}' is not accepted"):
+        ask(kind, "https://taskloom.invalid")
+    monkeypatch.setenv(variable, "")
+    with pytest.raises(FAILURES):
+        ask(kind, "https://taskloom.invalid")
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.parametrize("status", [200, 204, 404, 502])
+def test_an_answer_that_cannot_be_decoded_is_no_answer(kind, status):
+    with scripted() as script:
+        script.answer(status, b"<html>502 Bad Gateway</html>", Content_Encoding="gzip", Content_Type="text/html")
+        if status == 204:
+            script.answers[0] = (200, b"\x1f\x8b\x08", {"Content-Encoding": "deflate"})
+        with pytest.raises(FAILURES):
+            ask(kind, script.url)
