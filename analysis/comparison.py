@@ -56,6 +56,19 @@ class InstructionsRatio:
 
 
 @dataclass(frozen=True)
+class Membership:
+    """The family of a comparison of two variants of one experiment. p_adjusted: null if so few processes decide nothing
+    in it. alone: the verdict by the comparison's own p-value. primary: it is the question, which is judged alone."""
+
+    experiment_id: int
+    comparisons: int
+    pooled: int
+    p_adjusted: float | None
+    alone: Verdict
+    primary: bool
+
+
+@dataclass(frozen=True)
 class Comparison:
     """B against A. `ratio`: time of A over time of B; above 1, B is faster. `superiority`: probability that a process
     of B is faster than one of A. A refused comparison has no ratio; `reason` says why.
@@ -63,7 +76,7 @@ class Comparison:
     ratio_middle: the median of the pairs' ratios, or the ratio of medians; n: sample size in `unit`s; scope: the
     population that the ratio describes, if it comes from several occasions; e_value: of the pairs' signs, valid at any
     time; sequential: interval and p-value are valid at any time too; diagnosis: findings against independent values;
-    brief: the marks in one line.
+    brief: the marks in one line; family: if both sides are variants of one experiment, which then decides the verdict.
     """
 
     a: Side
@@ -89,6 +102,7 @@ class Comparison:
     diagnosis: list[str] = field(default_factory=list)
     instructions: InstructionsRatio | None = None
     brief: list[str] = field(default_factory=list)
+    family: Membership | None = None
 
 
 def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:

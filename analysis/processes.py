@@ -64,6 +64,7 @@ class Process:
     block: int = 0
     stop_rule: bool = False  # the number of processes was not fixed beforehand, or is not complete
     leave_out_flagged: bool = False  # the declared rule for flagged steps
+    experiment_id: int | None = None
     shared: Facts | None = None  # None: the facts of the result
 
     @cached_property

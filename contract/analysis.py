@@ -53,6 +53,19 @@ class Instructions(Model):
     reason: str = Field("", description="why there is no ratio, or no interval of dependent values")
 
 
+class ComparedFamily(Model):
+    """The family of a comparison of two variants of one experiment, which decides its verdict."""
+
+    experiment_id: int
+    comparisons: int = Field(description="comparisons in the family")
+    pooled: int = Field(description="ratios over several places in the family")
+    p_adjusted: float | None = Field(description="adjusted for the family; null: too few values to decide one of it")
+    alone: Literal["faster", "slower", "same", "undecided", "refused"] = Field(
+        description="verdict by the comparison's own p-value, as if it were the only one"
+    )
+    primary: bool = Field(description="whether it is the experiment's question, which is judged alone")
+
+
 class Comparison(Model):
     """Comparison of B with A: verdict, ratio and evidence."""
 
@@ -97,6 +110,9 @@ class Comparison(Model):
     diagnosis: list[str] = Field(default_factory=list, description="findings against independent values")
     instructions: Instructions | None = Field(None, description="ratio of instructions; null if refused")
     brief: list[str] = Field(default_factory=list, description="`marks` in one line; empty if there are none")
+    family: ComparedFamily | None = Field(
+        None, description="if both sides are variants of one experiment: its family, by which `verdict` is judged"
+    )
 
 
 class Levels(Model):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from taskloom import tables
+from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import console, json_option, print_json, say_warnings, server_option, verbose_option
-from taskloom.contract.analysis import Comparison
+from taskloom.contract.analysis import ComparedFamily, Comparison
 from taskloom.errors import EXIT_WORK_FAILED
 
 VERDICTS = ("faster", "slower", "same", "undecided", "refused")
@@ -53,7 +54,8 @@ def compare(
     """Compare two runs or two selections of runs: verdict on B relative to A, ratio, 95 % interval.
 
     A and B are run ids such as 12,13, or a selection such as experiment_id=7,scheduler=task,threads=2. The verdict is
-    faster, slower, same, undecided or refused. The exit code is 1 if --fail-on names the verdict, otherwise 0.
+    faster, slower, same, undecided or refused. Two variants of one experiment are judged in its family of comparisons,
+    the experiment's question alone. The exit code is 1 if --fail-on names the verdict, otherwise 0.
     """
     with Client(server) as client:
         answer = client.compare(a, b, noise_floor, leave_out_flagged)
@@ -65,6 +67,20 @@ def compare(
         raise click.exceptions.Exit(EXIT_WORK_FAILED)
 
 
+def _family(found: ComparedFamily | None) -> list[str]:
+    """Line: the statements with which the comparison was judged."""
+    if found is None or (found.comparisons + found.pooled == 1 and not found.primary):
+        return []
+    if found.primary:
+        return [f"the question of experiment {found.experiment_id}, judged alone"]
+    told = [counted(found.comparisons, "comparison")] if found.comparisons else []
+    told += [counted(found.pooled, "pooled ratio")] if found.pooled else []
+    adjusted = "" if found.p_adjusted is None else f"; adjusted p = {found.p_adjusted:.2g}"
+    return [
+        f"judged as one of {' and '.join(told)} of experiment {found.experiment_id}{adjusted}; alone: {found.alone}"
+    ]
+
+
 def _print(answer: Comparison, verbose: bool) -> None:
     out = console()
     out.print(tables.comparison(answer))
@@ -73,7 +89,7 @@ def _print(answer: Comparison, verbose: bool) -> None:
         verdict += f": A time / B time = {answer.ratio:.3f}"
     if answer.ratio_low is not None and answer.ratio_high is not None:
         verdict += f" [{answer.ratio_low:.3f}, {answer.ratio_high:.3f}]"
-    lines = [verdict, answer.reason, *tables.instructions(answer.instructions)]
+    lines = [verdict, *_family(answer.family), answer.reason, *tables.instructions(answer.instructions)]
     lines += [f"other differences between A and B: {', '.join(answer.differs)}"] if answer.differs else []
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -85,13 +85,41 @@ def test_instructions_are_compared_where_they_were_counted(api, make_result, cou
 def test_two_selections_are_compared_in_pairs(file_api, measured):
     a, b = (f"experiment_id={measured},scheduler={scheduler},threads=2" for scheduler in ("fork-join", "task"))
     found = file_api.get("/analysis/compare", a=a, b=b)
-    assert (found["verdict"], found["paired"]) == ("faster", True)
+    assert (found["verdict"], found["paired"]) == ("undecided", True)
     assert found["ratio"] == pytest.approx(1.6)
     assert found["p_value"] == pytest.approx(2 / 64)
     assert (len(found["a"]["runs"]), found["b"]["variant"]) == (6, {"scheduler": "task", "threads": 2})
     assert found["differs"] == []
-    assert file_api.get("/analysis/compare", a=b, b=a)["verdict"] == "slower"
+    rows = file_api.get("/analysis/sweep", experiment_id=measured)["rows"]
+    (row,) = (row for row in rows if row["at"] == {"threads": 2})
+    assert (row["verdict"], row["p_adjusted"]) == (found["verdict"], found["family"]["p_adjusted"])
+    assert found["family"] == {
+        "experiment_id": measured, "comparisons": 2, "pooled": 0, "p_adjusted": None, "alone": "faster",
+        "primary": False,
+    }  # fmt: skip
+    assert file_api.get("/analysis/compare", a=b, b=a)["family"]["alone"] == "slower"
+    listed = (",".join(str(run["id"]) for run in file_api.runs(measured) if run["variant"] == side["variant"])
+              for side in (found["a"], found["b"]))  # fmt: skip
+    by_ids = file_api.get("/analysis/compare", **dict(zip("ab", listed, strict=True)))
+    assert (by_ids["verdict"], by_ids["family"]) == (found["verdict"], found["family"])
     assert file_api.get("/analysis/compare", a=a, b=b, noise_floor=0.9)["verdict"] == "same"
+
+
+def test_a_comparison_of_runs_depends_on_the_other_runs_of_their_experiment(api, make_result):
+    """They are judged in its family."""
+    axes = {"scheduler": ["fork-join", "task"]}
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, axes=axes, repetitions=2)
+    node, runs = api.worker(), []
+    for _ in range(3):
+        lease = node.claim()
+        node.upload(lease, make_result([9, 1, 1], scheduler=lease["spec"]["scheduler"]))
+        runs.append(lease["run_id"])
+    query = {"a": str(runs[0]), "b": str(runs[1])}
+    before = api.http.get("/api/v1/analysis/compare", params=query).headers["etag"]
+    assert api.http.get("/api/v1/analysis/compare", params=query).headers["etag"] == before
+    lease = node.claim()
+    node.upload(lease, make_result([9, 1, 1], scheduler=lease["spec"]["scheduler"]))
+    assert api.http.get("/api/v1/analysis/compare", params=query).headers["etag"] != before
 
 
 def test_two_runs_are_compared_by_their_steps(file_api, measured):

@@ -128,15 +128,13 @@ class OfExperiments:
 
 @dataclass(frozen=True)
 class OfRuns:
-    """State of runs: their histories and artifacts."""
+    """State of runs' experiments, since a comparison is judged in its experiment's family."""
 
     ids: tuple[int, ...]
 
     def __call__(self, session: Session) -> Hashable:
-        chosen = Run.id.in_(self.ids)
-        of_whom = select(Run.experiment_id).where(chosen).distinct().order_by(Run.experiment_id)
-        experiments = _experiments(session, session.scalars(of_whom).all())
-        return experiments, _changes(session, RunEvent.run_id.in_(self.ids)), _artifacts(session, chosen)
+        of_whom = select(Run.experiment_id).where(Run.id.in_(self.ids)).distinct().order_by(Run.experiment_id)
+        return OfExperiments(tuple(session.scalars(of_whom)))(session)
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def processes(session: Session, which: ColumnElement[bool], causes: bool = False
         place = experiment_id, node
         found.append(Process(
             run_id, result, shared.variant, (experiment_id, block, node, core_set), place, block,
-            sequential[experiment_id], shared=shared,
+            sequential[experiment_id], experiment_id=experiment_id, shared=shared,
         ))  # fmt: skip
     return found
 
@@ -126,8 +126,15 @@ def with_question(
 ) -> tuple[list[Process], Sides | None]:
     """The processes of an experiment's succeeded runs, and the sides of its question. Raises NotFound."""
     with database.read(snapshot=True) as session:
-        found = selected(session, Selection(experiment_id=experiment_id), causes)
-        return found, primary.of_experiment(session, session.get_one(Experiment, experiment_id))
+        return questioned(session, experiment_id, causes)
+
+
+def questioned(
+    session: Session, experiment_id: int, causes: bool = False
+) -> tuple[list[Process], Sides | None]:
+    """As `with_question`, in a session with a snapshot."""
+    found = selected(session, Selection(experiment_id=experiment_id), causes)
+    return found, primary.of_experiment(session, session.get_one(Experiment, experiment_id))
 
 
 def left(database: Database, name: str, run_ids: Sequence[int]) -> dict[int, ArtifactSummary]:

@@ -17,6 +17,7 @@ from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.comparison import compare as compare_processes
 from taskloom.analysis.history import CONFIRMING_PAIRS, CONFIRMING_RUNS, Confirmation, Series
 from taskloom.analysis.history import series as series_of
+from taskloom.analysis.membership import in_family
 from taskloom.analysis.memory import Memory, MemoryRow
 from taskloom.analysis.memory import memory as memory_of
 from taskloom.analysis.outlook import Outlook, one_thread_runs, outlook, sources
@@ -54,12 +55,20 @@ def compare(
     """Raises NotFound or NothingToCompare."""
     with database.read(snapshot=True) as session:
         left, right = reading.selected(session, a), reading.selected(session, b)
+        of_both = {process.experiment_id for process in (*left, *right)}
+        experiment_id = of_both.pop() if len(of_both) == 1 else None
+        everyone, primary = reading.questioned(session, experiment_id) if experiment_id is not None else ([], None)
     for name, side in (("a", left), ("b", right)):
         if not side:
             raise NothingToCompare(f"{name} selects no run that has succeeded")
     if leave_out_flagged:
-        left, right = ([dataclasses.replace(p, leave_out_flagged=True) for p in side] for side in (left, right))
-    return Comparison.model_validate(dataclasses.asdict(compare_processes(left, right, noise_floor)))
+        left, right, everyone = (
+            [dataclasses.replace(p, leave_out_flagged=True) for p in side] for side in (left, right, everyone)
+        )
+    found = compare_processes(left, right, noise_floor)
+    if experiment_id is not None:
+        found = in_family(found, left, right, experiment_id, everyone, primary)
+    return Comparison.model_validate(dataclasses.asdict(found))
 
 
 def scaling(database: Database, experiment_id: int) -> ScalingTable:

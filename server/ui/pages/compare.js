@@ -24,6 +24,22 @@ function sentence(found) {
 	);
 }
 
+/** The statements with which a comparison was judged. @param {import('../schemas').Schemas['Comparison']['family']} of */
+function familySaid(of) {
+	if (!of || (of.comparisons + of.pooled === 1 && !of.primary)) return null;
+	const parts = [
+		...(of.comparisons ? [plural(of.comparisons, 'comparison')] : []),
+		...(of.pooled ? [plural(of.pooled, 'pooled ratio')] : [])
+	];
+	const experiment = html`<a href=${link('experiment', {id: of.experiment_id})}>experiment ${of.experiment_id}</a>`;
+	return of.primary
+		? html`<small>The question of ${experiment}, judged alone.</small>`
+		: html`<small>
+				Judged as one of ${parts.join(' and ')} of${experiment}
+				${of.p_adjusted == null ? '' : `, adjusted p ${of.p_adjusted.toPrecision(2)}`}; alone: ${of.alone}.
+			</small>`;
+}
+
 /**
  * The ratio of times with its interval, over the noise floor. Below it, the ratio of instructions if it is known.
  * @param {{of: import('../schemas').Schemas['Comparison']}} props
@@ -315,7 +331,11 @@ export default function Compare() {
 		${a && b
 			? html`<${Answered} answer=${answer} height=${420}>
 					${(/** @type {import('../schemas').Schemas['Comparison']} */ of) => html`<div class="stack">
-						<p class=${`verdict ${of.verdict}`}><${State} of=${of.verdict} /> ${sentence(of)}<small>${of.reason}</small></p>
+						<p class=${`verdict ${of.verdict}`}>
+							<${State} of=${of.verdict} /> ${sentence(of)}
+							<small>${of.reason}</small>
+							${familySaid(of.family)}
+						</p>
 						<div class="columns">
 							<section class="panel stack">
 								<${Ratio} of=${of} />
