@@ -13,6 +13,7 @@ from pathlib import Path
 from taskloom.provisioner.pools import Pool, Pools
 
 ANSWER_S = 30.0
+CUSTOMISING = ("SQUEUE_", "SBATCH_", "SCANCEL_")  # options of the user's own calls, such as SQUEUE_STATES
 COLUMNS = "%i|%j|%T|%r"  # id, name, state, reason; names of the provisioner's jobs contain no "|"
 
 
@@ -38,7 +39,9 @@ def queue() -> list[QueuedJob]:
     """This user's jobs that have not ended. Raises SlurmFailed or SlurmUnknown."""
     printed = _run(["squeue", "--noheader", "--user", str(os.getuid()), "--format", COLUMNS])
     jobs = []
-    for line in filter(None, printed.splitlines()):
+    for line in printed.splitlines():
+        if "|" not in line:
+            continue  # a site's message, or a cluster's heading
         parts = line.split("|", 3)
         if len(parts) != 4 or not re.match(r"\d+", parts[0]):
             raise SlurmUnknown(f"squeue printed {line[:200]!r}")
@@ -49,10 +52,10 @@ def queue() -> list[QueuedJob]:
 def submit(command: Sequence[str], script: str) -> str:
     """Submit a job and return its id. Raises SlurmFailed if Slurm refused it, SlurmUnknown if it may exist."""
     printed = _run(command, script).strip()
-    found = re.fullmatch(r"(\d+)(;\S+)?", printed)
-    if found is None:
+    found = re.findall(r"^[ \t]*(\d+)(?:;\S+)?[ \t]*$", printed, re.MULTILINE)  # a site's messages may surround it
+    if not found:
         raise SlurmUnknown(f"sbatch printed {printed[:200]!r}")
-    return found.group(1)
+    return str(found[-1])
 
 
 def cancel(job_id: str) -> None:
@@ -84,9 +87,10 @@ def submission(pools: Pools, pool: Pool, job_name: str) -> tuple[list[str], str]
 
 
 def _script(pools: Pools, pool: Pool) -> str:
-    lines = ["#!/bin/bash", "set -euo pipefail"]
+    lines = ["#!/bin/bash"]
     if pool.prelude:
         lines.append(pool.prelude.rstrip("\n"))
+    lines.append("set -euo pipefail")  # not before: start-up files of sites use variables that are not set
     if pools.token_file is not None:
         # Slurm stores arguments and scripts, so neither may contain the key.
         lines.append(f"export TASKLOOM_TOKEN_FILE={shlex.quote(str(_absolute(pools.token_file)))}")
@@ -107,8 +111,9 @@ def _absolute(path: Path) -> Path:
 def _run(command: Sequence[str], given: str | None = None) -> str:
     try:
         done = subprocess.run(
-            command, input=given, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False
-        )
+            command, input=given, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False,
+            env={name: value for name, value in os.environ.items() if not name.startswith(CUSTOMISING)},
+        )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise SlurmUnknown(f"{command[0]} did not answer within {ANSWER_S:g} s") from error
     except OSError as error:

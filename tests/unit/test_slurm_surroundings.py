@@ -1,0 +1,104 @@
+"""What sites and users put around Slurm's commands and into a job's prelude."""
+
+import os
+import subprocess
+
+import pytest
+
+from taskloom.provisioner import slurm
+from taskloom.provisioner.pools import Pool, Pools
+from taskloom.provisioner.slurm import QueuedJob, SlurmUnknown
+
+BANNER = "--------\n   Welcome to the Example Supercomputer\n--------\n--> Verifying valid submit host (login1)...OK\n"
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Put a command before those of the machine: it prints this text, and stores its environment."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def make(name, printed):
+        (tmp_path / "printed").write_text(printed)
+        (tmp_path / name).write_text(f"#!/bin/sh\nenv > {tmp_path}/environment\ncat {tmp_path}/printed\n")
+        (tmp_path / name).chmod(0o755)
+        return tmp_path / "environment"
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["4711", "4711\n", "4711;east\n", BANNER + "4711\n", "4711\n" + BANNER, BANNER + "4711;east\nbye\n", "1\n4711"],
+)
+def test_the_last_line_that_is_a_number_is_the_job(command, printed):
+    command("sbatch", printed)
+    assert slurm.submit(["sbatch", "--parsable"], "") == "4711"
+
+
+@pytest.mark.parametrize("printed", ["", BANNER, "Submitted batch job 4711", "4711 4712", "-4711"])
+def test_without_such_a_line_it_is_unknown_whether_the_job_exists(command, printed):
+    command("sbatch", printed)
+    with pytest.raises(SlurmUnknown, match="sbatch printed"):
+        slurm.submit(["sbatch", "--parsable"], "")
+
+
+def test_a_sites_messages_are_no_jobs(command):
+    command("squeue", BANNER + "CLUSTER: east\n12|taskloom.a.1|PENDING|(None)\n13_4|b|RUNNING|x|y\n" + BANNER)
+    assert slurm.queue() == [
+        QueuedJob("12", "taskloom.a.1", "PENDING", "(None)"), QueuedJob("13_4", "b", "RUNNING", "x|y"),
+    ]  # fmt: skip
+    command("squeue", "x|y\n")
+    with pytest.raises(SlurmUnknown, match="squeue printed"):
+        slurm.queue()
+
+
+@pytest.mark.parametrize("name", ["squeue", "sbatch", "scancel"])
+def test_the_users_own_options_of_commands_are_left_out(command, monkeypatch, name):
+    theirs = {
+        "SQUEUE_STATES": "RUNNING", "SQUEUE_FORMAT": "%A", "SQUEUE_PARTITION": "x", "SBATCH_WAIT": "1",
+        "SBATCH_ARRAY_INX": "0-9", "SCANCEL_STATE": "RUNNING",
+    }  # fmt: skip
+    for variable, value in {**theirs, "SLURM_CONF": "/etc/slurm.conf"}.items():
+        monkeypatch.setenv(variable, value)
+    seen = command(name, "1\n" if name == "sbatch" else "")
+    calls = {"squeue": slurm.queue, "sbatch": lambda: slurm.submit(["sbatch"], ""), "scancel": lambda: slurm.cancel("1")}
+    calls[name]()
+    names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
+    assert "SLURM_CONF" in names
+    assert not names & set(theirs)
+
+
+def in_bash(script, environment):
+    return subprocess.run(
+        ["bash"], input=script, env=environment, cwd=environment["HOME"], capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+
+
+PRELUDES = [
+    'if [ "$PS1" ]; then PS1="job> "; fi', "export LD_LIBRARY_PATH=/opt/lib:$LD_LIBRARY_PATH", "false",
+    "cd /nonexistent", "grep -q nothing /dev/null | cat", "set -u", 'export NAME="two\nlines"', "# a comment", ". /etc/profile",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("prelude", PRELUDES)
+def test_a_prelude_runs_as_in_a_plain_job_script(tmp_path, prelude):
+    """Foreign shell code uses variables that are not set, and commands that fail."""
+    (tmp_path / "taskloom").write_text('#!/bin/sh\necho "started $*"\n')
+    (tmp_path / "taskloom").chmod(0o755)
+    pool = Pool(name="a", cores=1, memory=1 << 30, walltime=600, max_jobs=1,
+                prelude=f"{prelude}\nPATH={tmp_path}:$PATH\n")  # fmt: skip
+    _, script = slurm.submission(Pools(pools=(pool,)), pool, "a.1")
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    done = in_bash(script, environment)
+    assert done.stdout.startswith("started worker --server"), done.stderr
+    assert done.stdout.endswith("slurm_job=7\n")
+
+
+def test_without_its_prelude_the_command_is_named(tmp_path):
+    pool = Pool(name="a", cores=1, memory=1 << 30, walltime=600, max_jobs=1, prelude="module load taskloom")
+    _, script = slurm.submission(Pools(pools=(pool,)), pool, "a.1")
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    done = in_bash(script, environment)
+    assert done.returncode == 127
+    assert "taskloom: " in done.stderr.splitlines()[-1]
