@@ -1,6 +1,7 @@
 """GPT-2 in plain PyTorch: the peer of benchmarks and the reference of parity tests.
 
-It follows the paper and uses torch's own modules. It shares no code with the trainer, only the sizes of a model.
+It follows the paper and uses torch's own modules. It shares no code with the trainer, only the sizes of a model and a
+schedule's learning rates, which a parity test compares with torch's own.
 Weights are read and written with llm.c's names and layout: matrices (out, in), each kind stacked over the layers.
 """
 
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.optimizers import learning_rates
 
 Weights = dict[str, np.ndarray]
 
@@ -124,8 +127,15 @@ def random_model(sizes: ModelConfig, seed: int, dtype: torch.dtype = torch.float
     return model.to(dtype)
 
 
-def new_adamw(model: nn.Module, config: TrainConfig, fused: bool = False) -> torch.optim.AdamW:
-    """The run's AdamW, with its weight decay on every weight."""
+def new_optimizer(model: nn.Module, config: TrainConfig, fused: bool = False) -> torch.optim.Optimizer:
+    """The run's optimizer, with its weight decay on every weight."""
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(
+            model.parameters(), lr=config.lr, momentum=config.momentum, nesterov=config.nesterov,
+            weight_decay=config.weight_decay, fused=fused,
+        )  # fmt: skip
+    if config.optimizer != "adamw":
+        raise ConfigError("optimizer", config.optimizer, "adamw or sgd beside PyTorch")
     return torch.optim.AdamW(
         model.parameters(),
         lr=config.lr,
@@ -150,9 +160,11 @@ def train(model: nn.Module, config: TrainConfig, stream: np.ndarray) -> list[flo
 
 def train_with_norms(model: nn.Module, config: TrainConfig, stream: np.ndarray) -> tuple[list[float], list[float]]:
     """Train in place for config.steps; each step's loss and, if it is limited, the gradients' norm before that."""
-    optimizer = new_adamw(model, config)
+    optimizer, rates = new_optimizer(model, config), learning_rates(config)
     losses, norms = [], []
     for step in range(config.steps):
+        for group in optimizer.param_groups if rates else ():
+            group["lr"] = rates[step]
         total = 0.0
         for micro in range(config.grad_accum):
             with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):

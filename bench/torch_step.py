@@ -31,7 +31,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     """Losses, seconds and page faults of each step, seconds of its phases, and the peak memory of this process."""
     import torch
 
-    from bench.torch_gpt2 import batch_of, new_adamw, read_llmc_checkpoint
+    from bench.torch_gpt2 import batch_of, new_optimizer, read_llmc_checkpoint
     from gpt2core.data.sources import open_tokens
     from gpt2core.spec.config import TrainConfig
 
@@ -39,7 +39,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     assert config.checkpoint is not None
     torch.set_num_threads(config.threads)
     model = read_llmc_checkpoint(config.checkpoint, padded=spec["tuned"])
-    optimizer = new_adamw(model, config, fused=not spec["compiled_optimizer"])
+    optimizer = new_optimizer(model, config, fused=not spec["compiled_optimizer"])
     update: Any = torch.compile(optimizer.step) if spec["compiled_optimizer"] else optimizer.step
     stream = open_tokens(config)
     step_of: Any = torch.compile(model, mode=spec["mode"]) if spec["compiled"] else model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.networks.network import network_of
+from gpt2core.optimizers.state import settings
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import control
 from gpt2core.step.tensors import KINDS, SCRATCH, ArenaPlan, TensorSpec, plan_arena
@@ -21,7 +22,7 @@ def run_specs(config: TrainConfig) -> list[TensorSpec]:
     return [
         TensorSpec(SCRATCH, (config.threads, PRODUCT_SCRATCH), "int32"),
         TensorSpec("losses", (config.steps,), "float64"),
-        TensorSpec("settings", (6,), "float64"),
+        *settings(config),
         TensorSpec("control", (control.CELLS,), "int64"),
     ]
 

@@ -1,7 +1,7 @@
-"""The optimizer."""
+"""AdamW."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,19 +13,19 @@ from gpt2core.step.signature import Float64s, OwnVector, Step, TileInt, Vector
 
 
 @kernel
-def adamw_update(weights, gradients, first, second, settings, factor, step, begin, end, at):
+def adamw_update(weights, gradients, first, second, settings, lr, factor, step, begin, end, at):
     """One AdamW step of the elements [begin, end).
 
     Writes:   weights, first, second (any,): updated in place; first and second are the moments
-    Reads:    gradients (any,), that of element `begin` at `at`; settings (any,) float64: lr, beta1, beta2, eps, weight
-              decay; factor () float32; step counts from 0
+    Reads:    gradients (any,), that of element `begin` at `at`; settings (any,) float64: from 1 on beta1, beta2, eps,
+              weight decay; lr float64; factor () float32; step counts from 0
     Maths:    g = factor gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; t = step + 1
               w = w (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
     Tiles:    disjoint ranges are independent
     Cost:     15 flop, 28 bytes per element
     Source:   Loshchilov & Hutter 2019; torch.optim.AdamW
     """
-    lr, beta1, beta2, eps = settings[0], settings[1], settings[2], np.float32(settings[3])
+    beta1, beta2, eps = settings[1], settings[2], np.float32(settings[3])
     t = float(step + 1)
     rate = np.float32(lr / (1.0 - beta1**t))
     root = np.float32(1.0 / math.sqrt(1.0 - beta2**t))
@@ -44,24 +44,26 @@ def adamw_update(weights, gradients, first, second, settings, factor, step, begi
 
 @kernel
 def adamw(
-    weights: Vector, gradients: OwnVector, first: Vector, second: Vector, settings: Float64s, clipping: Float64s,
-    step: Step, a0: TileInt, a1: TileInt, b0: TileInt, b1: TileInt, at_a: TileInt, at_b: TileInt,
+    weights: Vector, gradients: OwnVector, first: Vector, second: Vector, settings: Float64s, rates: Float64s,
+    clipping: Float64s, step: Step, a0: TileInt, a1: TileInt, b0: TileInt, b1: TileInt, at_a: TileInt, at_b: TileInt,
 ):  # fmt: skip
     """adamw_update of [a0, a1) and [b0, b1), either of which may be empty, with gradients scaled by `clipping`."""
+    lr = rates[step] if rates.shape[0] else settings[0]
     factor = np.float32(clipping[0] if clipping.shape[0] else 1.0)
-    adamw_update(weights, gradients, first, second, settings, factor, step, a0, a1, at_a)
-    adamw_update(weights, gradients, first, second, settings, factor, step, b0, b1, at_b)
+    adamw_update(weights, gradients, first, second, settings, lr, factor, step, a0, a1, at_a)
+    adamw_update(weights, gradients, first, second, settings, lr, factor, step, b0, b1, at_b)
 
 
 def update(
-    step: Builder, parameters: Sequence[Parameter], layer: int | None = None, *,
-    gradients: Arena | Own, first: Tensor, second: Tensor, settings: Tensor, clipping: Tensor | None,
+    step: Builder, parameters: Sequence[Parameter], layer: int | None, *,
+    gradients: Arena | Own, settings: Tensor, rates: Tensor | None, clipping: Tensor | None,
+    state: Mapping[str, Tensor],
 ) -> None:  # fmt: skip
-    """Add the update of parameters, a tile each. The moments are laid out as the weights are."""
+    """Add the update of parameters, a tile each."""
     step.op(
         "adamw", "update", adamw, grid(parameters, gradients), [(15 * p.size, 28 * p.size) for p in parameters], layer,
         filler=True,
         weights=Update(WEIGHTS, BOTH), gradients=gradients if isinstance(gradients, Own) else Read(gradients, BOTH),
-        first=Update(first, BOTH), second=Update(second, BOTH), settings=Constant(settings),
-        clipping=clipping and Read(clipping),
+        first=Update(state["first_moment"], BOTH), second=Update(state["second_moment"], BOTH),
+        settings=Constant(settings), rates=rates and Constant(rates), clipping=clipping and Read(clipping),
     )  # fmt: skip

@@ -13,7 +13,6 @@ from gpt2core.step.ops import Constant, Read, Reduce, Tensor, Write
 from gpt2core.step.parameters import BOTH, GRADIENTS, Parameter, grid
 from gpt2core.step.signature import Float64s, Int64s, Step, TileInt, Vector
 
-LIMIT = 5  # index in the settings; the entries before it are AdamW's
 LEAST = 1e-6  # added to the norm, as PyTorch does, so that gradients of 0 stay 0
 
 
@@ -45,7 +44,7 @@ def clip(clipping: Float64s, norms: Float64s, control: Int64s, squares: Float64s
 
     Writes:   clipping (1,) float64 =; norms (steps,) float64, element `step` =: the norm before; control (any,) int64,
               element STOP = 1 if it is not finite
-    Reads:    squares (any,) float64, summed in their order; settings (any,) float64: the limit at LIMIT
+    Reads:    squares (any,) float64, summed in their order; settings (any,) float64, whose last is the limit
     Maths:    norm = sqrt(sum squares); clipping = min(1, limit / (norm + 1e-6))
     Source:   torch.nn.utils.clip_grad_norm_; Pascanu et al. 2013
     """
@@ -54,7 +53,7 @@ def clip(clipping: Float64s, norms: Float64s, control: Int64s, squares: Float64s
         total += squares[slot]
     norm = math.sqrt(total)
     norms[step] = norm
-    clipping[0] = min(1.0, settings[LIMIT] / (norm + LEAST))
+    clipping[0] = min(1.0, settings[settings.shape[0] - 1] / (norm + LEAST))
     if not math.isfinite(norm):
         control[STOP] = 1
 

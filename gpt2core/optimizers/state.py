@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES
 from gpt2core.step.tensors import ITEMSIZE, TensorSpec, plan_arena
 
 
-def arenas(weights: Sequence[TensorSpec], keeps_gradients: bool = True) -> dict[str, list[TensorSpec]]:
-    """Tensors for training some weights: weights, gradients and moments."""
+def arenas(config: TrainConfig, weights: Sequence[TensorSpec]) -> dict[str, list[TensorSpec]]:
+    """Tensors for training some weights: weights, gradients and the optimizer's."""
+    return arenas_with(names(config), weights, keeps_gradients=True)
+
+
+def arenas_with(
+    names: Sequence[str], weights: Sequence[TensorSpec], keeps_gradients: bool
+) -> dict[str, list[TensorSpec]]:
+    """`arenas` with an optimizer's tensors of these names, each laid out as the whole weights arena is."""
+    size = plan_arena(weights).bytes // ITEMSIZE["float32"]
     return {
         "weights": list(weights),
         "gradients": gradients(weights) if keeps_gradients else [],
-        "optimizer": moments(weights),
+        "optimizer": [TensorSpec(name, (size,)) for name in names],
     }
+
+
+def names(config: TrainConfig) -> tuple[str, ...]:
+    """Names of the optimizer's tensors in a run."""
+    return OPTIMIZERS[config.optimizer].tensors(config)
 
 
 def gradients(weights: Sequence[TensorSpec]) -> list[TensorSpec]:
@@ -21,10 +36,10 @@ def gradients(weights: Sequence[TensorSpec]) -> list[TensorSpec]:
     return [TensorSpec("d" + spec.name, spec.shape) for spec in weights]
 
 
-def moments(weights: Sequence[TensorSpec]) -> list[TensorSpec]:
-    """AdamW's two moments, each laid out as the whole weights arena is."""
-    size = plan_arena(weights).bytes // ITEMSIZE["float32"]
-    return [TensorSpec("first_moment", (size,)), TensorSpec("second_moment", (size,))]
+def settings(config: TrainConfig) -> list[TensorSpec]:
+    """The optimizer's settings and the limit of the gradients' norm; with a schedule the learning rate of each step."""
+    rates = [TensorSpec("rates", (config.steps,), "float64")] if SCHEDULES[config.lr_schedule].factor else []
+    return [TensorSpec("settings", (len(OPTIMIZERS[config.optimizer].settings) + 1,), "float64"), *rates]
 
 
 def clipping(steps: int, parts: int) -> list[TensorSpec]:

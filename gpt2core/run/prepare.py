@@ -27,6 +27,7 @@ from gpt2core.run import proofs
 from gpt2core.run.memory import check_plan_fits
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.optimizers import OPTIMIZERS, learning_rates
 from gpt2core.step import graph, slicing
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
@@ -155,9 +156,10 @@ def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.gene
         network.initialise(config, arenas.weights)
     else:
         network.read(config, arenas.weights)
-    arenas.arrays["settings"][:] = (
-        config.lr, config.beta1, config.beta2, config.eps, config.weight_decay, config.grad_clip
-    )  # fmt: skip
+    settings = OPTIMIZERS[config.optimizer].settings
+    arenas.arrays["settings"][:] = [*(getattr(config, name) for name in settings), config.grad_clip]
+    if rates := learning_rates(config):
+        arenas.arrays["rates"][:] = rates
     for name, array in data.items():
         if name in arenas.arrays:
             arenas.arrays[name][...] = array

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from gpt2core.spec import networks, schedulers
+from gpt2core.spec import networks, optimizers, schedulers
 from gpt2core.spec.errors import ConfigError, raise_together
 from gpt2core.spec.networks import Model
+from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES
 
 SYNCS = ("phase", "step", "none")
 PHASES = ("data", "forward", "loss", "backward", "update")
@@ -247,11 +248,34 @@ class TrainConfig:
     save: str | None = setting(
         None, "file for the final weights (llm.c .bin, or .safetensors)", check=check_path, role="output"
     )
-    lr: float = setting(1e-4, "AdamW's learning rate", check=AMOUNT, role="values")
+    optimizer: str = setting(
+        "adamw", "optimizer of the weights (docs/how-to/add-an-optimizer.md)", choices=tuple(OPTIMIZERS), role="values"
+    )
+    lr: float = setting(1e-4, "learning rate", check=AMOUNT, role="values")
     beta1: float = setting(0.9, "AdamW's decay of the first moment", check=SHARE, role="values")
     beta2: float = setting(0.999, "AdamW's decay of the second moment", check=SHARE, role="values")
     eps: float = setting(1e-8, "AdamW's epsilon", check=EPSILON, role="values")
-    weight_decay: float = setting(0.0, "AdamW's decoupled weight decay, for every weight", check=AMOUNT, role="values")
+    weight_decay: float = setting(
+        0.0, "weight decay, for every weight: AdamW's is decoupled, SGD adds it to the gradient", check=AMOUNT,
+        role="values",
+    )
+    momentum: float = setting(0.0, "SGD's momentum", check=SHARE, role="values")
+    nesterov: bool = setting(False, "whether SGD's momentum is Nesterov's", check=check_bool, role="values")
+    lr_schedule: str = setting(
+        "constant",
+        "learning rate over the steps. cosine: linear warm-up, then a cosine; steps: multiplied after every some steps",
+        choices=tuple(SCHEDULES),
+        role="values",
+    )
+    lr_warmup: int = setting(0, "cosine: steps of linear warm-up, fewer than steps", low=0, high=1 << 30, role="values")
+    lr_final: float = setting(0.0, "cosine: share of lr that is left after the last step", check=SHARE, role="values")
+    lr_decay: float = setting(0.1, "steps: factor of the learning rate each time", check=AMOUNT, role="values")
+    lr_every: int = setting(
+        1000, "steps: number of steps from one time to the next", low=1, high=1 << 30, role="values"
+    )
+    lr_hold: int | None = setting(
+        None, "steps: number of steps before the first time; default: lr_every", low=0, high=1 << 30, role="values"
+    )
     grad_accum: int = setting(
         1, "A: micro-batches of B sequences in a step; their gradients are summed before the update", low=1, high=4096,
         role="size",
@@ -299,9 +323,11 @@ class TrainConfig:
             yield ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
         if self.fusion == "all" and self.needs_whole_gradients:
             yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
+        yield from optimizers.conflicts(self, DEFAULTS)
         if self.op_threads is not None:
             yield from _caught(parse_op_threads, self.op_threads, self.threads)
-        yield from _caught(schedulers.scheduler(self.scheduler).check, self)
+        if any(getattr(self, name) != DEFAULTS[name] for name in ("scheduler", "threads")):  # by default none is loaded
+            yield from _caught(schedulers.scheduler(self.scheduler).check, self)
         if self.cores is not None and self.threads > len(self.cores) and not self.allow_oversubscription:
             yield ConfigError("threads", self.threads, f"at most the number of cores given ({len(self.cores)})")
 
@@ -352,6 +378,7 @@ class TrainConfig:
 SETTINGS = dataclasses.fields(TrainConfig)
 NAMES = tuple(item.name for item in SETTINGS)
 NAME_SET = frozenset(NAMES)
+DEFAULTS = {item.name: item.default for item in SETTINGS}
 DEFAULTS = {item.name: item.default for item in SETTINGS}
 
 

@@ -7,9 +7,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpt2core.spec.config import with_role
+from gpt2core.spec.config import DEFAULTS, with_role
 
-LATER_SETTINGS = {"grad_accum": 1, "grad_clip": 0.0}  # values for results older than these settings
+LATER_SETTINGS = {  # values for results older than these settings
+    name: DEFAULTS[name]
+    for name in ("grad_accum", "grad_clip", "optimizer", "momentum", "nesterov", "lr_schedule", "lr_warmup", "lr_final",
+                 "lr_decay", "lr_every", "lr_hold")
+}  # fmt: skip
 NOT_SERIES = with_role("seed", "place", "length", "output")  # settings that may differ within a series
 # Keys of a result's `environment`: those that identify a machine, and those that may change within a series.
 MACHINE = ("node", "cpu_model", "machine", "cores_online", "smt", "governor", "turbo", "huge_pages", "clock")

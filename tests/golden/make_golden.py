@@ -131,6 +131,25 @@ def make_adamw() -> None:
         given.save(name, **outputs)
 
 
+def make_sgd() -> None:
+    """Store weights after steps 1, 2 and 10 of ten steps, each with a new gradient: SGD plain, with momentum, and with
+    Nesterov's and weight decay."""
+    given = Inputs(11)
+    weights, gradients = given.draw("weights", 37), given.draw("gradients", 10, 37, scale=0.1)
+    outputs = {}
+    for name, momentum, nesterov, decay in (("plain", 0.0, False, 0.0), ("momentum", 0.9, False, 0.1),
+                                            ("nesterov", 0.8, True, 0.1)):  # fmt: skip
+        given.arrays[f"settings_{name}"] = np.array([0.05, momentum, nesterov, decay])
+        mine = weights.detach().clone()
+        optimizer = torch.optim.SGD([mine], lr=0.05, momentum=momentum, nesterov=nesterov, weight_decay=decay)
+        for step in range(1, 11):
+            mine.grad = gradients[step - 1].detach().clone()
+            optimizer.step()
+            if step in (1, 2, 10):
+                outputs[f"{name}{step}"] = mine.detach().clone()
+    given.save("sgd", **outputs)
+
+
 def make_small_gpt2() -> None:
     config = TrainConfig.from_dict(SMALL)
     batches = 4  # fewer than the steps use: the stream repeats, and the loss decreases
@@ -190,7 +209,7 @@ def make_lstms() -> None:
 def main() -> None:
     torch.set_num_threads(1)
     for make in (make_encoder, make_layernorm, make_matmul, make_attention, make_gelu, make_residual,
-                 make_cross_entropy, make_adamw, make_small_gpt2, make_clipped_gpt2, make_toys,
+                 make_cross_entropy, make_adamw, make_sgd, make_small_gpt2, make_clipped_gpt2, make_toys,
                  make_lstms):  # fmt: skip
         make()
 

@@ -35,7 +35,7 @@ class ToyNetwork(Network):
         count = config.batch * config.seq
         rows = [TensorSpec(name, (count * first, *rest)) for name, (first, *rest) in self.rows.items()]
         weights = [TensorSpec(name, shape) for name, shape in self.weights.items()]
-        return {**state.arenas(weights), "activations": [*token_rows.specs(config), *rows]}
+        return {**state.arenas(config, weights), "activations": [*token_rows.specs(config), *rows]}
 
     def data(self, config):
         return token_rows.data(config)

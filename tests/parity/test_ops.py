@@ -23,6 +23,7 @@ from gpt2core.layers.linear import matmul_backward_input, matmul_backward_weight
 from gpt2core.layers.loss import cross_entropy
 from gpt2core.layers.residual import residual_forward
 from gpt2core.optimizers.adamw import adamw_update
+from gpt2core.optimizers.sgd import sgd_update
 
 pytestmark = [pytest.mark.parity, pytest.mark.parametrize("seed", range(5))]
 TOLERANCE = 3e-6
@@ -169,7 +170,27 @@ def test_adamw(seed: int) -> None:
         gradients, _ = p.draw(n, scale=0.01)
         parameter.grad = torch.from_numpy(gradients)
         optimizer.step()
-        adamw_update(weights, gradients, first, second, settings, np.float32(1), step, 0, n, 0)
+        adamw_update(weights, gradients, first, second, settings, 1e-3, np.float32(1), step, 0, n, 0)
     assert_close(weights, parameter, tolerance=1e-6)
     assert_close(first, optimizer.state[parameter]["exp_avg"])
     assert_close(second, optimizer.state[parameter]["exp_avg_sq"])
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+def test_sgd(seed: int, momentum: float, nesterov: bool) -> None:
+    """Compare with 20 steps of PyTorch's own SGD in float32, with weight decay."""
+    p = Problem(seed)
+    n = p.size(1, 1000)
+    weights, _ = p.draw(n)
+    parameter = torch.from_numpy(weights.copy()).requires_grad_(True)
+    optimizer = torch.optim.SGD([parameter], lr=1e-2, momentum=momentum, nesterov=nesterov, weight_decay=0.1)
+    velocity = np.zeros(n if momentum else 0, np.float32)
+    settings = np.array([1e-2, momentum, nesterov, 0.1])
+    for _ in range(20):
+        gradients, _ = p.draw(n, scale=0.1)
+        parameter.grad = torch.from_numpy(gradients)
+        optimizer.step()
+        sgd_update(weights, gradients, velocity, settings, 1e-2, np.float32(1), 0, n, 0)
+    assert_close(weights, parameter, tolerance=1e-6)
+    if momentum:
+        assert_close(velocity, optimizer.state[parameter]["momentum_buffer"])

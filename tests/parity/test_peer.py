@@ -10,7 +10,15 @@ import pytest
 import torch
 
 from bench.step import Case, compare, headline, headline_line, run_ours, run_torch
-from bench.torch_gpt2 import GPT2, batch_of, load_weights, new_adamw, random_model, weights_of, write_llmc_checkpoint
+from bench.torch_gpt2 import (
+    GPT2,
+    batch_of,
+    load_weights,
+    new_optimizer,
+    random_model,
+    weights_of,
+    write_llmc_checkpoint,
+)
 from gpt2core.data.sources import open_tokens
 from gpt2core.process import launch
 from gpt2core.spec.config import ModelConfig, TrainConfig
@@ -27,7 +35,7 @@ def test_the_padding_takes_no_part() -> None:
     load_weights(padded, weights_of(plain))
     assert len(padded.wte.weight) == SMALL.padded_vocab
     stream = open_tokens(SETTINGS)
-    optimizers = [new_adamw(model, SETTINGS) for model in (plain, padded)]
+    optimizers = [new_optimizer(model, SETTINGS) for model in (plain, padded)]
     for number in range(3):
         losses = []
         for model, optimizer in zip((plain, padded), optimizers, strict=True):

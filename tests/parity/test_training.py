@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from weight_parts import parts
 
 from bench.torch_gpt2 import (
@@ -25,6 +26,7 @@ from gpt2core.networks.gpt2.checkpoint import read_checkpoint
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.run.train import train
 from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig
+from gpt2core.spec.optimizers import learning_rates
 
 pytestmark = pytest.mark.parity
 
@@ -66,6 +68,53 @@ def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, object], decay
         for (label, ours, relative), (_, theirs, _) in zip(parts(name, got[name]), parts(name, array), strict=True):
             error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
             assert error <= relative, f"{label}: {error:.2e}"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lr": 0.1},
+        {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1, "lr_schedule": "cosine", "lr_warmup": 3, "lr_final": 0.1},
+        {"lr": 0.02, "momentum": 0.9, "nesterov": True, "grad_accum": 2, "grad_clip": 1.5,
+         "lr_schedule": "steps", "lr_decay": 0.5, "lr_every": 2, "lr_hold": 4},
+    ],
+    ids=["plain", "momentum", "nesterov"],
+)  # fmt: skip
+def test_ten_steps_with_sgd(tmp_path: Path, settings: dict[str, object]) -> None:
+    """Losses and weights agree to a relative 1e-5, as with AdamW."""
+    model = random_model(SMALL, seed=7)
+    config = prepare(tmp_path, model, **SCHEDULERS[2], batch=3, seq=25, steps=10, data="stdlib", optimizer="sgd",
+                     **settings)  # fmt: skip
+    losses = train(config).losses
+    expected = train_torch(model, config, open_tokens(config))
+    assert losses[-1] < losses[0] - 0.1
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    got = final_weights(config)
+    for name, array in weights_of(model).items():
+        for (label, ours, relative), (_, theirs, _) in zip(parts(name, got[name]), parts(name, array), strict=True):
+            error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
+            assert error <= relative, f"{label}: {error:.2e}"
+
+
+@pytest.mark.parametrize("settings", [
+    {"lr_schedule": "cosine"}, {"lr_schedule": "cosine", "lr_warmup": 4, "lr_final": 0.2},
+    {"lr_schedule": "steps", "lr_every": 3, "lr_decay": 0.8},
+])  # fmt: skip
+def test_learning_rates_are_those_of_pytorchs_schedulers(settings: dict[str, object]) -> None:
+    config = TrainConfig.from_dict({"steps": 20, "lr": 0.3, **settings})
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=config.lr)
+    scheduler: torch.optim.lr_scheduler.LRScheduler = (
+        torch.optim.lr_scheduler.StepLR(optimizer, config.lr_every, config.lr_decay)
+        if config.lr_schedule == "steps" else
+        torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps - config.lr_warmup,
+                                                   config.lr_final * config.lr)
+    )  # fmt: skip
+    expected = [config.lr * (step + 1) / config.lr_warmup for step in range(config.lr_warmup)]
+    for _ in range(config.lr_warmup, config.steps):
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    np.testing.assert_allclose(learning_rates(config), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -23,7 +23,12 @@ SMALL = TrainConfig(
 
 
 @pytest.mark.parametrize(
-    ("fusion", "change"), [*((fusion, {}) for fusion in FUSIONS), ("rows", {"grad_accum": 2, "grad_clip": 0.5})]
+    ("fusion", "change"),
+    [
+        *((fusion, {}) for fusion in FUSIONS),
+        ("rows", {"grad_accum": 2, "grad_clip": 0.5}),
+        ("all", {"optimizer": "sgd", "momentum": 0.9, "lr_schedule": "cosine"}),
+    ],
 )
 @pytest.mark.parametrize(
     ("blas", "precision"),

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from gpt2core.optimizers.clipping import LIMIT, clip, gradient_squares
+from gpt2core.optimizers.clipping import clip, gradient_squares
 
 
 def test_squares_of_two_ranges_go_to_their_slot() -> None:
@@ -31,7 +31,7 @@ def test_small_gradients_count_in_a_large_sum() -> None:
 
 def settings(limit: float) -> np.ndarray:
     """The optimizer's settings; clipping reads the last one."""
-    return np.array([0.0] * LIMIT + [limit])
+    return np.array([0.0] * 5 + [limit])
 
 
 @pytest.mark.parametrize(("limit", "factor"), [(10.0, 1.0), (5.0, 5.0 / (5.0 + 1e-6)), (1.0, 1.0 / (5.0 + 1e-6))])

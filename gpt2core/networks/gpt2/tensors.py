@@ -147,14 +147,14 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
 
 
 @functools.lru_cache(maxsize=16)
-def _trained(model: ModelConfig, keeps_gradients: bool) -> dict[str, list[TensorSpec]]:
-    return state.arenas(weight_specs(model), keeps_gradients)
+def _trained(model: ModelConfig, names: tuple[str, ...], keeps_gradients: bool) -> dict[str, list[TensorSpec]]:
+    return state.arenas_with(names, weight_specs(model), keeps_gradients)
 
 
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena. With fusion "all" a gradient lives only until its task has updated the weight."""
     return {
-        **_trained(model_of(config), config.fused != "all"),
+        **_trained(model_of(config), state.names(config), config.fused != "all"),
         "activations": activation_specs(config),
         "temporary": temporary_specs(config),
     }

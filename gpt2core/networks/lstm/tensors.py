@@ -88,8 +88,8 @@ def model_of(config: TrainConfig) -> Lstm:
 
 
 @functools.lru_cache(maxsize=16)
-def _trained(model: Lstm, keeps_gradients: bool) -> dict[str, list[TensorSpec]]:
-    return state.arenas(weight_specs(model), keeps_gradients)
+def _trained(model: Lstm, names: tuple[str, ...], keeps_gradients: bool) -> dict[str, list[TensorSpec]]:
+    return state.arenas_with(names, weight_specs(model), keeps_gradients)
 
 
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
@@ -103,7 +103,7 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     gradient = max(slicing.block_rows(m.rows, m.columns) * (m.columns + 1) for m in matrices(model))
     parts = sum(slicing.block_count(m.rows, m.columns) for m in matrices(model))
     return {
-        **_trained(model, config.fused != "all"),
+        **_trained(model, state.names(config), config.fused != "all"),
         "activations": [
             *token_rows.specs(config),
             TensorSpec("embedded", (N, E)),
