@@ -61,8 +61,8 @@ def test_the_users_own_options_of_commands_are_left_out(command, monkeypatch, na
     for variable, value in {**theirs, "SLURM_CONF": "/etc/slurm.conf"}.items():
         monkeypatch.setenv(variable, value)
     seen = command(name, "1\n" if name == "sbatch" else "")
-    calls = {"squeue": slurm.queue, "sbatch": lambda: slurm.submit(["sbatch"], ""), "scancel": lambda: slurm.cancel("1")}
-    calls[name]()
+    submit, cancel = (lambda: slurm.submit(["sbatch"], "")), (lambda: slurm.cancel("1"))
+    {"squeue": slurm.queue, "sbatch": submit, "scancel": cancel}[name]()
     names = {line.partition("=")[0] for line in seen.read_text().splitlines()}
     assert "SLURM_CONF" in names
     assert not names & set(theirs)
@@ -77,7 +77,8 @@ def in_bash(script, environment):
 
 PRELUDES = [
     'if [ "$PS1" ]; then PS1="job> "; fi', "export LD_LIBRARY_PATH=/opt/lib:$LD_LIBRARY_PATH", "false",
-    "cd /nonexistent", "grep -q nothing /dev/null | cat", "set -u", 'export NAME="two\nlines"', "# a comment", ". /etc/profile",
+    "cd /nonexistent", "grep -q nothing /dev/null | cat", "set -u", 'export NAME="two\nlines"', "# a comment",
+    ". /etc/profile",
 ]  # fmt: skip
 
 
