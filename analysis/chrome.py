@@ -16,6 +16,8 @@ MOST_ARROWS = 20_000  # arrows per run, from its first steps
 COUNTS = 4000  # points of the curve of busy cores
 LEAST_GAP_NS = 1000  # shorter times between a thread's spans are left blank
 SCHEDULING = trace.IDLE - 1
+FLAGGED = '"cat":"flagged","cname":"bad","args":{'
+PREEMPTED = '"not running","cat":"preempted","cname":"black","args":{"place":"somewhere within the task",'
 WAITING = {
     trace.BARRIER: '"wait: barrier","cat":"waiting","cname":"terrible","args":{',
     trace.STARVATION: '"wait: starvation","cat":"waiting","cname":"bad","args":{',
@@ -65,8 +67,10 @@ class Process:
         for row, name in rows.items():
             yield self.metadata(row, "thread_name", {"name": name})
             yield self.metadata(row, "thread_sort_index", {"sort_index": -1 if row == steps_row else row})
-        for span in found.steps():
+        for index, span in enumerate(found.steps()):
             yield self.complete(steps_row, span, f'"step {span.step}","cat":"step","args":{{')
+            if reasons := ", ".join(found.reasons(index)):
+                yield self.complete(steps_row, span, f'{json.dumps(f"flagged: {reasons}")},{FLAGGED}')
         described = [self.described(call) for call in range(len(found.call_task))]
         for thread, spans in enumerate(found.threads):
             end_ns = 0
@@ -75,6 +79,8 @@ class Process:
                     gap = Span(SCHEDULING, -1, end_ns, span.begin_ns)
                     yield self.complete(thread, gap, '"scheduling","cat":"scheduling","cname":"white","args":{')
                 yield self.complete(thread, span, described[span.what] if span.what >= 0 else WAITING[span.what])
+                if span.run_delay_ns:
+                    yield self.complete(thread, span._replace(begin_ns=span.ran_until_ns), PREEMPTED, span.begin_ns)
                 end_ns = span.end_ns
         for number, arrow in zip(range(MOST_ARROWS), found.arrows(), strict=False):
             yield from self.flow(number, arrow)
@@ -98,10 +104,11 @@ class Process:
             f'"args":{{"task":{json.dumps(self.trace.label[task])},"layer":{json.dumps(self.trace.layer[task])},'
         )
 
-    def complete(self, row: int, span: Span, text: str) -> str:
+    def complete(self, row: int, span: Span, text: str, began_ns: int | None = None) -> str:
+        """A span's event; began_ns: when the span began in which it lies."""
         step = span.step if span.step >= 0 else self.trace.first_step + self.trace.step_index(span.begin_ns)
         return (
-            f'{{"ph":"X","pid":{self.number},"tid":{row},"ts":{self.us(span.begin_ns)},'
+            f'{{"ph":"X","pid":{self.number},"tid":{row},"ts":{self.us(span.begin_ns, began_ns)},'
             f'"dur":{(span.end_ns - span.begin_ns) / 1000:.3f},"name":{text}"step":{step}}}}}'
         )
 
@@ -116,7 +123,7 @@ class Process:
         tasks = [span for spans in self.trace.threads for span in spans if span.what >= 0]
         width = max(1, -(-self.trace.duration_ns // COUNTS))
         edges = list(range(0, self.trace.duration_ns + width, width))
-        means = trace.busy([span.begin_ns for span in tasks], [span.end_ns for span in tasks], edges)
+        means = trace.busy([span.begin_ns for span in tasks], [span.ran_until_ns for span in tasks], edges)
         for begin_ns, mean in zip(edges, means, strict=False):
             yield (
                 f'{{"ph":"C","pid":{self.number},"name":"busy cores","ts":{self.us(begin_ns)},'

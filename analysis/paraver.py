@@ -11,15 +11,16 @@ from datetime import datetime
 
 from taskloom.analysis.trace import BARRIER, IDLE, STARVATION, Trace, op_numbers
 
-NOTHING, RUNNING, SYNCHRONISATION, SCHEDULING = 0, 1, 5, 7
+NOTHING, RUNNING, SYNCHRONISATION, SCHEDULING, PREEMPTED = 0, 1, 5, 7, 9
 STATES = {
     NOTHING: ("Idle", (117, 195, 255)),
     RUNNING: ("Running", (0, 0, 255)),
     SYNCHRONISATION: ("Synchronization", (235, 0, 0)),
     SCHEDULING: ("Scheduling and Fork/Join", (255, 255, 0)),
+    PREEMPTED: ("Blocked", (0, 0, 0)),
 }
 STATE_OF = {BARRIER: SYNCHRONISATION, STARVATION: NOTHING, IDLE: NOTHING}
-OP, LAYER, ITERATION, PHASE, WAIT = range(90000001, 90000006)
+OP, LAYER, ITERATION, PHASE, WAIT, FLAGGED = range(90000001, 90000007)
 PHASES = ("data", "forward", "loss", "backward", "update")
 WAIT_VALUES = {BARRIER: 1, STARVATION: 2, IDLE: 3}
 
@@ -45,12 +46,15 @@ def records(trace: Trace, cpus: dict[int, int]) -> Iterator[tuple[int, int, str]
     for thread, spans in enumerate(trace.threads):
         where = place[thread]
         end = 0
-        for what, _, begin, until in spans:
+        for what, _, begin, until, delay in spans:
             if begin > end:
                 yield end, 1, f"1:{where}:{end}:{begin}:{SCHEDULING}"
             if until > begin:
                 state = RUNNING if what >= 0 else STATE_OF[what]
-                yield begin, 1, f"1:{where}:{begin}:{until}:{state}"
+                if until - delay > begin:
+                    yield begin, 1, f"1:{where}:{begin}:{until - delay}:{state}"
+                if delay:
+                    yield until - delay, 1, f"1:{where}:{until - delay}:{until}:{PREEMPTED}"
             if what >= 0:
                 layer = trace.layer[trace.call_task[what]]
                 _, phase = trace.kind(what)
@@ -65,9 +69,10 @@ def records(trace: Trace, cpus: dict[int, int]) -> Iterator[tuple[int, int, str]
             end = until
         if trace.duration_ns > end:
             yield end, 1, f"1:{where}:{end}:{trace.duration_ns}:{NOTHING}"
-        for step in trace.steps():
-            yield step.begin_ns, 2, f"2:{where}:{step.begin_ns}:{ITERATION}:{step.step + 1}"
-        yield trace.step_end_ns[-1], 2, f"2:{where}:{trace.step_end_ns[-1]}:{ITERATION}:0"
+        for index, step in enumerate(trace.steps()):
+            flagged = int(bool(trace.reasons(index)))
+            yield step.begin_ns, 2, f"2:{where}:{step.begin_ns}:{ITERATION}:{step.step + 1}:{FLAGGED}:{flagged}"
+        yield trace.step_end_ns[-1], 2, f"2:{where}:{trace.step_end_ns[-1]}:{ITERATION}:0:{FLAGGED}:0"
     for arrow in trace.arrows():
         sender, receiver = place[arrow.from_thread], place[arrow.to_thread]
         size = trace.profile.bytes[trace.call_task[arrow.sender]]
@@ -86,6 +91,7 @@ def pcf(trace: Trace) -> str:
         (LAYER, "Layer", [(layer + 1, f"layer {layer}") for layer in layers]),
         (PHASE, "Phase", list(enumerate(PHASES, start=1))),
         (ITERATION, "Iteration", [(span.step + 1, f"step {span.step}") for span in trace.steps()]),
+        (FLAGGED, "Flagged step", [(1, "disturbed")]),
         (WAIT, "Wait", [(1, "barrier"), (2, "starvation"), (3, "no part in the work")]),
     ]
     lines = [

@@ -26,12 +26,21 @@ NUMBERED = (
 
 
 class Span(NamedTuple):
-    """Span of a thread, a call of a task or a wait, in nanoseconds since the first timed step began."""
+    """Span of a thread, a call of a task or a wait, in nanoseconds since the first timed step began.
+
+    run_delay_ns: the part of it for which the thread was preempted. When that was within the span is unknown; it is
+    drawn and counted at the end.
+    """
 
     what: int
     step: int
     begin_ns: int
     end_ns: int
+    run_delay_ns: int = 0
+
+    @property
+    def ran_until_ns(self) -> int:
+        return self.end_ns - self.run_delay_ns
 
 
 class Arrow(NamedTuple):
@@ -50,7 +59,8 @@ class Trace:
     """A trace. A task is one or more successive calls of a thread.
 
     kinds: (op, phase) of calls; call_kind, call_task: kind and task of each call. label, layer: of each task. threads:
-    each thread's spans in order; they do not overlap. step_end_ns: one for each timed step.
+    each thread's spans in order; they do not overlap. step_end_ns: one for each timed step; flagged: why its evidence
+    flags it, empty for undisturbed steps and for older traces.
     """
 
     profile: Profile
@@ -64,6 +74,7 @@ class Trace:
     step_end_ns: Sequence[int]
     threads: Sequence[Sequence[Span]]
     complete: bool
+    flagged: Sequence[Sequence[str]] = ()
 
     @cached_property
     def duration_ns(self) -> int:
@@ -87,6 +98,10 @@ class Trace:
             yield Span(0, self.first_step + index, begin, end)
             begin = end
 
+    def reasons(self, index: int) -> Sequence[str]:
+        """Why a timed step is flagged."""
+        return self.flagged[index] if self.flagged else ()
+
     def step_index(self, at_ns: int) -> int:
         """Index of the timed step at a time."""
         return min(bisect_right(self.step_end_ns, at_ns), len(self.step_end_ns) - 1)
@@ -107,7 +122,7 @@ class Trace:
         ended: dict[tuple[int, int], tuple[int, int, int, int]] = {}  # (end, thread, begin, call) of its last call
         begun: dict[tuple[int, int], tuple[int, int]] = {}
         for thread, spans in enumerate(self.threads):
-            for call, step, begin_ns, end_ns in spans:
+            for call, step, begin_ns, end_ns, _ in spans:
                 if call >= 0:
                     key = self.call_task[call], step
                     begun.setdefault(key, (begin_ns, thread))
@@ -144,6 +159,7 @@ def trace_of(found: Mapping[str, Any]) -> Trace:
             step_end_ns=[int(end) for end in found["step_end_ns"]],
             threads=[spans_of(columns) for columns in found["threads"]],
             complete=bool(found["complete"]),
+            flagged=[[str(reason) for reason in reasons] for reasons in found.get("flagged", ())],
         )
     except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"missing or malformed entry of the trace: {error}") from None
@@ -152,21 +168,29 @@ def trace_of(found: Mapping[str, Any]) -> Trace:
     count = len(trace.call_task)
     if len(trace.call_kind) != count or any(not 0 <= kind < len(trace.kinds) for kind in trace.call_kind):
         raise ValueError("the columns of `calls` differ in length, or a call has an unknown kind")
+    if trace.flagged and len(trace.flagged) != len(trace.step_end_ns):
+        raise ValueError("`flagged` has not an entry for each step")
     if any(not IDLE <= span.what < count for spans in trace.threads for span in spans):
         raise ValueError("a span names an unknown call")
     return trace
 
 
-def spans_of(columns: Mapping[str, Sequence[int]]) -> list[Span]:
-    """A thread's spans from its columns; each begins `gap_ns` after the end of the one before."""
+def spans_of(columns: Mapping[str, Any]) -> list[Span]:
+    """A thread's spans from its columns; each begins `gap_ns` after the end of the one before. Few have a run delay."""
     gaps, durations = columns["gap_ns"], columns["duration_ns"]
     if gaps and min(min(gaps[1:], default=0), min(durations)) < 0:
         raise ValueError("spans of one thread overlap")
     ends = accumulate(gap + duration for gap, duration in zip(gaps, durations, strict=True))
-    return [
+    spans = [
         Span(what, step, end - duration, end)
         for what, step, end, duration in zip(columns["what"], columns["step"], ends, durations, strict=True)
     ]
+    delays = columns.get("run_delay", {"span": (), "ns": ()})
+    for index, delay_ns in zip(delays["span"], delays["ns"], strict=True):
+        if not 0 <= index < len(spans) or not 0 <= delay_ns <= durations[index]:
+            raise ValueError(f"the run delay of span {index} is not within it")
+        spans[index] = spans[index]._replace(run_delay_ns=int(delay_ns))
+    return spans
 
 
 def op_numbers(kinds: Sequence[tuple[str, str]]) -> list[int]:

@@ -12,7 +12,7 @@ from taskloom.analysis.report.timeline import PIECES, joined
 
 LANE, LANES_LEFT, LANES_RIGHT = 17, 90, WIDTH - 20
 WAIT = {"barrier": "var(--at-barrier)", "starvation": "var(--starving)", "idle": "var(--idle)"}
-EMPTY = "var(--lane)"
+EMPTY, PREEMPTED, WARNING = "var(--lane)", "var(--preempted)", "var(--warn)"
 
 
 def _lanes(x: Scale, top: float, spans: Sequence[Sequence[Any]], lanes: int, what: str) -> list[str]:
@@ -87,9 +87,14 @@ def traced(document: Document) -> str:
             place = x(begin_s), top + LANE * thread, x(until_s) - x(begin_s)
             parts.append(rect(*place, LANE - 3, WAIT[kind], told))
         foot = top + threads * LANE + curve
-        for step, begin_s, until_s in row["steps"]:
+        for thread, op, begin_s, until_s in row.get("preempted", ()):
+            told = f"not running for {milliseconds(until_s - begin_s)} of {op}, somewhere within it"
+            parts.append(rect(x(begin_s), top + LANE * thread, x(until_s) - x(begin_s), LANE - 3, PREEMPTED, told))
+        reasons = row.get("flagged") or [[] for _ in row["steps"]]
+        for (step, begin_s, until_s), why in zip(row["steps"], reasons, strict=True):
             parts.append(line([(x(until_s), top - 4), (x(until_s), foot)], INK, 1.2, "3 3"))
-            parts.append(text(x(begin_s) + 3, foot - curve + 9, f"step {step}", size=10, colour=SOFT))
+            told = f"step {step}" + (f", flagged: {', '.join(why)}" if why else "")
+            parts.append(text(x(begin_s) + 3, foot - curve + 9, told, size=10, colour=WARNING if why else SOFT))
         y = Scale(0, threads, foot, foot - curve + 12)
         width_s = end_s / len(row["busy"])
         points = [(x(width_s * (i + 0.5)), y(count)) for i, count in enumerate(row["busy"])]
@@ -101,5 +106,5 @@ def traced(document: Document) -> str:
     middle = (LANES_LEFT + LANES_RIGHT) / 2
     parts.append(text(middle, top - gap + 34, "milliseconds from the start of the first step shown", "middle"))
     parts += _across(OP_KINDS, height - 32)
-    parts += _across([*WAIT.items(), ("scheduling", EMPTY)], height - 10)
+    parts += _across([*WAIT.items(), ("scheduling", EMPTY), ("not running", PREEMPTED)], height - 10)
     return figure(WIDTH, height, parts, "Timeline as traced")

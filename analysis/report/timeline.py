@@ -85,16 +85,21 @@ def _row(variant: Variant, process: Process, trace: Trace) -> dict[str, Any]:
     spans: list[list[Any]] = []
     waits: list[list[Any]] = []
     tasks: list[tuple[int, int]] = []
+    preempted: list[list[Any]] = []
     for thread, all_spans in enumerate(trace.threads):
         mine: list[list[Any]] = []
-        for what, _, span_begin_ns, span_end_ns in all_spans:
-            low, high = max(span_begin_ns, begin_ns) - begin_ns, min(span_end_ns, end_ns) - begin_ns
+        for each in all_spans:
+            what = each.what
+            low, high = max(each.begin_ns, begin_ns) - begin_ns, min(each.end_ns, end_ns) - begin_ns
             if low >= high:
                 continue
             names = list(trace.kind(what)) if what >= 0 else ["idle" if what == IDLE else WAITS[what], ""]
             mine.append([thread, *names, low * 1e-9, high * 1e-9])
             if what >= 0:
-                tasks.append((low, high))
+                ran_until = min(max(each.ran_until_ns - begin_ns, low), high)
+                tasks.append((low, ran_until))
+                if ran_until < high:
+                    preempted.append([thread, trace.kind(what)[0], ran_until * 1e-9, high * 1e-9])
         for span in joined(mine, (end_ns - begin_ns) * 1e-9 / PIECES):
             (spans if span[2] else waits).append(span)
     edges = [(end_ns - begin_ns) * i // COUNTS for i in range(COUNTS + 1)]
@@ -104,7 +109,9 @@ def _row(variant: Variant, process: Process, trace: Trace) -> dict[str, Any]:
         "threads": len(trace.threads),
         "steps": [[step.step, (step.begin_ns - begin_ns) * 1e-9, (step.end_ns - begin_ns) * 1e-9]
                   for step in steps[first : first + shown]],
+        "flagged": [[*trace.reasons(index)] for index in range(first, first + shown)],
         "spans": spans,
+        "preempted": preempted,
         "waits": [[thread, kind, low, high] for thread, kind, _, low, high in waits],
         "busy": busy([low for low, _ in tasks], [high for _, high in tasks], edges),
         "traced_step_s": middle * 1e-9,

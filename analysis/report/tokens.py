@@ -38,6 +38,7 @@ COLOURS = {
     "at-barrier": ("#222222", "#f2f2f2"),
     "starving": ("#f0e442", "#e6da3c"),
     "idle": ("#cfcfcf", "#3d4650"),
+    "preempted": ("#7b1fa2", "#c58af9"),
     "lane": ("#eef0f2", "#1e252e"),
     # kinds of ops
     "products": ("#0072b2", "#3f9fdc"),

@@ -101,7 +101,24 @@ class Watcher:
         return [values[a:b] for a, b in zip(first, last, strict=True)]
 
 
-def usage_of(readings: Ints) -> dict[str, list[Any] | None]:
+def run_delay_ticks(readings: Ints, bounds: Ints, ticks_per_ns: float) -> Floats:
+    """The run delay of one thread in each span between consecutive bounds, from its readings (n, LINE), in ticks.
+
+    A thread that is delayed also reads late, perhaps during a later step. So a delay is taken for the time directly
+    before the reading that first shows it, but for no longer than since the reading before. A step's delay is at most
+    its duration.
+    """
+    read = readings[readings[:, usage.READ] != 0]
+    at, delay = read[:, usage.READ].astype(np.float64), read[:, usage.RUN_DELAY_NS] * ticks_per_ns
+    grown = np.clip(np.diff(delay), 0, np.diff(at))
+    since = np.column_stack([at[1:] - grown, at[1:]]).ravel()
+    total = np.cumsum(np.column_stack([np.zeros_like(grown), grown]).ravel())
+    if not len(since):
+        return np.zeros(len(bounds) - 1)
+    return np.diff(np.interp(bounds.astype(np.float64), since, total))
+
+
+def usage_of(readings: Ints, bounds: Ints, seconds_per_tick: float) -> dict[str, list[Any] | None]:
     """Columns of the timed steps from the threads' readings (P, steps + 1, LINE); None for what is not known.
 
     A thread without work in a step has no reading there: the last one is repeated.
@@ -122,16 +139,23 @@ def usage_of(readings: Ints) -> dict[str, list[Any] | None]:
         columns[name] = [int(v) for v in grown[:, :, column].sum(axis=0)] if known else None
     columns["migrations"] = [int(v) for v in (grown[:, :, usage.CORE] != 0).sum(axis=0)]
     known = (filled[:, :, usage.RUN_DELAY_NS] != usage.UNKNOWN).all()
-    columns["run_delay_s"] = [float(v) * 1e-9 for v in grown[:, :, usage.RUN_DELAY_NS].max(axis=0)] if known else None
+    delays = [run_delay_ticks(thread, bounds, 1e-9 / seconds_per_tick) for thread in readings]
+    columns["run_delay_s"] = [float(v) * seconds_per_tick for v in np.max(delays, axis=0)] if known else None
     return columns
 
 
-def collect(watcher: Watcher, readings: Ints, bounds: Ints, warmup: int) -> dict[str, Any]:
-    """Evidence of the timed steps. bounds: (steps + 1,) ticks; the result's columns have null for `warmup` steps."""
-    columns = usage_of(readings)
+def collect(
+    watcher: Watcher, readings: Ints, bounds: Ints, warmup: int, seconds_per_tick: float
+) -> dict[str, Any]:
+    """Evidence of the timed steps. bounds: (steps + 1,) ticks; the result's columns have null for `warmup` steps.
+
+    A step lost at most its own time on each core: the kernel counts steal in coarse ticks, and throttling on all cores.
+    """
+    columns = usage_of(readings, bounds, seconds_per_tick)
+    most_s = np.diff(bounds) * seconds_per_tick * len(watcher.cores)
     for name in ("steal_s", "throttled_s"):
         grown = watcher.grown(name, bounds)
-        columns[name] = None if grown is None else [float(v) for v in grown]
+        columns[name] = None if grown is None else [float(v) for v in np.minimum(grown, most_s)]
     for name, choose in (("run_queue", max), ("frequency_hz", min)):
         around = watcher.around(name, bounds)
         columns[name] = None if around is None else [choose(values) for values in around]

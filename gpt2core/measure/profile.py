@@ -64,10 +64,11 @@ def calls(program: Program) -> dict[str, Any]:
 
 
 def timeline(rows: Sequence[Ints], bounds: Ints, first_step: int, ns_per_tick: float, complete: bool) -> dict[str, Any]:
-    """When each thread ran or waited. rows: for each thread (n, 4) what, step, begin, end in ticks, where `what` is a
-    call, or below 0 a wait; bounds: (timed steps + 1,) ticks at which steps begin and end.
+    """When each thread ran or waited. rows: for each thread (n, 5) what, step, begin and end in ticks, run delay in
+    ns, where `what` is a call, or below 0 a wait; bounds: (timed steps + 1,) ticks at which steps begin and end.
 
-    Times become nanoseconds since the first timed step began, and for each span the gap since the one before it.
+    Times become nanoseconds since the first timed step began, and for each span the gap since the one before it. A run
+    delay is at most its span; few spans have one.
     """
 
     def ns(ticks: Ints) -> Ints:
@@ -78,11 +79,15 @@ def timeline(rows: Sequence[Ints], bounds: Ints, first_step: int, ns_per_tick: f
     for unordered in rows:
         spans = unordered[np.argsort(unordered[:, 2], kind="stable")]
         begin, end = ns(spans[:, 2]), ns(spans[:, 3])
+        delayed = np.flatnonzero(spans[:, 4])
         threads.append({
             "what": spans[:, 0].tolist(),
             "step": spans[:, 1].tolist(),
             "gap_ns": (begin - np.concatenate([[0], end[:-1]])).tolist(),
             "duration_ns": (end - begin).tolist(),
+            "run_delay": {
+                "span": delayed.tolist(), "ns": np.minimum(spans[:, 4], end - begin)[delayed].tolist(),
+            },
         })  # fmt: skip
     return {
         "first_step": first_step,

@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.compile.atomics import store_release
+from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, inlined
-from gpt2core.measure.usage import DESK_CELLS, UNKNOWN, read_usage
+from gpt2core.measure.usage import DESK_CELLS, ENDED, LONG_TICKS, UNKNOWN, grown_run_delay_ns, read_usage
 from gpt2core.spec.config import PHASES
 
 Ints = NDArray[np.int64]
 PHASE_COUNT = len(PHASES)
 FIRST, LAST, BUSY = 0, 1, 2
 LINE = 8  # int64 of a cache line; rows of different threads keep that distance
+LONG_S = 200e-6  # spans above are read for run delay, which takes a microsecond; a preemption lasts longer
 BARRIER, STARVATION, APART, ENTERED, LAST_BEGIN = range(5)  # columns of Record.waited
 PASSED, LAST_START, PASSED_AT = range(3)  # cells of Record.passed
 
@@ -37,7 +39,7 @@ class Record(NamedTuple):
     passed: Ints  # (LINE,): number of passed waits of the graph; begin of the last task before the latest; its time
     usage: Ints  # (P, timed steps + 1, LINE): Linux's counts of the thread at each step; or no rows
     desk: Ints  # (P, DESK_CELLS) buffer for such a reading
-    events: Ints  # (P, capacity, 4): call or, for a wait, -1 - its column of `waited`; step, begin, end
+    events: Ints  # (P, capacity, 5): call or, for a wait, -1 - its column of `waited`; step, begin, end, run delay (ns)
     event_count: Ints  # (P, LINE)
 
 
@@ -65,7 +67,7 @@ def new_record(
         np.zeros(LINE, np.int64),
         np.zeros((threads, steps - warmup + 1 if watched else 0, LINE), np.int64),
         np.full((threads, DESK_CELLS), UNKNOWN, np.int64),
-        np.zeros((threads, events, 4), np.int64),
+        np.zeros((threads, events, 5), np.int64),
         np.zeros((threads, LINE), np.int64),
     )
 
@@ -84,16 +86,36 @@ def note(record, thread, step, task, call, kind, phase, begin, end):
         cells[at] = begin
     cells[at + 1] = end
     cells[at + 2] += end - begin
-    note_event(record, thread, call, step, begin, end)
+    delay_ns = 0
+    if record.events.shape[1] > 0:
+        if end - begin > record.desk[thread, LONG_TICKS]:
+            delay_ns = grown_run_delay_ns(desk_of(record, thread))
+        record.desk[thread, ENDED] = end
+    note_event(record, thread, call, step, begin, end, delay_ns)
 
 
 @inlined
-def note_event(record, thread, what, step, begin, end):
+def begins(record, thread, now):
+    """When a task begins. With tracing, a long time without a task is over: its run delay is not the task's."""
+    if record.events.shape[1] > 0 and now - record.desk[thread, ENDED] > record.desk[thread, LONG_TICKS]:
+        grown_run_delay_ns(desk_of(record, thread))
+        now = ticks()
+    return now
+
+
+@inlined
+def desk_of(record, thread):
+    """Address of a thread's desk."""
+    return address_of(record.desk, thread * record.desk.shape[1])
+
+
+@inlined
+def note_event(record, thread, what, step, begin, end, delay_ns):
     """Trace a span of a thread, if there is tracing and room for it."""
     count = record.event_count[thread, 0]
     if count < record.events.shape[1]:
         event = record.events[thread, count]
-        event[0], event[1], event[2], event[3] = what, step, begin, end
+        event[0], event[1], event[2], event[3], event[4] = what, step, begin, end, delay_ns
         record.event_count[thread, 0] = count + 1
 
 
@@ -103,7 +125,7 @@ def note_waited(record, thread, cause, since, until):
     since = max(since, record.begin[0])
     if until > since:
         record.waited[thread, cause] += until - since
-        note_event(record, thread, -1 - cause, -1, since, until)
+        note_event(record, thread, -1 - cause, -1, since, until, 0)
 
 
 @inlined
@@ -120,7 +142,7 @@ def note_usage(record, thread, step):
     row = step - record.warmup
     if 0 <= row < record.usage.shape[1]:
         cells = (thread * record.usage.shape[1] + row) * record.usage.shape[2]
-        read_usage(address_of(record.usage, cells), address_of(record.desk, thread * record.desk.shape[1]))
+        read_usage(address_of(record.usage, cells), desk_of(record, thread))
 
 
 @inlined

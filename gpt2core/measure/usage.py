@@ -16,6 +16,8 @@ READ, VOLUNTARY, INVOLUNTARY, MINOR, MAJOR, CORE, RUN_DELAY_NS = range(7)  # col
 UNKNOWN = -1
 USAGE_CELLS, TEXT_CELLS = 18, 8  # of struct rusage; of what is read of a schedstat file
 SCHEDSTAT_FD = USAGE_CELLS + TEXT_CELLS  # cell of the desk; the descriptor, or UNKNOWN
+DELAY_NS = SCHEDSTAT_FD + 1  # cell: the run delay at the last reading, or UNKNOWN
+ENDED, LONG_TICKS = SCHEDSTAT_FD + 2, SCHEDSTAT_FD + 3  # cells of tracing: end of the last task; spans that are long
 DESK_CELLS = 32  # buffer in which a thread's reading is assembled
 RUSAGE_THREAD = 1
 RU_MINFLT, RU_MAJFLT, RU_NVCSW, RU_NIVCSW = 8, 9, 16, 17  # int64 cells of struct rusage
@@ -79,8 +81,24 @@ def read_usage(row, desk):
         out[VOLUNTARY], out[INVOLUNTARY] = cells[RU_NVCSW], cells[RU_NIVCSW]
         out[MINOR], out[MAJOR] = cells[RU_MINFLT], cells[RU_MAJFLT]
     out[CORE] = this_core()
-    out[RUN_DELAY_NS] = UNKNOWN
-    if cells[SCHEDSTAT_FD] >= 0:
-        text = desk + 8 * USAGE_CELLS
-        size = read_start(cells[SCHEDSTAT_FD], text, 8 * TEXT_CELLS)
-        out[RUN_DELAY_NS] = second_number(text, size)
+    out[RUN_DELAY_NS] = read_run_delay_ns(desk)
+    cells[DELAY_NS] = out[RUN_DELAY_NS]
+
+
+@runtime
+def read_run_delay_ns(desk):
+    """The time for which this thread was ready but not running so far, or UNKNOWN."""
+    cells = pointer_i64(desk)
+    if cells[SCHEDSTAT_FD] < 0:
+        return UNKNOWN
+    text = desk + 8 * USAGE_CELLS
+    return second_number(text, read_start(cells[SCHEDSTAT_FD], text, 8 * TEXT_CELLS))
+
+
+@runtime
+def grown_run_delay_ns(desk):
+    """Growth of this thread's run delay since its last reading; 0 if either is unknown."""
+    cells = pointer_i64(desk)
+    before, now = cells[DELAY_NS], read_run_delay_ns(desk)
+    cells[DELAY_NS] = now
+    return now - before if before >= 0 and now >= 0 else 0

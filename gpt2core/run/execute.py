@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.compile import clock
-from gpt2core.measure import counters, evidence, tracing
+from gpt2core.measure import counters, evidence, tracing, usage
 from gpt2core.process.node_time import NodeTime
 from gpt2core.run.prepare import Emit, Plan
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.scheduler import Job, Prepared, Stage
+from gpt2core.schedulers.waiting import ticks_per_s
 from gpt2core.spec import schedulers, settings
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, NotFinite, Stalled
@@ -27,7 +28,7 @@ from gpt2core.step import graph
 from gpt2core.step.control import FINISHED, STEPS_DONE, STOP
 from gpt2core.step.memory import Memory
 
-MAX_EVENTS = 4_000_000  # traced calls and waits of all threads: 128 MB of buffers
+MAX_EVENTS = 4_000_000  # traced calls and waits of all threads: 160 MB of buffers
 MAX_NAMED = 8  # waiting tasks that a stall's report names
 
 
@@ -108,6 +109,7 @@ class Stages:
             config.threads, config.steps, config.warmup_steps, len(bound.kinds), events, len(program.tasks), True,
             config.grad_accum,
         )  # fmt: skip
+        record.desk[:, usage.LONG_TICKS] = round(tracing.LONG_S * ticks_per_s())
         norms = arenas.arrays["gradient_norms"].view(np.float64) if config.grad_clip else np.zeros(0)
         self.measured = Measured(
             planned, bound, record, evidence.Watcher(tuple(sorted(set(planned.cores)))),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.measure import evidence, profile, tracing
+from gpt2core.measure import evidence, profile, tracing, usage
 from gpt2core.node import pages
 from gpt2core.run.execute import Measured
 from gpt2core.spec import schedulers, settings
@@ -141,9 +141,13 @@ class Report:
         spans = profile.timeline(
             rows, bounds, warmup, self.measured.calibration.seconds_per_tick * 1e9, self.trace_complete()
         )
+        _, flagged, _ = self.evidence([float(v) for v in self.measured.step_times(self.config.steps)])
+        for thread, columns in enumerate(spans["threads"]):
+            if self.measured.record.desk[thread, usage.SCHEDSTAT_FD] < 0:
+                del columns["run_delay"]  # unknown
         calls = profile.calls(self.measured.planned.program)
         about = {"schema": profile.TRACE_SCHEMA, **calls, "cores": self.measured.planned.cores}
-        return {**self.profile(environment), **about, **spans}
+        return {**self.profile(environment), **about, **spans, "flagged": flagged[warmup:]}
 
     def trace_complete(self) -> bool:
         """Whether no thread's buffer was full."""
@@ -153,7 +157,8 @@ class Report:
         """(validity, flagged, warnings) of the timed steps."""
         warmup = self.config.warmup_steps
         bounds = np.concatenate([[self.measured.begins[warmup]], self.measured.record.step_end[warmup:]])
-        validity = evidence.collect(self.measured.watcher, self.measured.record.usage, bounds, warmup)
+        validity = evidence.collect(self.measured.watcher, self.measured.record.usage, bounds, warmup,
+                                    self.measured.calibration.seconds_per_tick)  # fmt: skip
         flagged = evidence.flags(validity, step_s, len(self.measured.watcher.cores))
         return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
 

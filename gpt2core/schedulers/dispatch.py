@@ -27,7 +27,7 @@ from gpt2core.compile.jit import (
     pointer_i64,
 )
 from gpt2core.gemm.table import Products
-from gpt2core.measure.tracing import LAST_BEGIN, note
+from gpt2core.measure.tracing import LAST_BEGIN, begins, note
 from gpt2core.spec import settings
 from gpt2core.spec.config import PHASES
 from gpt2core.step import tensors
@@ -163,7 +163,7 @@ def operands_of(call: Call, memory: Memory, products: Products | None) -> list[i
 def run_task(tasks, context, record, thread, step, task):
     """Run one task's calls on this thread and record how long each took."""
     context[thread, STEP] = step
-    begin = ticks()
+    begin = begins(record, thread, ticks())
     start = begin
     at = address_of(tasks, task * tasks.shape[1])
     while at != 0:

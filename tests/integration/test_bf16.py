@@ -115,7 +115,7 @@ print(train(TrainConfig(model="tiny", batch=2, seq=16, steps=3, precision="bf16"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="an older processor of this kind is x86-64")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="this processor lacks x86-64's levels")
 def test_a_processor_without_wide_vectors_or_bfloat16(tmp_path):
     """LLVM calls no function that nobody provides, and results are those of this processor but for rounding."""
     older = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}

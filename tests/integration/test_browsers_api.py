@@ -1,10 +1,10 @@
 """What browsers and proxies need: compression, CORS and a path prefix; verdicts and curves for the dashboard."""
 
 import gzip
-import time
 
 import pytest
 from fastapi import FastAPI
+from patience import until
 
 from taskloom import Client
 from taskloom.server.access import browsers
@@ -103,9 +103,7 @@ def test_an_experiment_that_ended_says_what_it_found(start_server, make_result):
         lease = node.claim()
         fast = lease["spec"]["scheduler"] == "task"
         node.upload(lease, make_result([9.0] + [(0.5 if fast else 1.0) * (1 + (i * 7 % 5) / 1000)] * 4))
-    found, until = None, time.monotonic() + 30
-    while found is None and time.monotonic() < until:
-        found = api.get("/experiments/1")["verdict"]
+    found = until(lambda: api.get("/experiments/1")["verdict"], "a kept verdict")
     assert (found["verdict"], found["a"], found["b"]) == ("faster", "fork-join", "task")
     assert found["low"] <= found["ratio"] <= found["high"]
     assert found["ratio"] == pytest.approx(2, rel=0.01)

@@ -1,10 +1,10 @@
 """Repetitions are added until the answer is known or the budget ends, and the reason is recorded."""
 
 import math
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from patience import until
 from sqlalchemy import text
 
 from taskloom.server.queue.experiments import blocks
@@ -147,9 +147,7 @@ def test_a_run_that_is_tried_again_has_the_rule_asked_again(api, node, make_resu
 def wait_for_locks(api, waiting):
     """Wait until this number of database sessions waits for a lock."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    until = time.monotonic() + 20
-    while api.sql(query)[0][0] < waiting:
-        assert time.monotonic() < until
+    until(lambda: api.sql(query)[0][0] >= waiting, f"{waiting} sessions that wait for a lock")
 
 
 @pytest.mark.on_postgres

@@ -229,7 +229,7 @@ def test_a_trace_shows_what_the_result_reports(tmp_path, scheduler, sync, thread
         assert sums[name] == pytest.approx(sum(getattr(t, field) for t in result.threads), rel=0.01, abs=1e-6)
     assert sums["step"] == pytest.approx(sum(result.step_s[2:]), rel=0.01)
     records = check_paraver("\n".join(paraver.prv(found, datetime.datetime(2026, 1, 1))))
-    running_s = sum(r[5] - r[4] for r in records["1"] if r[6] == paraver.RUNNING) * 1e-9
+    running_s = sum(r[5] - r[4] for r in records["1"] if r[6] in (paraver.RUNNING, paraver.PREEMPTED)) * 1e-9
     assert running_s == pytest.approx(sum(t.useful_s for t in result.threads), rel=0.01)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
+import json
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ import pytest
 from gpt2core.node import host
 from gpt2core.run import train
 from gpt2core.spec.config import TrainConfig
+from taskloom.analysis.trace import trace_of
 
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
 BUSY = "import os; os.sched_setaffinity(0, {0})\nprint(flush=True)\nwhile True: pass"
@@ -54,3 +57,30 @@ def test_another_process_on_the_runs_cores_is_told():
     assert result.summary["flagged_steps"] > 10
     assert any(warning.startswith("foreign load: ") for warning in result.warnings)
     assert result.validity["foreign"]["foreign_s"] > 0.1 * sum(result.step_s[2:])
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("scheduler", ["fork-join", "task"])
+def test_a_preempted_task_is_not_all_useful_work_in_a_trace(tmp_path, scheduler):
+    """A busy process shares the first core, so that a thread loses it within tasks."""
+    config = dataclasses.replace(SMALL, steps=602, scheduler=scheduler, trace=str(tmp_path / "trace.json.gz"))
+    with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE) as busy:
+        try:
+            assert busy.stdout
+            busy.stdout.readline()
+            result = train.train(config)
+        finally:
+            busy.kill()
+    found = trace_of(json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes())))
+    assert found.flagged == result.flagged[2:]
+    spans = [span for spans in found.threads for span in spans]
+    assert all(0 <= span.run_delay_ns <= span.end_ns - span.begin_ns for span in spans)
+    assert all(span.run_delay_ns == 0 for span in spans if span.what < 0)
+    preempted = [span for span in spans if span.run_delay_ns > 500_000]
+    assert preempted
+    steps = list(found.steps())
+    for span in preempted:  # a preemption disturbs a step that it overlaps
+        overlapped = [i for i, step in enumerate(steps) if step.begin_ns < span.end_ns and span.begin_ns < step.end_ns]
+        assert any("run_delay" in found.reasons(i) for i in overlapped)
+    delays = result.validity["steps"]["run_delay_s"][2:]
+    assert all(0 <= delay <= seconds * (1 + 1e-6) for delay, seconds in zip(delays, result.step_s[2:], strict=True))

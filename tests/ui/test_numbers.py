@@ -14,6 +14,7 @@ import httpx
 import pytest
 from browser import saved
 from playwright.sync_api import expect
+from trace_example import FOUND
 
 from taskloom.server.read.dashboard import files
 
@@ -132,9 +133,10 @@ def test_a_trace(world, tab, tmp_path):
     trace = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
     wanted: Counter[str] = Counter()
     for thread in trace["threads"]:
-        for what, duration in zip(thread["what"], thread["duration_ns"], strict=True):
+        lost = dict(zip(thread["run_delay"]["span"], thread["run_delay"]["ns"], strict=True))
+        for i, (what, duration) in enumerate(zip(thread["what"], thread["duration_ns"], strict=True)):
             if what >= 0:
-                wanted[" ".join(trace["call_ops"][trace["calls"]["op"][what]])] += duration
+                wanted[" ".join(trace["call_ops"][trace["calls"]["op"][what]])] += duration - lost.get(i, 0)
     page = tab.open(f"run?id={run}&view=timeline")
     page.locator("canvas[data-painted]").wait_for()
     shown = rows_of(saved(page, plot(page, "Timeline, as traced").get_by_role("button", name="CSV").click, tmp_path))
@@ -157,6 +159,9 @@ def test_a_pixel_is_given_to_the_span_that_takes_most_of_it(world, tab):
     columns = {"what": [pick.choice([0, 0, 0, -1]) for _ in range(spans)], "step": [0] * spans,
                "gap_ns": [pick.randrange(500) for _ in range(spans)],
                "duration_ns": [int(pick.paretovariate(1.2) * 1000) for _ in range(spans)]}  # fmt: skip
+    preempted = [i for i in range(0, spans, 7) if columns["what"][i] >= 0]
+    lost = {i: pick.randrange(columns["duration_ns"][i]) for i in preempted}
+    columns["run_delay"] = {"span": preempted, "ns": list(lost.values())}
     views = [(0, 1), (0.1, 0.95), (0.313, 0.577), (0.5, 0.501)]
     page = tab.open("")
     below = f"{world.home.url}/ui/{files.read().version}/"
@@ -166,8 +171,10 @@ def test_a_pixel_is_given_to_the_span_that_takes_most_of_it(world, tab):
         per_ns = 1000 / (end - begin)
         most, wide, busy, spans_at, at = [0.0] * 1000, [], [0.0] * 1000, {}, 0
         for i, (what, gap, took) in enumerate(zip(*(columns[name] for name in COLUMNS), strict=True)):
-            since, until = ((max(begin, min(each, end)) - begin) * per_ns for each in (at + gap, at + gap + took))
             at += gap + took
+            since, ran, until = (
+                (max(begin, min(each, end)) - begin) * per_ns for each in (at - took, at - lost.get(i, 0), at)
+            )
             if since >= 1000 or until <= 0:
                 continue
             spans_at[i] = (since, until)
@@ -175,7 +182,7 @@ def test_a_pixel_is_given_to_the_span_that_takes_most_of_it(world, tab):
                 wide.append(i)
             for pixel in range(int(since), min(1000, int(until) + 1)):
                 takes = share(since, until, pixel)
-                busy[pixel] += (what >= 0) * takes
+                busy[pixel] += (what >= 0) * share(since, ran, pixel)
                 if until - since < WIDE:
                     most[pixel] = max(most[pixel], takes)
         assert shown["wide"] == wide
@@ -201,3 +208,28 @@ def test_why_a_task_ran_when_it_did(world, tab):
     seen = canvas.get_attribute("data-painted")
     page.reload()
     expect(page.locator("canvas[data-painted]")).to_have_attribute("data-painted", seen or "", timeout=20_000)
+
+
+TOLD = """async ([below, found]) => {
+  const { said, totals, traceOf, why } = await import(`${below}timeline/trace.js`);
+  const trace = traceOf(found);
+  const place = { thread: 0, index: 0 };
+  return [trace.flagged, totals(trace), said(trace, place).name, why(trace, place)];
+}"""
+
+
+def test_a_preempted_task_is_no_useful_work(world, tab):
+    first, second = FOUND["threads"]
+    disturbed = {**FOUND, "flagged": [["run_delay"], []],
+                 "threads": [{**first, "run_delay": {"span": [0], "ns": [3000]}}, second]}  # fmt: skip
+    page = tab.open("")
+    below = f"{world.home.url}/ui/{files.read().version}/"
+    _, before, _, plain = page.evaluate(TOLD, [below, FOUND])
+    flagged, after, name, told = page.evaluate(TOLD, [below, disturbed])
+    assert flagged == [["run_delay"], []]
+    ns = [{(row["name"], row["phase"]): row["ns"] for row in rows} for rows in (before, after)]
+    assert ns[1].pop(("not running within a task", "waiting")) == 3000
+    assert ns[0].pop(("qkv", "forward")) - ns[1].pop(("qkv", "forward")) == 3000
+    assert ns[0] == ns[1]
+    assert name == "qkv[0] s0"
+    assert told == f"Another process had the core for 3 µs of this span; when within it is unknown. {plain}"

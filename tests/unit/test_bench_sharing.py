@@ -21,7 +21,7 @@ def test_rounds_in_which_the_cores_were_apart_are_told_from_the_others():
     assert table(report(near)).splitlines()[-1] == "| apart | 0 | - | - | - | - |"
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two cores are compared")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="this processor lacks a second core")
 def test_every_round_is_recorded(tmp_path, capsys):
     sharing.main(["--rounds", "2", "--blocks", "2", "--weights", "1200000", "--busy-s", "0", "--out", f"{tmp_path}/x"])
     found = json.loads((tmp_path / "x.json").read_text())

@@ -32,7 +32,8 @@ def usages(threads: int = 2) -> np.ndarray:
 
 
 def collected(readings: np.ndarray | None = None, watching: Watcher | None = None, warmup: int = 0) -> dict:
-    return evidence.collect(watching or watcher({}), usages() if readings is None else readings, BOUNDS, warmup)
+    found = usages() if readings is None else readings
+    return evidence.collect(watching or watcher({}), found, BOUNDS, warmup, seconds_per_tick=0.01)
 
 
 def test_counts_are_summed_over_threads_and_delays_are_the_worst_threads():
@@ -46,6 +47,32 @@ def test_counts_are_summed_over_threads_and_delays_are_the_worst_threads():
     assert columns["involuntary_switches"] == [0, 7, 0, 0]
     assert columns["run_delay_s"] == [pytest.approx(3e-5), 0, 0, 0]
     assert columns["major_faults"] == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("read_at", "delay_ticks", "booked"),
+    [
+        ([100, 201, 300, 400, 500], [0, 30, 30, 30, 30], [0.29, 0.01, 0, 0]),  # delayed during the first step
+        ([100, 290, 300, 400, 500], [0, 80, 80, 80, 80], [0, 0.8, 0, 0]),  # at its end, until late in the second
+        ([100, 390, 395, 400, 500], [0, 250, 250, 250, 250], [0.6, 1, 0.9, 0]),  # for longer than any step takes
+        ([100, 390, 395, 400, 500], [0, 900, 900, 900, 900], [1, 1, 0.9, 0]),  # by more than the time since a reading
+        ([100, 0, 0, 450, 500], [0, 0, 0, 40, 40], [0, 0, 0, 0.4]),  # without work in the steps between
+        ([100, 0, 0, 0, 0], [7, 0, 0, 0, 0], [0, 0, 0, 0]),
+    ],
+)
+def test_a_delay_belongs_to_the_step_during_which_the_thread_did_not_run(read_at, delay_ticks, booked):
+    """A delayed thread reads its counts late: what it then reads is not all of the step that it has left."""
+    found = usages()
+    found[1, :, usage.READ] = read_at
+    found[1, :, usage.RUN_DELAY_NS] = np.array(delay_ticks) * 10_000_000
+    delays = collected(found)["steps"]["run_delay_s"]
+    assert delays == pytest.approx(booked)
+    assert max(delays) <= 1.0  # a step's duration
+
+
+def test_no_step_lost_more_than_its_time_on_each_core():
+    columns = collected(watching=watcher({"steal_s": 90.5, "throttled_s": 50.0}))["steps"]
+    assert columns["steal_s"] == columns["throttled_s"] == [pytest.approx(2.0)] * STEPS
 
 
 def test_a_thread_without_a_reading_stays_where_it_was():

@@ -17,7 +17,7 @@ from gpt2core.compile import linker, objects
 from gpt2core.compile.objects import Compiled
 from gpt2core.spec.errors import MachineError
 
-pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere LLVM links all code")
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="this processor lacks x86-64's relocations")
 
 TARGET = 'target triple = "x86_64-unknown-linux-gnu"\n'
 # Constants of two alignments, one with an address in it; calls within the file and of the C library.

@@ -170,7 +170,7 @@ def test_llvm_names_a_processor_of_which_linux_lists_no_features(monkeypatch: py
 
 
 @pytest.mark.skipif(
-    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="the names are those of Linux on x86"
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="this processor lacks x86's features"
 )
 @pytest.mark.parametrize(
     ("linux", "of_llvm"),

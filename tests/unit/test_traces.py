@@ -72,7 +72,7 @@ def test_paraver_states_events_and_dependencies(trace):
     assert [(r[3], r[4], r[9], r[10]) for r in records["3"]] == [
         (1, 4100, 2, 4150), (2, 6650, 1, 7350), (1, 14_050, 2, 14_750), (2, 16_750, 1, 18_100),
     ]  # fmt: skip
-    iterations = [r[4:] for r in records["2"] if r[5] == paraver.ITERATION and r[3] == 1]
+    iterations = [r[4:7] for r in records["2"] if r[5] == paraver.ITERATION and r[3] == 1]
     assert iterations == [
         [0, paraver.ITERATION, 3], [10_000, paraver.ITERATION, 4], [21_000, paraver.ITERATION, 0]
     ]  # fmt: skip
@@ -100,6 +100,36 @@ def test_paravers_labels_cover_every_value(trace):
         assert len(names) == 2
 
 
+@pytest.fixture
+def disturbed() -> Trace:
+    """The first task of thread 0 did not run for 3 of its 4 us, and the first step is flagged."""
+    first, second = FOUND["threads"]
+    threads = [{**first, "run_delay": {"span": [0], "ns": [3000]}}, {**second, "run_delay": {"span": [], "ns": []}}]
+    return trace_of({**FOUND, "threads": threads, "flagged": [["run_delay", "steal"], []]})
+
+
+def test_a_preempted_task_is_not_drawn_as_useful_work(trace, disturbed):
+    events = chrome_events(disturbed)
+    (lost,) = [e for e in events if e.get("cat") == "preempted"]
+    (task,) = [e for e in events if e["name"] == "qkv" and e["args"].get("step") == 2]
+    assert (lost["name"], lost["tid"], lost["dur"]) == ("not running", task["tid"], 3)
+    assert lost["ts"] + lost["dur"] == pytest.approx(task["ts"] + task["dur"])
+    busy_us = [sum(e["args"]["busy"] for e in chrome_events(t) if e["ph"] == "C") for t in (trace, disturbed)]
+    assert busy_us[0] > busy_us[1]
+    records = check_paraver("\n".join(paraver.prv(disturbed, AT)))
+    in_state = {state: sum(r[5] - r[4] for r in records["1"] if r[6] == state) for state in paraver.STATES}
+    assert in_state[paraver.PREEMPTED] == 3000
+    assert in_state[paraver.RUNNING] == 17_300 + 2500 + 2000 - 3000
+
+
+def test_a_flagged_step_is_marked(disturbed):
+    steps = [(e["name"], e["ts"], e["dur"]) for e in chrome_events(disturbed) if e.get("cat") in ("step", "flagged")]
+    assert steps == [("step 2", 0, 10), ("flagged: run_delay, steal", 0, 10), ("step 3", 10, 11)]
+    records = check_paraver("\n".join(paraver.prv(disturbed, AT)))
+    marks = [tuple(r[4:]) for r in records["2"] if paraver.FLAGGED in r and r[3] == 1]
+    assert [(at, flagged) for at, _, _, _, flagged in marks] == [(0, 1), (10_000, 0), (21_000, 0)]
+
+
 def test_an_op_keeps_its_number_in_other_runs():
     kinds = [("qkv", "forward"), ("fused_new_op", "forward"), ("gelu", "backward"), ("gelu", "forward")]
     numbers = dict(zip(kinds, op_numbers(kinds), strict=True))
@@ -122,6 +152,11 @@ def test_busy_cores_between_edges():
         ({"threads": None}, "missing or malformed"),
         ({"threads": [{"what": [9], "step": [0], "gap_ns": [0], "duration_ns": [1]}] * 2}, "names an unknown call"),
         ({"threads": [{"what": [1], "step": [0], "gap_ns": [0], "duration_ns": [-1]}] * 2}, "overlap"),
+        ({"threads": [{"what": [1], "step": [0], "gap_ns": [0], "duration_ns": [9],
+                       "run_delay": {"span": [0], "ns": [10]}}] * 2}, "run delay of span 0 is not within it"),
+        ({"threads": [{"what": [1], "step": [0], "gap_ns": [0], "duration_ns": [9],
+                       "run_delay": {"span": [1], "ns": [1]}}] * 2}, "run delay of span 1 is not within it"),
+        ({"flagged": [[]]}, "an entry for each step"),
     ],
 )
 def test_what_is_no_trace_is_refused(change, told):

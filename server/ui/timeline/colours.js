@@ -13,6 +13,8 @@ const NAMES = [
 	'at-barrier',
 	'starving',
 	'idle',
+	'preempted',
+	'warn',
 	'useful',
 	'products',
 	'attention',

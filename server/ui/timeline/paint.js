@@ -123,6 +123,7 @@ function paintLanes(sheet, trace, inks, busy) {
 			const op = trace.kinds[trace.callKind[call]]?.[0] ?? '';
 			paintWide(sheet, y, lane, i, colour(inks.names[call - IDLE]), op);
 		}
+		paintPreempted(sheet, y, lane);
 	});
 }
 
@@ -131,7 +132,7 @@ function paintLanes(sheet, trace, inks, busy) {
  * @param {Pick<Sheet, 'view' | 'perNs'>} sheet @param {Lane} lane @param {Float64Array} busy
  */
 export function shares({view, perNs}, lane, busy) {
-	const {begin, end, what, length, levels} = lane;
+	const {begin, end, what, preempted, length, levels} = lane;
 	const most = new Float64Array(busy.length);
 	const owner = new Int32Array(busy.length).fill(-1);
 	/** @type {number[]} */
@@ -145,7 +146,7 @@ export function shares({view, perNs}, lane, busy) {
 		if (end[i] <= border) {
 			// The span lies within one pixel. The following spans may, too.
 			let span = i;
-			let worked = what[i] < 0 ? 0 : end[i] - begun;
+			let worked = what[i] < 0 ? 0 : Math.max(0, end[i] - begun - (preempted.get(i) ?? 0));
 			for (const {size, longest, worked: of} of levels) {
 				if (i % size || i + size > length || begun !== begin[i] || end[i + size - 1] > border) break;
 				span = longest[i / size];
@@ -162,11 +163,12 @@ export function shares({view, perNs}, lane, busy) {
 		}
 		const from = (begun - view.from) * perNs;
 		const until = (Math.min(end[i], view.to) - view.from) * perNs;
+		const ran = (end[i] - (preempted.get(i) ?? 0) - view.from) * perNs;
 		const isWide = until - from >= WIDE;
 		if (isWide) wide.push(i);
 		for (let c = pixel; c < until && c < busy.length; c += 1) {
 			const takes = Math.min(until, c + 1) - Math.max(from, c);
-			if (what[i] >= 0) busy[c] = busy[c] + takes;
+			if (what[i] >= 0) busy[c] = busy[c] + Math.max(0, Math.min(ran, until, c + 1) - Math.max(from, c));
 			if (!isWide && takes >= most[c]) {
 				most[c] = takes;
 				owner[c] = i;
@@ -186,6 +188,16 @@ function paintWide({g, view, perNs}, y, lane, i, colour, op) {
 	g.fillStyle = colour;
 	g.fillRect(LEFT + from, y, size - 0.6, LANE - 4);
 	if (size > 46) paintWords(g, op.slice(0, Math.floor((size - 6) / 6.2)), LEFT + from + 4, y + 12);
+}
+
+/** Draw for how long a thread did not run within its tasks, at their ends. @param {Sheet} sheet @param {number} y @param {Lane} lane */
+function paintPreempted({g, view, right, x, colour}, y, lane) {
+	g.fillStyle = colour('preempted');
+	for (const [i, lost] of lane.preempted) {
+		if (lane.end[i] < view.from || lane.end[i] - lost > view.to) continue;
+		const from = Math.max(LEFT, x(lane.end[i] - lost));
+		g.fillRect(from, y, Math.min(right, x(lane.end[i])) - from, LANE - 4);
+	}
 }
 
 /** @param {CanvasRenderingContext2D} g @param {string} words @param {number} x @param {number} y */
@@ -225,7 +237,7 @@ function paintBusy({g, right, foot, colour}, busy, cores) {
 }
 
 /** Draw the end of each step, and its number if there is room. @param {Sheet} sheet @param {Trace} trace */
-function paintSteps({g, foot, view, x, colour}, trace) {
+function paintSteps({g, right, foot, view, x, colour}, trace) {
 	g.textAlign = 'start';
 	g.strokeStyle = colour('ink');
 	g.fillStyle = colour('soft');
@@ -237,7 +249,14 @@ function paintSteps({g, foot, view, x, colour}, trace) {
 		g.moveTo(Math.round(x(end)) + 0.5, 4);
 		g.lineTo(Math.round(x(end)) + 0.5, foot);
 		const left = Math.max(LEFT, x(begin));
-		if (x(end) - left > 54) g.fillText(`step ${trace.firstStep + step}`, left + 4, 13);
+		const why = trace.flagged[step] ?? [];
+		const room = Math.min(right, x(end)) - left;
+		g.fillStyle = colour(why.length ? 'warn' : 'soft');
+		if (why.length) g.fillRect(left + 1, 1, Math.max(1, Math.min(right, x(end)) - left - 2), 2);
+		const words = `step ${trace.firstStep + step}${why.length ? ', flagged' : ''}`;
+		const all = why.length ? `${words}: ${why.join(', ')}` : words;
+		if (room > 54)
+			g.fillText(g.measureText(all).width < room - 8 ? all : words.slice(0, Math.floor((room - 8) / 6)), left + 4, 13);
 	});
 	g.stroke();
 	g.setLineDash([]);

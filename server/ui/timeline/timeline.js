@@ -14,7 +14,8 @@ const WAITING = /** @type {[string, string][]} */ ([
 	['at-barrier', 'at a barrier'],
 	['starving', 'nothing is ready'],
 	['idle', 'idle'],
-	['lane', 'scheduling']
+	['lane', 'scheduling'],
+	['preempted', 'not running']
 ]);
 
 /** A view, clamped to the trace. @param {Trace} trace @param {View} view @returns {View} */
@@ -68,7 +69,9 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 		const took = of.end[place.index] - of.begin[place.index];
 		const op = told.op && told.op !== told.name.split(/[[ ]/)[0] ? ` (${told.op})` : '';
 		const phase = told.phase ? `, ${told.phase}` : '';
-		return `${told.name}${op}${phase}: ${timeSaid(took, took)} on thread ${place.thread}`;
+		const lost = of.preempted.get(place.index);
+		const away = lost ? `, not running for ${timeSaid(lost, took)} of it` : '';
+		return `${told.name}${op}${phase}: ${timeSaid(took, took)} on thread ${place.thread}${away}`;
 	};
 	const keys = {
 		n: () => {

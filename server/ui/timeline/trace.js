@@ -6,8 +6,9 @@
  */
 /**
  * A thread's spans. levels: summaries of 4, 16 and 64 spans, so that spans that share a pixel are not read one by one.
- * @typedef {{what: Int32Array, step: Int32Array, begin: Float64Array, end: Float64Array, length: number,
- *   levels: Level[]}} Lane
+ * preempted: the part of each span, in nanoseconds, for which its thread did not run; when within it, is unknown.
+ * @typedef {{what: Int32Array, step: Int32Array, begin: Float64Array, end: Float64Array, preempted: Map<number, number>,
+ *   length: number, levels: Level[]}} Lane
  */
 /** @typedef {{thread: number, index: number}} Place */
 /**
@@ -20,6 +21,7 @@
  * @property {number[]} cores
  * @property {number} firstStep
  * @property {number[]} stepEnd nanoseconds
+ * @property {string[][]} flagged why each step is flagged; empty in older traces
  * @property {Lane[]} threads
  * @property {boolean} complete
  * @property {number} duration nanoseconds
@@ -39,12 +41,14 @@ export const WAITS = /** @type {Record<number, [string, string]>} */ ({
 	[IDLE]: ['idle', 'idle']
 });
 
+const PREEMPTED = 'not running within a task';
+
 /** Number of blocks of one level that make one block of the next. */
 const FANOUT = 4;
 const LEVELS = 3;
 
-/** @param {Pick<Lane, 'what' | 'begin' | 'end' | 'length'>} lane @returns {Level[]} */
-function levelsOf({what, begin, end, length}) {
+/** @param {Omit<Lane, 'step' | 'levels'>} lane @returns {Level[]} */
+function levelsOf({what, begin, end, preempted, length}) {
 	/** @type {Level[]} */
 	const found = [];
 	for (let size = FANOUT; found.length < LEVELS; size *= FANOUT) {
@@ -62,7 +66,7 @@ function levelsOf({what, begin, end, length}) {
 				most = took;
 				longest[block] = span;
 			}
-			worked[block] = worked[block] + (before ? before.worked[i] : what[i] < 0 ? 0 : took);
+			worked[block] = worked[block] + (before ? before.worked[i] : what[i] < 0 ? 0 : took - (preempted.get(i) ?? 0));
 		}
 		found.push({size, longest, worked});
 	}
@@ -83,7 +87,10 @@ function lane(columns) {
 		begin[i] = at + columns.gap_ns[i];
 		at = end[i] = begin[i] + columns.duration_ns[i];
 	}
-	const spans = {what, step, begin, end, length};
+	/** @type {{span: number[], ns: number[]}} */
+	const delays = columns.run_delay ?? {span: [], ns: []};
+	const preempted = new Map(delays.span.map((span, i) => [span, delays.ns[i]]));
+	const spans = {what, step, begin, end, preempted, length};
 	return {...spans, levels: levelsOf(spans)};
 }
 
@@ -110,6 +117,7 @@ export function traceOf(found) {
 		cores: found.cores,
 		firstStep: found.first_step,
 		stepEnd: found.step_end_ns,
+		flagged: found.flagged ?? [],
 		threads,
 		complete: found.complete,
 		duration: Math.max(
@@ -218,10 +226,15 @@ export function why(trace, place) {
 		}
 	}
 	const us = (/** @type {number} */ ns) => `${(ns / 1000).toLocaleString('en-US', {maximumFractionDigits: 1})} µs`;
+	const lost = of.preempted.get(place.index);
+	const away = lost ? `Another process had the core for ${us(lost)} of this span; when within it is unknown. ` : '';
 	if (last < 0)
-		return waits.has(task)
-			? 'It could start when the wait before it ended: a barrier, or the start of the step.'
-			: 'It depends on no other task of the trace.';
+		return (
+			away +
+			(waits.has(task)
+				? 'It could start when the wait before it ended: a barrier, or the start of the step.'
+				: 'It depends on no other task of the trace.')
+		);
 	const thread = where[last];
 	const name = trace.label[last % tasks];
 	const gap = Math.max(0, began - ready);
@@ -229,7 +242,7 @@ export function why(trace, place) {
 	const meanwhile =
 		gap < 2000 ? 'it started as soon as it could.' : 'until then its thread was busy, or had not found it.';
 	const also = waits.has(task) ? ' It also follows a wait of all threads.' : '';
-	return `It depends on ${name}, which ended ${there}, ${us(gap)} before it started: ${meanwhile}${also}`;
+	return `${away}It depends on ${name}, which ended ${there}, ${us(gap)} before it started: ${meanwhile}${also}`;
 }
 
 /** Time by op, over all threads, the longest first. @param {Trace} trace */
@@ -237,11 +250,14 @@ export function totals(trace) {
 	const waits = Object.keys(WAITS).length; // they are -1, -2, ...: first in the sums
 	const calls = new Float64Array(waits + trace.callKind.length);
 	const ns = new Float64Array(calls.length);
-	for (const {what, begin, end, length} of trace.threads) {
+	let lost = 0;
+	for (const {what, begin, end, preempted, length} of trace.threads) {
 		for (let i = 0; i < length; i += 1) {
 			const at = waits + what[i];
+			const away = preempted.get(i) ?? 0;
 			calls[at] = calls[at] + 1;
-			ns[at] = ns[at] + end[i] - begin[i];
+			ns[at] = ns[at] + end[i] - begin[i] - away;
+			lost += away;
 		}
 	}
 	/** @type {Map<string, {name: string, phase: string, calls: number, ns: number}>} */
@@ -255,5 +271,7 @@ export function totals(trace) {
 		sum.ns += ns[at];
 		sums.set(`${name} ${phase}`, sum);
 	});
+	const preemptions = trace.threads.reduce((sum, {preempted}) => sum + preempted.size, 0);
+	if (preemptions) sums.set(PREEMPTED, {name: PREEMPTED, phase: 'waiting', calls: preemptions, ns: lost});
 	return [...sums.values()].sort((a, b) => b.ns - a.ns);
 }
