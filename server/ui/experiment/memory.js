@@ -15,6 +15,10 @@ const ARENAS = {
 	temporary: 'series-1'
 };
 const MIB = 2 ** 20;
+const SAID =
+	'Bars: arenas, exact to the byte. Vertical line: peak resident memory of the whole process, the highest of the ' +
+	'runs that compiled no kernels.';
+const COMPILED = ' A variant without a line has only runs that compiled: their peaks contain the compiler.';
 
 /** @param {{of: any, topic: string}} props */
 export function Memory({of, topic}) {
@@ -30,11 +34,7 @@ export function Memory({of, topic}) {
 					unit=${v => `${v.toFixed(1)} MiB`}
 					colours=${ARENAS}
 					markSays="peak_rss"
-					said=${`Bars: arenas, exact to the byte. Vertical line: peak resident memory of the whole process, the highest of the runs that compiled no kernels.${
-						rows.some(row => row.memory.peak_compiled)
-							? ' A variant without a line has only runs that compiled: their peaks contain the compiler.'
-							: ''
-					}`}
+					said=${SAID + (rows.some(row => row.memory.peak_compiled) ? COMPILED : '')}
 					rows=${rows.map(row => ({
 						name: nameOf(row.variant),
 						parts: Object.fromEntries(

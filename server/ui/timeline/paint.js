@@ -190,7 +190,10 @@ function paintWide({g, view, perNs}, y, lane, i, colour, op) {
 	if (size > 46) paintWords(g, op.slice(0, Math.floor((size - 6) / 6.2)), LEFT + from + 4, y + 12);
 }
 
-/** Draw for how long a thread did not run within its tasks, at their ends. @param {Sheet} sheet @param {number} y @param {Lane} lane */
+/**
+ * Draw for how long a thread did not run within its tasks, at their ends.
+ * @param {Sheet} sheet @param {number} y @param {Lane} lane
+ */
 function paintPreempted({g, view, right, x, colour}, y, lane) {
 	g.fillStyle = colour('preempted');
 	for (const [i, lost] of lane.preempted) {
@@ -255,8 +258,8 @@ function paintSteps({g, right, foot, view, x, colour}, trace) {
 		if (why.length) g.fillRect(left + 1, 1, Math.max(1, Math.min(right, x(end)) - left - 2), 2);
 		const words = `step ${trace.firstStep + step}${why.length ? ', flagged' : ''}`;
 		const all = why.length ? `${words}: ${why.join(', ')}` : words;
-		if (room > 54)
-			g.fillText(g.measureText(all).width < room - 8 ? all : words.slice(0, Math.floor((room - 8) / 6)), left + 4, 13);
+		const fits = g.measureText(all).width < room - 8;
+		if (room > 54) g.fillText(fits ? all : words.slice(0, Math.floor((room - 8) / 6)), left + 4, 13);
 	});
 	g.stroke();
 	g.setLineDash([]);

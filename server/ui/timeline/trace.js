@@ -7,8 +7,8 @@
 /**
  * A thread's spans. levels: summaries of 4, 16 and 64 spans, so that spans that share a pixel are not read one by one.
  * preempted: the part of each span, in nanoseconds, for which its thread did not run; when within it, is unknown.
- * @typedef {{what: Int32Array, step: Int32Array, begin: Float64Array, end: Float64Array, preempted: Map<number, number>,
- *   length: number, levels: Level[]}} Lane
+ * @typedef {{what: Int32Array, step: Int32Array, begin: Float64Array, end: Float64Array,
+ *   preempted: Map<number, number>, length: number, levels: Level[]}} Lane
  */
 /** @typedef {{thread: number, index: number}} Place */
 /**
