@@ -35,8 +35,6 @@ class Memory:
     measured_bytes: dict[str, int]
     exact: bool
     peak_rss_bytes: int | None
-    peak_compiled: bool | None
-    compiled_runs: int
     arenas_share: float | None
     resident_bytes: dict[str, int]
     explained: float | None
@@ -44,6 +42,8 @@ class Memory:
     per_token_bytes: dict[str, int]
     with_batch: list[SizedShape]
     with_seq: list[SizedShape]
+    peak_compiled: bool | None = None
+    compiled_runs: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def waiting(api, run_id=1):
 def test_demand_groups_blocks_by_what_they_need(api):
     assert api.get("/queue/demand") == {"needs": [], "workers": []}
     api.submit(axes={"threads": [1, 2]}, repetitions=3, limits={"timeout_s": 100})
-    api.submit(axes={"threads": [1, 2]}, limits={"timeout_s": 100})
+    api.submit(axes={"threads": [1, 2]}, repetitions=1, limits={"timeout_s": 100})
     api.submit(base={"cores": [5]}, requires={"labels": {"site": "a"}}, limits={"timeout_s": 100}, priority=1)
     pinned, wide = api.get("/queue/demand")["needs"]
     assert (pinned["pinned_cores"], pinned["labels"], pinned["blocks"], pinned["runs"]) == ([5], {"site": "a"}, 1, 1)

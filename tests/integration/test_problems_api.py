@@ -2,6 +2,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from gpt2core.spec.version import version
 from taskloom.server.errors import PROBLEM_TYPES
 
 
@@ -121,7 +122,7 @@ def test_every_problem_type_can_be_read_up(empty_api):
 
 
 def test_health_and_readiness(api):
-    assert api.http.get("/healthz").json() == {"status": "ok"}
+    assert api.http.get("/healthz").json() == {"status": "ok", "version": version()}
     assert api.http.get("/readyz").json() == {"status": "ready"}
     with api.context.database.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'other'"))
