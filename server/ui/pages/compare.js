@@ -24,7 +24,10 @@ function sentence(found) {
 	);
 }
 
-/** The statements with which a comparison was judged. @param {import('../schemas').Schemas['Comparison']['family']} of */
+/**
+ * The statements with which a comparison was judged.
+ * @param {import('../schemas').Schemas['Comparison']['family']} of
+ */
 function familySaid(of) {
 	if (!of || (of.comparisons + of.pooled === 1 && !of.primary)) return null;
 	const parts = [
