@@ -65,6 +65,9 @@ def main(arguments: Sequence[str]) -> int:
                 print(json.dumps({"plan": lines}) if given.json else "\n".join(lines))
             return EXIT_FAILED if lines is None else EXIT_OK
         text = f"provisioning {len(pools.pools)} pools for {pools.server}"
+        if not jobs.is_locked:
+            place = given.state or default_state(pools.name)
+            log("no-locks", f"the file system of {place} has no locks: no other provisioner may use this file")
         log("started", text, server=pools.server, metrics=metrics.url)
         provisioner.run(stop, given.once)
         log("stopped", "provisioner stopped; its jobs continue")

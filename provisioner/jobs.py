@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import uuid
@@ -10,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from gpt2core.spec.locks import Taken, lock
 from taskloom.provisioner.slurm import QueuedJob
 
 MISSES = 2  # successive lists without a job after which it has ended; one list may miss a job that changes its state
@@ -51,8 +51,11 @@ class Jobs:
         state.parent.mkdir(parents=True, exist_ok=True)
         self._lock = state.with_suffix(".lock").open("w")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            self.is_locked = lock(self._lock, wait=False)  # False: its file system has no locks
+        except OSError:
+            self._lock.close()
+            raise
+        except Taken as error:
             self._lock.close()
             raise AlreadyRunning(f"{state}: another provisioner uses it; give one of them another `name`") from error
         kept = json.loads(state.read_text(encoding="utf-8")) if state.exists() else []

@@ -14,6 +14,7 @@ from taskloom.provisioner.pools import Pool, Pools
 
 ANSWER_S = 30.0
 CUSTOMISING = ("SQUEUE_", "SBATCH_", "SCANCEL_")  # options of the user's own calls, such as SQUEUE_STATES
+HEADER = ["JOBID", "NAME", "STATE", "REASON"]
 COLUMNS = "%i|%j|%T|%r"  # id, name, state, reason; names of the provisioner's jobs contain no "|"
 
 
@@ -37,15 +38,20 @@ class QueuedJob:
 
 def queue() -> list[QueuedJob]:
     """This user's jobs that have not ended. Raises SlurmFailed or SlurmUnknown."""
-    printed = _run(["squeue", "--noheader", "--user", str(os.getuid()), "--format", COLUMNS])
-    jobs = []
-    for line in printed.splitlines():
-        if "|" not in line:
-            continue  # a site's message, or a cluster's heading
+    printed = _run(["squeue", "--user", str(os.getuid()), "--format", COLUMNS])
+    jobs, others, headed = [], [], False
+    for line in filter(None, map(str.strip, printed.splitlines())):
         parts = line.split("|", 3)
-        if len(parts) != 4 or not re.match(r"\d+", parts[0]):
-            raise SlurmUnknown(f"squeue printed {line[:200]!r}")
-        jobs.append(QueuedJob(*parts))
+        if len(parts) == 4 and re.match(r"\d", parts[0]):
+            jobs.append(QueuedJob(*parts))
+        elif line.split("|") == HEADER:
+            headed = True
+        else:
+            others.append(line)
+    # Lines without columns may be a site's messages, but only beside a list: else it is unknown which jobs there are.
+    wrong = [line for line in others if "|" in line or not (headed or jobs)]
+    if wrong:
+        raise SlurmUnknown(f"squeue printed {wrong[0][:200]!r}")
     return jobs
 
 

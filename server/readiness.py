@@ -47,9 +47,7 @@ class Readiness:
         except DBAPIError as error:
             return DatabaseUnavailable(trouble(error))
         try:
-            with self._store.incoming() as file:
-                file.write(b"ready?")
-                file.sync()
+            self._store.try_out()
         except OSError as error:
             return StoreUnavailable(f"artifacts cannot be stored: {error.strerror}")
         return None

@@ -49,6 +49,8 @@ def main(
     report = Report(settings.as_json)
     if settings.job is not None and settings.job.unknown is not None:
         report.say("end-unknown", f"the end of this Slurm job is unknown: {settings.job.unknown}; set --walltime")
+    if not spool.is_locked:
+        report.say("no-locks", f"the file system of {settings.spool} has no locks: no other worker may use this spool")
     cache.settle(settings.spool, report)
     try:
         builds.keep()

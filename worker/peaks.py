@@ -7,7 +7,6 @@ then ends the measurement.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 from enum import StrEnum
 from queue import SimpleQueue
 from typing import IO, Any
@@ -15,6 +14,7 @@ from typing import IO, Any
 from gpt2core.node import load, peaks
 from gpt2core.process.child import Child, Exited, Told, Waiting
 from gpt2core.process.temporary import TemporaryFolder
+from gpt2core.spec.locks import Taken, lock
 from gpt2core.spec.settings import make_cache_folder
 from taskloom.worker import orphan
 from taskloom.worker.report import Report
@@ -136,9 +136,9 @@ class Measurement:
 
 
 def _locked(file: IO[str]) -> bool:
-    """Whether this process now holds the lock that one worker of the node can hold."""
+    """Whether no other process of the node holds the lock, as far as its file system has locks."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        lock(file, wait=False)
+    except Taken:
         return False
     return True

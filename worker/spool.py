@@ -6,7 +6,6 @@ The folder of an attempt is in the spool, so a trainer writes its artifacts ther
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from gpt2core.spec.locks import Taken, lock
 from taskloom.contract.attempts import ResultUpload
 
 REFUSED = "refused"
@@ -45,8 +45,11 @@ class Spool:
         self.folder = folder.absolute()  # trainers use it from other folders
         self._lock = (folder / "lock").open("w")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            self.is_locked = lock(self._lock, wait=False)  # False: its file system has no locks
+        except OSError:
+            self._lock.close()
+            raise
+        except Taken as error:
             self._lock.close()
             raise SpoolTaken(
                 f"another worker uses the spool {folder}; give one of the two another --worker-id or --spool"

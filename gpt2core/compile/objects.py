@@ -7,7 +7,6 @@ is read, and a damaged file is compiled again.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import inspect
@@ -22,6 +21,7 @@ from gpt2core.compile import linker, target
 from gpt2core.compile.collector import without_collector
 from gpt2core.node.files import replacing, unreadable
 from gpt2core.spec.errors import MachineError
+from gpt2core.spec.locks import lock
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def _compiled(path: Path, symbol: str, make: Callable[[str], Compiled]) -> Compi
     beside = path.with_suffix(".lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = beside.open("w")
+        file = beside.open("w")
     except OSError as error:
         raise unreadable(beside, error) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with file:
+        lock(file)
         try:
             found = read(path)
             if found is None:

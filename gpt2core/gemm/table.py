@@ -8,7 +8,6 @@ part of their fingerprint.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import uuid
@@ -25,6 +24,7 @@ from gpt2core.gemm.multiply import new_scratch, product_of_floats, time_product
 from gpt2core.node import host, load, pages
 from gpt2core.node.files import replacing
 from gpt2core.spec.errors import MachineError
+from gpt2core.spec.locks import lock
 from gpt2core.spec.settings import cache_folder, numba_settings
 from gpt2core.step.ops import Product
 
@@ -94,8 +94,8 @@ def choose(
         return Products(libraries[:1], {})
     path = _path(libraries)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, then uses the first one's choices
+    with path.with_suffix(".lock").open("w") as file:
+        lock(file)  # a second process waits, then uses the first one's choices
         table, kept = _read(path)
         missing = [product for product in worth if product not in kept]
         others, made = load.Others(), {}

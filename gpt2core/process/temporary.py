@@ -7,13 +7,14 @@ on this node, since their processes have ended.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import os
 import shutil
 import stat
 import tempfile
 from pathlib import Path
+
+from gpt2core.spec.locks import Taken, lock
 
 LOCK, FILES = "lock", "files"
 
@@ -32,8 +33,7 @@ class TemporaryFolder:
         self.path.mkdir()
         new = self._root / f"{LOCK}.new"
         self.lock = new.open("w")
-        with contextlib.suppress(OSError):  # a file system without locks: then nobody else deletes the folder
-            fcntl.flock(self.lock, fcntl.LOCK_EX)
+        if lock(self.lock):  # otherwise nobody else deletes the folder
             new.rename(self._root / LOCK)  # others never see it unlocked
 
     def close(self) -> None:
@@ -59,20 +59,20 @@ def _delete_abandoned(parent: Path) -> None:
     for root in parent.iterdir():
         if not root.name.startswith(_prefix()):
             continue
-        with contextlib.suppress(OSError):  # locked, no folder of ours, or just deleted; the next process tries again
+        with contextlib.suppress(OSError, Taken):  # no folder of ours, or just deleted; the next process tries again
             about = root.lstat()
             if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
                 continue
-            with (root / LOCK).open("r+") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _delete(root)
+            with (root / LOCK).open("r+") as file:
+                if lock(file, wait=False):
+                    _delete(root)
 
 
 def _delete(root: Path) -> None:
     """Delete the lock after the files, so that the next process can complete an interrupted deletion."""
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(root / FILES)
-    for lock in root.glob(f"{LOCK}*"):
-        lock.unlink(missing_ok=True)
+    for file in root.glob(f"{LOCK}*"):
+        file.unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):
         root.rmdir()

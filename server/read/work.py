@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import functools
 import gc
 import os
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpt2core.spec.locks import lock
 from taskloom.server.db import Database
 from taskloom.server.errors import ServerError
 from taskloom.server.queue.artifacts.store import Store
@@ -94,8 +94,8 @@ def _give_memory_back() -> None:
 def _alone(file: Path) -> Iterator[None]:
     """A lock, so that only one process of all servers on the folder computes an answer."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with (file.parent / f"{file.name[:2]}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (file.parent / f"{file.name[:2]}.lock").open("w") as opened:
+        lock(opened)  # without locks it is computed more than once
         yield
 
 

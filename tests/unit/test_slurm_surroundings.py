@@ -43,11 +43,18 @@ def test_without_such_a_line_it_is_unknown_whether_the_job_exists(command, print
 
 
 def test_a_sites_messages_are_no_jobs(command):
-    command("squeue", BANNER + "CLUSTER: east\n12|taskloom.a.1|PENDING|(None)\n13_4|b|RUNNING|x|y\n" + BANNER)
+    jobs = "JOBID|NAME|STATE|REASON\n12|taskloom.a.1|PENDING|(None)\n13_4|b|RUNNING|x|y\n"
+    command("squeue", BANNER + "CLUSTER: east\n" + jobs + BANNER)
     assert slurm.queue() == [
         QueuedJob("12", "taskloom.a.1", "PENDING", "(None)"), QueuedJob("13_4", "b", "RUNNING", "x|y"),
     ]  # fmt: skip
-    command("squeue", "x|y\n")
+    command("squeue", "JOBID|NAME|STATE|REASON\n" + BANNER)
+    assert slurm.queue() == []
+
+
+@pytest.mark.parametrize("printed", ["nonsense", BANNER, "x|y\n", "12|a|PENDING|x\nx|y\n", "JOBID|NAME\n"])
+def test_what_is_no_list_of_jobs_is_not_taken_for_an_empty_one(command, printed):
+    command("squeue", printed)
     with pytest.raises(SlurmUnknown, match="squeue printed"):
         slurm.queue()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import tempfile
@@ -11,6 +10,8 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import TracebackType
+
+from gpt2core.spec.locks import lock
 
 INCOMING = "incoming"
 LEFT_S = 86400.0  # age at which an incomplete upload counts as abandoned
@@ -66,7 +67,7 @@ class Store:
     def keeping(self, incoming: Incoming) -> Iterator[None]:
         """Move the file to its place. The block records the file; a sweep waits until the block has ended."""
         incoming.sync()
-        with self._locked(fcntl.LOCK_SH):
+        with self._locked(shared=True):
             target = self.path(incoming.sha256)
             new = not target.parent.exists()
             target.parent.mkdir(exist_ok=True)
@@ -83,13 +84,13 @@ class Store:
         if not self.root.is_dir():
             return 0, 0
         files = size_bytes = 0
-        with self._locked(fcntl.LOCK_EX):
+        with self._locked() as locked:
             kept = needed()
+            # Without locks a file may just be kept by another process, which has not recorded it yet.
+            before = time.time() - LEFT_S
             for path in self.root.glob("*/*"):
-                if path.parent.name == INCOMING:
-                    unneeded = path.stat().st_mtime < time.time() - LEFT_S
-                else:
-                    unneeded = path.name not in kept
+                is_old = path.stat().st_mtime < before
+                unneeded = is_old if path.parent.name == INCOMING else path.name not in kept and (locked or is_old)
                 if unneeded:
                     files, size_bytes = files + 1, size_bytes + path.stat().st_size
                     if not dry_run:
@@ -97,10 +98,18 @@ class Store:
         return files, size_bytes
 
     @contextlib.contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
-        with (self.root / "lock").open("a") as lock:
-            fcntl.flock(lock, how)
-            yield
+    def _locked(self, shared: bool = False) -> Iterator[bool]:
+        """Hold the folder's lock. False: its file system has none."""
+        with (self.root / "lock").open("a") as file:
+            yield lock(file, shared)
+
+    def try_out(self) -> None:
+        """Write a file as uploads do, and take their lock. Raises OSError."""
+        with self.incoming() as file:
+            file.write(b"ready?")
+            file.sync()
+            with self._locked(shared=True):
+                pass
 
 
 def _sync_folder(folder: Path) -> None:

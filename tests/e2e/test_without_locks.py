@@ -1,0 +1,49 @@
+"""Server, worker and trainer on file systems without locks, such as Lustre without `flock`."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from command_line import TINY
+from processes import House, Process
+from runs import ended, submit
+
+from taskloom import Client
+
+pytestmark = pytest.mark.slow
+
+NO_LOCKS = """
+import fcntl, os
+def flock(*_):
+    raise OSError({number}, os.strerror({number}))
+fcntl.flock = flock
+"""
+
+
+@pytest.fixture(params=[errno.ENOSYS, errno.ENOLCK], ids=["ENOSYS", "ENOLCK"])
+def without_locks(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """Variables with which Python's processes have no locks: Python imports sitecustomize when it starts."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(NO_LOCKS.format(number=request.param))
+    return {"PYTHONPATH": str(tmp_path / "site")}
+
+
+def test_a_run_with_artifacts_succeeds(home: House, client: Client, without_locks: dict[str, str]) -> None:
+    home.server.end()
+    home.start_server(**without_locks)
+    assert httpx.get(f"{home.url}/readyz").status_code == 200
+    worker = home.start_worker("leaving", **without_locks)
+    worker.event("no-locks")
+    assert ended(client, submit(client)).state == "succeeded"
+
+
+def test_a_trainer_compiles_and_keeps_what_it_compiled(without_locks: dict[str, str], tmp_path: Path) -> None:
+    environment = {**without_locks, "TASKLOOM_CACHE_DIR": str(tmp_path / "cache")}
+    command = [str(Path(sys.executable).with_name("taskloom")), "train", *TINY, "--json"]
+    train = Process(command, tmp_path / "log", **environment)
+    assert train.wait(240) == 0, (tmp_path / "log").read_text()
+    assert list((tmp_path / "cache").rglob("*"))
