@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gpt2core.spec import networks
@@ -59,6 +59,14 @@ class Network(Protocol):
             if getattr(config, name) is not None:
                 raise _no_file_format(config, name)
 
+    def claims(self, names: Collection[str]) -> bool:  # noqa: ARG002
+        """Whether a safetensors file with tensors of these names contains a model of this network."""
+        return False
+
+    def model_in(self, path: str) -> Model:
+        """The model in a file of weights, from its header; by default refused. Raises InputError."""
+        raise ConfigError("checkpoint", path, f"nothing, since {self.model.network} has no file format")
+
     def read(self, config: TrainConfig, weights: Weights) -> None:  # noqa: ARG002
         """Fill the weights from config.checkpoint; by default refused, as in `check`.
 
@@ -78,6 +86,19 @@ class Network(Protocol):
 def _no_file_format(config: TrainConfig, setting: str) -> ConfigError:
     """Error for a file of weights of a network without a file format."""
     return ConfigError(setting, getattr(config, setting), f"nothing, since {config.model.network} has no file format")
+
+
+def model_in(path: str, name: str | None = None) -> Model:
+    """The model in a file of weights. Without a network's name, the network that claims the file's tensors, by default
+    GPT-2. Raises InputError.
+    """
+    from gpt2core.networks import shards  # loads NumPy
+
+    if name is None:
+        names = shards.read_tensors(path).stored.keys() if shards.is_safetensors(path) else ()
+        name = next((each for each in networks.NETWORKS if networks.network(each).claims(names)), networks.DEFAULT)
+    found: Model = networks.network(name).model_in(path)
+    return found
 
 
 def fusion_of(config: TrainConfig) -> str:

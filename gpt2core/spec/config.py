@@ -242,11 +242,12 @@ class TrainConfig:
     )
     distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS, role="values")
     checkpoint: str | None = setting(
-        None, "initial weights: an llm.c .bin file, or Hugging Face's .safetensors file, index or folder",
-        check=check_path, role="values",
+        None, "initial weights: an llm.c .bin file, or Hugging Face's .safetensors file, index or folder; of an lstm "
+        "a torch module's .safetensors", check=check_path, role="values",
     )
     save: str | None = setting(
-        None, "file for the final weights (llm.c .bin, or .safetensors)", check=check_path, role="output"
+        None, "file for the final weights (llm.c .bin, or .safetensors; of an lstm .safetensors)", check=check_path,
+        role="output",
     )
     optimizer: str = setting(
         "adamw", "optimizer of the weights (docs/how-to/add-an-optimizer.md)", choices=tuple(OPTIMIZERS), role="values"

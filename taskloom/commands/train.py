@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from gpt2core.networks.network import model_in
 from gpt2core.process import launch
 from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec.config import TrainConfig
@@ -44,11 +45,9 @@ def show(bar: Bar, event: Mapping[str, Any]) -> None:
 @json_option
 def train(plan: bool, graph: Path | None, prove: bool, as_json: bool, **given: Any) -> None:
     """Train on this machine in one child process and print the measurements."""
-    settings = single_settings(given)
-    if "checkpoint" in settings and "model" not in settings:  # a checkpoint determines the model
-        from gpt2core.networks.gpt2.checkpoint import checkpoint_model  # the only command that needs NumPy
-
-        settings["model"] = checkpoint_model(settings["checkpoint"])
+    settings, network = single_settings(given), given["network"]
+    if "checkpoint" in settings and settings.get("model") == network:  # a checkpoint determines the model
+        settings["model"] = model_in(settings["checkpoint"], network)
     config = TrainConfig.from_dict(settings)
     local_run.check_cores(config)
     form = trace_files.format_of(Path(config.trace)) if config.trace else None

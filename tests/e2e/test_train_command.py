@@ -39,6 +39,27 @@ def test_a_checkpoint_says_what_model_it_holds(tmp_path: Path) -> None:
     assert "nothing.bin" in missing.stderr
 
 
+def test_a_checkpoint_of_an_lstm_needs_no_sizes(tmp_path: Path) -> None:
+    sizes = ("--network", "lstm", "--embedding", "6", "--hidden", "8", "--layers", "1", "--vocab", "256")
+    few = ("--batch", "1", "--seq", "8", "--steps", "1", "--json")
+    told(taskloom("train", *sizes, *few, "--save", "model.safetensors", folder=tmp_path))
+    model = {"network": "lstm", "embedding": 6, "hidden": 8, "layers": 1, "vocab": 256, "context": 1024,
+             "tied": False, "name": "lstm"}  # fmt: skip
+    for named in ((), ("--network", "lstm")):
+        again = told(taskloom("train", *named, *few, "--checkpoint", "model.safetensors", folder=tmp_path))
+        assert again["config"]["model"] == model
+        assert again["checkpoint"] == {"format": "safetensors", "dtype": "F32"}
+    for other, reason in (
+        (("--network", "gpt2", "--checkpoint", "model.safetensors"), "it is not a GPT-2"),
+        (("--model", "lstm-tiny", "--checkpoint", "model.safetensors"), "the requested model needs (256, 32)"),
+        (("--model", "lstm-tiny", "--save", "model.bin"), "the file format of an lstm"),
+        (("--model", "lstm-tiny", "--heads", "2"), "no size of lstm"),
+    ):
+        refused = taskloom("train", *other, *few, folder=tmp_path)
+        assert refused.returncode == 2, refused.stdout
+        assert reason in refused.stderr
+
+
 def test_train_prints_tables_for_people() -> None:
     done = taskloom("train", *TINY)
     assert done.returncode == 0, done.stderr
@@ -65,6 +86,12 @@ def test_train_plans_without_running() -> None:
     plan = told(taskloom("train", "--model", "gpt2-124m", "--plan", "--json"))
     assert plan["memory_bytes"]["weights"] >= 4 * 124_000_000
     assert plan["tasks"] > 0
+
+
+def test_an_lstm_is_planned_without_running() -> None:
+    plan = told(taskloom("train", "--model", "lstm-deep", "--batch", "4", "--seq", "64", "--plan", "--json"))
+    assert plan["memory_bytes"]["weights"] >= 4 * (2 * 10000 * 512 + 8 * 8 * 512 * 512)
+    assert (plan["batch_slice"], plan["token_slice"]) == (4, 16)
 
 
 def test_train_draws_the_graph(tmp_path: Path) -> None:

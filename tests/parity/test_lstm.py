@@ -12,7 +12,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
 import lstms
 import torch_lstms
+from safetensors.torch import load_model, save_model
 
+from bench.torch_gpt2 import batch_of
+from bench.torch_lstm import LSTM
+from gpt2core.data.sources import open_tokens
+from gpt2core.networks.lstm.checkpoint import read_checkpoint
+from gpt2core.networks.lstm.tensors import model_of
 from gpt2core.run.train import train
 from gpt2core.spec.config import SYNCS
 
@@ -35,6 +41,44 @@ def test_ten_steps_under_every_scheduler(case: str, limit: float, decay: float) 
     for how in HOW:
         result = train(lstms.config(case, **settings, **how))
         np.testing.assert_allclose(result.losses, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("change", [{"momentum": 0.9}, {"momentum": 0.9, "weight_decay": 0.1, "grad_clip": 0.3}])
+@pytest.mark.parametrize("case", lstms.CASES)
+def test_sgd(case: str, change: dict[str, float]) -> None:
+    settings = {"weight_decay": 0.0, "grad_clip": 0.0, "optimizer": "sgd", "lr": 0.5, **change}
+    expected, _ = torch_lstms.train(lstms.config(case, **settings), torch.float32)
+    for how in HOW[::3]:
+        np.testing.assert_allclose(train(lstms.config(case, **settings, **how)).losses, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", lstms.CASES)
+def test_a_checkpoint_goes_to_torch_and_back_unchanged(case: str, tmp_path: Path) -> None:
+    """PyTorch's file is our initial model. Its logits' loss is our first one. Our file after no update is its again."""
+    config = lstms.config(case)
+    model = LSTM(model_of(config))
+    path, back = tmp_path / "torch.safetensors", tmp_path / "ours.safetensors"
+    save_model(model, path)
+    settings = {"checkpoint": str(path), "save": str(back), "steps": 1, "lr": 0.0, "weight_decay": 0.0}
+    result = train(lstms.config(case, **settings))
+    expected = float(model(*batch_of(open_tokens(config), 0, config.batch, config.seq)).detach())
+    assert result.losses[0] == pytest.approx(expected, rel=1e-5)
+    again = LSTM(model_of(config))
+    assert load_model(again, back) == (set(), [])
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+
+
+@pytest.mark.parametrize("case", lstms.CASES)
+def test_weights_after_ten_steps(case: str, tmp_path: Path) -> None:
+    """Weights agree to 1e-4 of their norm with those in float64."""
+    config = lstms.config(case, save=str(tmp_path / "final.safetensors"), scheduler="task", threads=2)
+    train(config)
+    _, expected = torch_lstms.train(config)
+    found = {name: np.empty(array.shape, np.float32) for name, array in expected.items()}
+    read_checkpoint(config.save, model_of(config), found)
+    for name, array in expected.items():
+        assert np.linalg.norm(found[name] - array) <= 1e-4 * np.linalg.norm(array), name
 
 
 def test_bf16_follows_pytorchs_autocast() -> None:

@@ -13,7 +13,8 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from gpt2core.networks.gpt2 import checkpoint, shards
+from gpt2core.networks import shards
+from gpt2core.networks.gpt2 import checkpoint
 from gpt2core.networks.gpt2.checkpoint import checkpoint_model, read_checkpoint, write_checkpoint
 from gpt2core.networks.gpt2.initial import initial_weights
 from gpt2core.networks.gpt2.tensors import weight_specs

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from gpt2core.data.header import HEADER_BYTES, Header, new_header, read_header
 from gpt2core.networks.gpt2 import safetensors_file
-from gpt2core.networks.gpt2.shards import is_safetensors
 from gpt2core.networks.gpt2.tensors import weight_specs
+from gpt2core.networks.shards import is_safetensors
 from gpt2core.node.files import open_regular, replacing
 from gpt2core.spec.config import PRESETS, ModelConfig
 from gpt2core.spec.errors import ConfigError, CountMismatch, ShapeMismatch, TruncatedFile

@@ -52,6 +52,11 @@ class Gpt2(Network):
 
         initial.initial_weights(model_of(config), config.seed, weights)
 
+    def model_in(self, path: str) -> ModelConfig:
+        from gpt2core.networks.gpt2 import checkpoint
+
+        return checkpoint.checkpoint_model(path)
+
     def read(self, config: TrainConfig, weights: Weights) -> None:
         from gpt2core.networks.gpt2 import checkpoint
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from gpt2core.networks.gpt2.shards import CONFIG, DTYPES, Tensors, read_config, read_tensors
 from gpt2core.networks.gpt2.tensors import weight_specs
+from gpt2core.networks.shards import CONFIG, DTYPES, Tensors, read_config, read_tensors
 from gpt2core.spec.config import ModelConfig
 from gpt2core.spec.errors import BadVersion, ConfigError, ShapeMismatch, UnreadableFile
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from gpt2core.networks import token_rows
 from gpt2core.networks.lstm.tensors import PRESETS, Lstm, model_of, tensors
@@ -27,6 +27,12 @@ class LstmNetwork(Network):
     presets = PRESETS
     fusions = FUSIONS
 
+    def check(self, config: TrainConfig) -> None:
+        from gpt2core.networks.lstm import checkpoint
+
+        if config.save is not None:
+            checkpoint.check_suffix(config.save)
+
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         return tensors(config)
 
@@ -42,6 +48,32 @@ class LstmNetwork(Network):
         from gpt2core.networks.lstm import initial
 
         initial.initial_weights(model_of(config), config.seed, weights)
+
+    def claims(self, names: Collection[str]) -> bool:
+        return any(name.startswith("lstm.") for name in names)
+
+    def model_in(self, path: str) -> Lstm:
+        from gpt2core.networks.lstm import checkpoint
+
+        return checkpoint.read_model(path)
+
+    def read(self, config: TrainConfig, weights: Weights) -> None:
+        from gpt2core.networks.lstm import checkpoint
+
+        assert config.checkpoint is not None
+        checkpoint.read_checkpoint(config.checkpoint, model_of(config), weights)
+
+    def checkpoint(self, config: TrainConfig) -> Mapping[str, Any]:
+        from gpt2core.networks.lstm import checkpoint
+
+        assert config.checkpoint is not None
+        return checkpoint.about(config.checkpoint)
+
+    def write(self, config: TrainConfig, weights: Weights) -> None:
+        from gpt2core.networks.lstm import checkpoint
+
+        assert config.save is not None
+        checkpoint.write_checkpoint(config.save, model_of(config), weights)
 
 
 NETWORK = LstmNetwork()
