@@ -31,6 +31,7 @@ class Training:
         if self.keeps_gradients:
             kinds = self.step.tape.parameters.values()
             update(self.step, self.config, [block for kind in kinds for blocks in kind.values() for block in blocks])
+        self.step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
 
     def _reverse(self, tape: Tape) -> None:
         """Add the reverse of each layer; then each share of a gradient, once what it needs has been computed."""

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from typing import Any
+
 import pytest
 
+from gpt2core.networks import program
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import GraphError
+from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Tensor
 from gpt2core.step.tape import Share, Tape
 
@@ -74,3 +81,23 @@ def test_a_residual_connection_reaches_the_one_layer_that_adds_it():
     assert tape.bypassing(X) == Tensor("dy")
     assert tape.bypassing(X) is None
     tape.check_complete()
+
+
+@pytest.mark.parametrize("fusion", ["none", "all"])
+@pytest.mark.parametrize("model", ["tiny", {"network": "lstm", "layers": 2, "hidden": 8, "embedding": 8, "vocab": 20}])
+def test_a_step_is_freed_once_it_is_built(model: object, fusion: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the collector of cycles, which is off while a graph is planned: a large one needs the memory."""
+    built = []
+
+    class Watched(Builder):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            built.append(weakref.ref(self))
+
+    monkeypatch.setattr(program, "Builder", Watched)
+    gc.disable()
+    try:
+        program.build(TrainConfig.from_dict({"model": model, "seq": 8, "fusion": fusion}))
+        assert [step() for step in built] == [None]
+    finally:
+        gc.enable()
