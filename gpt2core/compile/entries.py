@@ -21,9 +21,12 @@ POINTERS = {
 
 
 @functools.cache
-def kernel_entry(kernel: Kernel) -> Entry:
-    """The entry that calls a kernel with the operands of an op. Raises TypeError for a kernel without annotations."""
-    source = source_of(kernel)
+def kernel_entry(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> Entry:
+    """The entry that calls a kernel with the operands of an op, of these dtypes where its arrays have a choice.
+
+    Raises TypeError for a kernel without annotations.
+    """
+    source = source_of(kernel, dtypes)
     own = origin(getattr(kernel, "py_func", kernel))
     return Entry(kernel.__name__, jit.OF_KERNEL, lambda: _function(kernel, source), (own, source))
 
@@ -36,9 +39,9 @@ def _function(kernel: Kernel, source: str) -> Callable[..., Any]:
     return function
 
 
-def source_of(kernel: Kernel) -> str:
+def source_of(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> str:
     """Source of a kernel's entry: `x` are the operands, `t` the tile's integers, `c` the context (see jit)."""
-    known = signature(kernel)
+    known = signature(kernel).of(dtypes)
     operand = {name: number for number, name in enumerate(known.operands)}
     integer = {name: number for number, name in enumerate(known.integers)}
     lines = [f"def {known.name}_entry(x, t, c):", "    kernel("]
@@ -55,7 +58,7 @@ def _argument(kind: Kind, at: int, integer: int) -> str:
     if isinstance(kind, Array):
         start = f"x[{at}] + c[{jit.THREAD}] * x[{at + 3}]" if kind.own else f"x[{at}]"
         shape = ", ".join(f"x[{at + 1 + i}]" for i in range(kind.rank))
-        return f"carray(pointer_{kind.dtype}({start}), ({shape},))"
+        return f"carray(pointer_{kind.dtypes[0]}({start}), ({shape},))"
     return f"(x[{at}], x[{at + 1}], x[{at + 2}], c[{jit.SCRATCH}])"
 
 

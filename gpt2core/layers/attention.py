@@ -19,7 +19,7 @@ from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
 from gpt2core.step.ops import Own, Product, Read, Reduce, Tensor, Write
-from gpt2core.step.signature import Halves, Matrix, Multiply, OwnMatrix, Scalar, TileInt
+from gpt2core.step.signature import Matrix, MatrixOrHalves, Multiply, OwnMatrix, Scalar, TileInt
 from gpt2core.step.slicing import Slice
 
 BLOCK = ATTENTION_BLOCK
@@ -125,7 +125,7 @@ def score_gradients(p, ds, n, width, level, delta, scale):
 
 @kernel
 def attention_backward(
-    dqkv: Matrix, dout: Matrix, qkv: Matrix, out: Matrix, lse: Matrix, by: Multiply, strips: OwnMatrix,
+    dqkv: Matrix, dout: Matrix, qkv: Matrix, out: MatrixOrHalves, lse: Matrix, by: Multiply, strips: OwnMatrix,
     sample0: TileInt, sample1: TileInt, head0: TileInt, head1: TileInt, T: Scalar, TS: Scalar,
 ):  # fmt: skip
     """The gradients of all queries, keys and values of the heads [head0, head1) of the sequences [sample0, sample1).
@@ -185,15 +185,6 @@ def attention_backward(
                 key += n
 
 
-@kernel
-def attention_backward_of_halves(
-    dqkv: Matrix, dout: Matrix, qkv: Matrix, out: Halves, lse: Matrix, by: Multiply, strips: OwnMatrix,
-    sample0: TileInt, sample1: TileInt, head0: TileInt, head1: TileInt, T: Scalar, TS: Scalar,
-):  # fmt: skip
-    """`attention_backward` of an output in bfloat16."""
-    attention_backward(dqkv, dout, qkv, out, lse, by, strips, sample0, sample1, head0, head1, T, TS)
-
-
 def forward(
     step: Builder, grid: Grid, slices: Sequence[Slice], layer: int, *,
     out: Tensor, lse: Tensor, qkv: Tensor, strips: Own, T: int, TS: int,
@@ -231,7 +222,7 @@ def _backward(
         for (sample0, sample1), (head0, head1), (row0, row1) in spans
     ]
     step.op(
-        "attention", "backward", attention_backward_of_halves if step.is_half(out) else attention_backward, grid, cost,
+        "attention", "backward", attention_backward, grid, cost,
         layer,
         dqkv=Reduce(dqkv, group), dout=Read(dout, group), qkv=Read(qkv, group), out=Read(out, group),
         lse=Read(lse, group), by=scores(C // NH, T, TS), strips=strips, T=T, TS=TS,

@@ -15,13 +15,24 @@ from gpt2core.step.builder import Builder
 from gpt2core.step.grid import BF16, F32, ROWS, Grid
 from gpt2core.step.ops import Own, Product, Read, Tensor, Write, add_or_set
 from gpt2core.step.parameters import BLOCK, Destination
-from gpt2core.step.signature import Halves, Matrix, Multiply, OwnHalves, OwnMatrix, OwnVector, Scalar, TileInt, Vector
+from gpt2core.step.signature import (
+    Halves,
+    Matrix,
+    MatrixOrHalves,
+    Multiply,
+    OwnHalves,
+    OwnMatrix,
+    OwnVector,
+    Scalar,
+    TileInt,
+    Vector,
+)
 from gpt2core.step.tape import Share
 
 
 @kernel
 def matmul_forward(
-    out: Matrix, inp: Matrix, weight: Matrix, bias: Vector, by: Multiply, row0: TileInt, row1: TileInt
+    out: Matrix, inp: MatrixOrHalves, weight: Matrix, bias: Vector, by: Multiply, row0: TileInt, row1: TileInt
 ):
     """Apply a linear layer to rows [row0, row1).
 
@@ -44,7 +55,9 @@ def matmul_forward(
 
 
 @kernel
-def matmul_backward_input(dinp: Matrix, dout: Matrix, weight: Matrix, by: Multiply, row0: TileInt, row1: TileInt):
+def matmul_backward_input(
+    dinp: Matrix, dout: MatrixOrHalves, weight: Matrix, by: Multiply, row0: TileInt, row1: TileInt
+):
     """The gradient of a linear layer's input.
 
     Writes:   dinp (N, C) =, rows [row0, row1)
@@ -74,8 +87,8 @@ def add_columns(dbias, dout, out0, out1, to, adds):
 
 @kernel
 def matmul_backward_weight(
-    dweight: OwnMatrix, dbias: OwnVector, dout: Matrix, inp: Matrix, by: Multiply, out0: TileInt, out1: TileInt,
-    to: TileInt, adds: Scalar, fetches: Scalar,
+    dweight: OwnMatrix, dbias: OwnVector, dout: MatrixOrHalves, inp: MatrixOrHalves, by: Multiply, out0: TileInt,
+    out1: TileInt, to: TileInt, adds: Scalar, fetches: Scalar,
 ):  # fmt: skip
     """The gradient of a linear layer's outputs [out0, out1): their weights and biases, over all rows.
 
@@ -93,14 +106,6 @@ def matmul_backward_weight(
     )  # fmt: skip
     if dbias.shape[0]:
         add_columns(dbias, dout, out0, out1, to, adds)
-
-
-@kernel
-def matmul_forward_of_halves(
-    out: Matrix, inp: Halves, weight: Matrix, bias: Vector, by: Multiply, row0: TileInt, row1: TileInt
-):
-    """`matmul_forward` of an input in bfloat16."""
-    matmul_forward(out, inp, weight, bias, by, row0, row1)
 
 
 @kernel
@@ -139,32 +144,6 @@ def matmul_forward_to_halves(
                     to[o] = half(row[o])
 
 
-@kernel
-def matmul_backward_input_of_halves(
-    dinp: Matrix, dout: Halves, weight: Matrix, by: Multiply, row0: TileInt, row1: TileInt
-):
-    """`matmul_backward_input` of a gradient in bfloat16."""
-    matmul_backward_input(dinp, dout, weight, by, row0, row1)
-
-
-@kernel
-def matmul_backward_weight_of_half_gradients(
-    dweight: OwnMatrix, dbias: OwnVector, dout: Halves, inp: Matrix, by: Multiply, out0: TileInt, out1: TileInt,
-    to: TileInt, adds: Scalar, fetches: Scalar,
-):  # fmt: skip
-    """`matmul_backward_weight` of an output's gradient in bfloat16."""
-    matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to, adds, fetches)
-
-
-@kernel
-def matmul_backward_weight_of_half_inputs(
-    dweight: OwnMatrix, dbias: OwnVector, dout: Matrix, inp: Halves, by: Multiply, out0: TileInt, out1: TileInt,
-    to: TileInt, adds: Scalar, fetches: Scalar,
-):  # fmt: skip
-    """`matmul_backward_weight` of an input in bfloat16."""
-    matmul_backward_weight(dweight, dbias, dout, inp, by, out0, out1, to, adds, fetches)
-
-
 def forward(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
     out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None,
@@ -199,7 +178,7 @@ def apply(
     OC, C = step.shape(weight)
     half_inp = step.is_half(inp)
     step.op(
-        name, "forward", matmul_forward_of_halves if half_inp else matmul_forward, grid,
+        name, "forward", matmul_forward, grid,
         grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, F32 * OC * C), layer,
         out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
         by=Product(0, 1, grid.longest(ROWS), OC, C, half_a=int(half_inp)),
@@ -213,7 +192,7 @@ def apply_backward(
     OC, C = step.shape(weight)
     half_dout = step.is_half(dout)
     step.op(
-        f"{name}_dinp", "backward", matmul_backward_input_of_halves if half_dout else matmul_backward_input, grid,
+        f"{name}_dinp", "backward", matmul_backward_input, grid,
         grid.cost(ROWS, 2 * OC * C, step.itemsize(dout) * OC + F32 * C, F32 * OC * C), layer,
         dinp=Write(dinp, ROWS), dout=Read(dout, ROWS), weight=Read(weight),
         by=Product(0, 0, grid.longest(ROWS), C, OC, half_a=int(half_dout)),
@@ -250,17 +229,10 @@ def _backward_weight(
     grid, (dweight, dbias) = parameters.block_grid(step, weight, to.own), to.of(step, weight, bias)
     half_dout, half_inp = step.is_half(dout), step.is_half(inp)
     step.op(
-        f"{name}_dweight", "backward", BACKWARD_WEIGHT[half_dout, half_inp], grid,
+        f"{name}_dweight", "backward", matmul_backward_weight, grid,
         grid.cost(BLOCK, 2 * C * N, F32 * C + step.itemsize(dout) * N, step.itemsize(inp) * C * N), layer, filler=True,
         dweight=add_or_set(to.adds, dweight, BLOCK), dbias=dbias and add_or_set(to.adds, dbias, BLOCK),
         dout=Read(dout), inp=Read(inp),
         by=Product(1, 0, grid.longest(BLOCK), C, N, half_a=int(half_dout), half_b=int(half_inp)), adds=int(to.adds),
         fetches=int(not to.own),
     )  # fmt: skip
-
-
-BACKWARD_WEIGHT = {  # by whether the output's gradient and the input are bfloat16
-    (False, False): matmul_backward_weight,
-    (True, False): matmul_backward_weight_of_half_gradients,
-    (False, True): matmul_backward_weight_of_half_inputs,
-}

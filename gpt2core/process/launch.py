@@ -58,7 +58,7 @@ def metg_command(result: Path) -> list[str]:
 
 
 def loop_command(scheduler: str, runtime: str, kernels: Sequence[str] = ()) -> list[str]:
-    """The argument list of gpt2core.taskbench.loop. kernels: each as MODULE:NAME."""
+    """The argument list of gpt2core.taskbench.loop. kernels: each as MODULE:NAME:DTYPE,..."""
     return [sys.executable, "-P", "-m", "gpt2core.taskbench.loop", "--runtime", runtime, scheduler, *kernels]
 
 

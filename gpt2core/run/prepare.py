@@ -116,8 +116,9 @@ def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> 
 def compile_entries(planned: Plan, libraries: Sequence[Library], emit: Emit) -> None:
     """Compile or load every kernel. If one is not in the cache, events report progress, and another process compiles
     the scheduler's loop and the last kernels."""
-    kernels = list(dict.fromkeys(call.kernel for op in planned.program.ops for call in op.calls))
-    entries = list(dict.fromkeys([*(library.entry for library in libraries), *map(kernel_entry, kernels)]))
+    kernels = list(dict.fromkeys((call.kernel, call.dtypes) for op in planned.program.ops for call in op.calls))
+    compiled = [*(library.entry for library in libraries), *(kernel_entry(*each) for each in kernels)]
+    entries = list(dict.fromkeys(compiled))
     if all(entry.is_kept for entry in entries):
         for entry in entries:
             _ = entry.address
@@ -130,7 +131,7 @@ def compile_entries(planned: Plan, libraries: Sequence[Library], emit: Emit) -> 
 
 
 @contextlib.contextmanager
-def _compiling_beside(planned: Plan, kernels: Sequence[Kernel]) -> Iterator[None]:
+def _compiling_beside(planned: Plan, kernels: Sequence[tuple[Kernel, tuple[str, ...]]]) -> Iterator[None]:
     """Let another process compile the scheduler's loop and then these kernels, if this run has a second core.
     That process has ended at the end of the block. This process compiles the missing ones when it first uses them.
     """
@@ -138,7 +139,7 @@ def _compiling_beside(planned: Plan, kernels: Sequence[Kernel]) -> Iterator[None
     if len(cores) < 2:
         yield
         return
-    names = [f"{kernel.__module__}:{kernel.__name__}" for kernel in kernels]
+    names = [f"{kernel.__module__}:{kernel.__name__}:{','.join(dtypes)}" for kernel, dtypes in kernels]
     command = launch.loop_command(planned.config.scheduler, planned.config.runtime, names)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr) as other:
         os.sched_setaffinity(other.pid, cores)

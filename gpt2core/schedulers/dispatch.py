@@ -106,7 +106,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
                     row, more = following[more], more + 1
                 args[number, : len(work.args)] = work.args
                 row[:NEXT] = (
-                    kernel_entry(call.kernel).address,
+                    kernel_entry(call.kernel, call.dtypes).address,
                     operands[at].ctypes.data,
                     args[number].ctypes.data,
                     kind_of[call.name, call.phase],
@@ -139,7 +139,8 @@ def operands_of(call: Call, memory: Memory, products: Products | None) -> list[i
     parameter.
     """
     flat: list[int] = []
-    for (name, kind), operand in zip(signature(call.kernel).operands.items(), call.operands, strict=True):
+    known = signature(call.kernel).of(call.dtypes).operands
+    for (name, kind), operand in zip(known.items(), call.operands, strict=True):
         if isinstance(operand, int):
             flat += (operand, 0, 0, 0)
         elif isinstance(operand, Product):
@@ -150,7 +151,7 @@ def operands_of(call: Call, memory: Memory, products: Products | None) -> list[i
             flat += (0, 0, 0, 0)
         else:
             array = memory.view(operand)
-            if not isinstance(kind, Array) or (str(array.dtype), min(array.ndim, 2)) != (kind.dtype, kind.rank):
+            if not isinstance(kind, Array) or (str(array.dtype), min(array.ndim, 2)) != (kind.dtypes[0], kind.rank):
                 found = f"{array.dtype} {array.shape}"
                 raise TypeError(f"{call.name} {call.phase}: {name} takes {kind}; {operand} is {found}")
             # Kernels take at most two dimensions: inner ones are merged.

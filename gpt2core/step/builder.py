@@ -177,8 +177,14 @@ class Builder:
             for i, text in enumerate(grid.labels)
         ]
         bare = tuple(_operand(f"{label}: {known.name}'s {key}", operands[key], given[key]) for key in operands)
-        op = Op(layer, (Call(name, phase, kernel, bare),), tuple(tiles), self.micro, filler)
+        dtypes = tuple(self._dtype(bare[list(operands).index(key)]) for key in known.choices)
+        known.of(dtypes)
+        op = Op(layer, (Call(name, phase, kernel, bare, dtypes),), tuple(tiles), self.micro, filler)
         self._drafts.append(Draft(op, touches))
+
+    def _dtype(self, operand: Operand) -> str:
+        """Dtype of an array; float32 if it is absent."""
+        return self._spec(Tensor(operand.name)).dtype if isinstance(operand, Tensor | Own) else "float32"
 
     def _placed(self, given: Mapping[str, Given]) -> dict[str, Given]:
         """An op's arguments with the tensors in whose memory they lie."""

@@ -171,12 +171,15 @@ Given = Use | Own | Product | int | None  # in the form of an op's argument
 
 @dataclass(frozen=True)
 class Call:
-    """A kernel and its operands, in the order of its parameters; times are summed by name and phase."""
+    """A kernel and its operands, in the order of its parameters; times are summed by name and phase. `dtypes`: of those
+    of its arrays that have a choice (see signature).
+    """
 
     name: str
     phase: str
     kernel: Kernel
     operands: tuple[Operand, ...]
+    dtypes: tuple[str, ...] = ()
 
 
 class Work(NamedTuple):

@@ -2,6 +2,7 @@
 
     def layernorm_forward(out: Matrix, mean: Vector, ..., row0: TileInt, row1: TileInt): ...
 
+One kernel may serve several dtypes (`MatrixOrHalves`): each combination that a program uses has an entry of its own.
 Arrays are views of the tensors that an op names. A `TileInt` is the integer of that name of each tile; a `Scalar` is
 one integer for the whole op. `Multiply`, `Step` and `TileInts` come from the runtime.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,14 +20,14 @@ from gpt2core.step.tensors import HALF
 
 @dataclass(frozen=True)
 class Array:
-    """A C-ordered array. `own`: each thread may have its own."""
+    """A C-ordered array of one of some dtypes. `own`: each thread may have its own."""
 
-    dtype: str
+    dtypes: tuple[str, ...]
     rank: int
     own: bool = False
 
     def __str__(self) -> str:
-        return f"{'own ' if self.own else ''}{self.dtype} array of rank {self.rank}"
+        return f"{'own ' if self.own else ''}{' or '.join(self.dtypes)} array of rank {self.rank}"
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,20 @@ class Multiplier:
     """Parameter of a matrix product (gemm.libraries.multiply), with the thread's scratch."""
 
 
-Vector = Annotated[Any, Array("float32", 1)]
-Matrix = Annotated[Any, Array("float32", 2)]
-OwnVector = Annotated[Any, Array("float32", 1, own=True)]
-OwnMatrix = Annotated[Any, Array("float32", 2, own=True)]
-Float64s = Annotated[Any, Array("float64", 1)]
-OwnFloat64s = Annotated[Any, Array("float64", 1, own=True)]
-Int32s = Annotated[Any, Array("int32", 1)]
-Int64s = Annotated[Any, Array("int64", 1)]
-Int64Matrix = Annotated[Any, Array("int64", 2)]
-OwnInt64s = Annotated[Any, Array("int64", 1, own=True)]
-UInt16s = Annotated[Any, Array("uint16", 1)]
-Halves = Annotated[Any, Array(HALF, 2)]
-OwnHalves = Annotated[Any, Array(HALF, 2, own=True)]
+Vector = Annotated[Any, Array(("float32",), 1)]
+Matrix = Annotated[Any, Array(("float32",), 2)]
+OwnVector = Annotated[Any, Array(("float32",), 1, own=True)]
+OwnMatrix = Annotated[Any, Array(("float32",), 2, own=True)]
+Float64s = Annotated[Any, Array(("float64",), 1)]
+OwnFloat64s = Annotated[Any, Array(("float64",), 1, own=True)]
+Int32s = Annotated[Any, Array(("int32",), 1)]
+Int64s = Annotated[Any, Array(("int64",), 1)]
+Int64Matrix = Annotated[Any, Array(("int64",), 2)]
+OwnInt64s = Annotated[Any, Array(("int64",), 1, own=True)]
+UInt16s = Annotated[Any, Array(("uint16",), 1)]
+Halves = Annotated[Any, Array((HALF,), 2)]
+OwnHalves = Annotated[Any, Array((HALF,), 2, own=True)]
+MatrixOrHalves = Annotated[Any, Array(("float32", HALF), 2)]  # the op's tensor decides; an entry for each
 Scalar = Annotated[Any, Integer("op")]
 TileInt = Annotated[Any, Integer("tile")]
 TileInts = Annotated[Any, Integer("all")]
@@ -80,6 +82,24 @@ class Signature:
     def integers(self) -> list[str]:
         """The tile's integers that the kernel takes by name."""
         return [name for name, kind in self.kinds.items() if kind == Integer("tile")]
+
+    @property
+    def choices(self) -> list[str]:
+        """Arrays whose dtype the op's tensors decide."""
+        return [name for name, kind in self.kinds.items() if isinstance(kind, Array) and len(kind.dtypes) > 1]
+
+    def of(self, dtypes: Sequence[str]) -> Signature:
+        """The signature with these dtypes of its choices. Raises TypeError for one that is not among them."""
+        choices = self.choices
+        if not choices and not dtypes:
+            return self
+        kinds = dict(self.kinds)
+        for name, dtype in zip(choices, dtypes, strict=True):
+            kind = kinds[name]
+            if not isinstance(kind, Array) or dtype not in kind.dtypes:
+                raise TypeError(f"{self.name}: {name} takes {kind}, not {dtype}")
+            kinds[name] = Array((dtype,), kind.rank, kind.own)
+        return Signature(self.name, kinds)
 
     @property
     def takes_all_integers(self) -> bool:

@@ -21,12 +21,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m gpt2core.taskbench.loop", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("scheduler", choices=schedulers.SCHEDULERS)
-    parser.add_argument("kernels", nargs="*", help="kernels that are compiled next")
+    parser.add_argument("kernels", nargs="*", help="kernels that are compiled next, each as MODULE:NAME:DTYPE,...")
     parser.add_argument("--runtime", default=schedulers.AUTO, help="of a scheduler that has one")
     given = parser.parse_args()
     TaskBench("trivial", given.scheduler, 1, allowed_cores()[:1], runtime=given.runtime).run(1, 1)
-    for module, _, name in (kernel.partition(":") for kernel in given.kernels):
-        entry = kernel_entry(getattr(importlib.import_module(module), name))
+    for module, name, dtypes in (kernel.split(":") for kernel in given.kernels):
+        entry = kernel_entry(getattr(importlib.import_module(module), name), tuple(filter(None, dtypes.split(","))))
         if not entry.is_kept:
             _ = entry.address
     return 0

@@ -8,12 +8,16 @@ import pytest
 from dependencies import of_program
 
 from gpt2core.compile import objects
+from gpt2core.compile.bfloat16 import whole
 from gpt2core.compile.entries import kernel_entry, source_of
 from gpt2core.compile.jit import kernel
+from gpt2core.measure.tracing import new_record
 from gpt2core.schedulers import dispatch
+from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.errors import GraphError
 from gpt2core.step import graph
 from gpt2core.step.builder import Builder
+from gpt2core.step.control import CELLS
 from gpt2core.step.grid import ONE_TILE, ROWS, Grid
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Arena, Constant, Mode, Own, Program, Read, Reduce, Tensor, Update, Write
@@ -21,6 +25,7 @@ from gpt2core.step.signature import (
     Float64s,
     Int64s,
     Matrix,
+    MatrixOrHalves,
     OwnVector,
     Scalar,
     Step,
@@ -28,7 +33,7 @@ from gpt2core.step.signature import (
     Vector,
     signature,
 )  # fmt: skip
-from gpt2core.step.tensors import TensorSpec, plan_arena
+from gpt2core.step.tensors import HALF, TensorSpec, plan_arena
 
 PLANS = {
     "weights": plan_arena([TensorSpec("w", (2, 4, 3)), TensorSpec("b", (2, 4))]),
@@ -59,6 +64,13 @@ def fill(x: Matrix, row0: TileInt, row1: TileInt):
 def scale_all(values: Vector, a: TileInt, b: TileInt):
     for i in range(a, b):
         values[i] *= 2
+
+
+@kernel
+def widen(y: Matrix, x: MatrixOrHalves, row0: TileInt, row1: TileInt):
+    for n in range(row0, row1):
+        for c in range(x.shape[1]):
+            y[n, c] = whole(x[n, c])
 
 
 @kernel
@@ -220,3 +232,26 @@ def test_each_thread_has_its_own() -> None:
     memory.arrays["own"][0] = np.arange(8)
     assert memory.view(part).tolist() == [[2, 3, 4], [5, 6, 7]]
     assert memory.view(Own("own")).shape == (8,)
+
+def test_one_kernel_has_an_entry_for_each_dtype_of_its_tensors() -> None:
+    plans = {"activations": plan_arena([
+        TensorSpec("y", (4, 3)), TensorSpec("x", (4, 3)), TensorSpec("h", (4, 3), HALF),
+        TensorSpec("d", (4, 3), "float64"),
+    ])}  # fmt: skip
+    found = []
+    for name in ("x", "h"):
+        step = Builder(plans)
+        grid = Grid(("all",), {"row0": (0,), "row1": (4,)})
+        step.op("widen", "forward", widen, grid, [(1, 1)], y=Write(Tensor("y"), ROWS), x=Constant(Tensor(name)))
+        program, memory = step.build(), Memory(plans)
+        memory.arrays["x"][:] = 1.5
+        memory.arrays["h"][:] = 0x3FC0  # 1.5 as bfloat16
+        bound = dispatch.bind(program, memory, 1)
+        serial_loop(0, bound.tasks, bound.context, new_record(1, 1, 0, 64, 0), np.zeros(CELLS, np.int64), 1)
+        found.append((program.ops[0].calls[0].dtypes, memory.arrays["y"].tolist()))
+    assert found == [(("float32",), [[1.5] * 3] * 4), ((HALF,), [[1.5] * 3] * 4)]
+    assert "pointer_uint16(x[4])" in source_of(widen, (HALF,))
+    assert kernel_entry(widen, (HALF,)) is not kernel_entry(widen, ("float32",))
+    with pytest.raises(TypeError, match="widen: x takes float32 or uint16 array of rank 2, not float64"):
+        Builder(plans).op("widen", "forward", widen, Grid(("all",), {"row0": (0,), "row1": (4,)}), [(1, 1)],
+                          y=Write(Tensor("y")), x=Constant(Tensor("d")))  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm.multiply import new_scratch
-from gpt2core.layers.attention import BLOCK, attention_backward, attention_backward_of_halves, attention_forward
+from gpt2core.layers.attention import BLOCK, attention_backward, attention_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 By = Callable[..., tuple[int, int, int, int]]
@@ -184,6 +184,6 @@ def test_backward_of_an_output_in_bfloat16(golden: Load) -> None:
     got = np.full_like(run.dqkv, np.nan)
     for tile in run.heads:
         run.backward(tile, dout)
-        attention_backward_of_halves(got, dout, run.qkv, halves, run.lse, run.by, run.strips, *tile, run.T, run.TS)
+        attention_backward(got, dout, run.qkv, halves, run.lse, run.by, run.strips, *tile, run.T, run.TS)
     assert got.tobytes() == run.dqkv.tobytes()
     del words

@@ -11,12 +11,8 @@ from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm.multiply import new_scratch
 from gpt2core.layers.linear import (
     matmul_backward_input,
-    matmul_backward_input_of_halves,
     matmul_backward_weight,
-    matmul_backward_weight_of_half_gradients,
-    matmul_backward_weight_of_half_inputs,
     matmul_forward,
-    matmul_forward_of_halves,
     matmul_forward_to_halves,
 )
 from gpt2core.run.prepare import plan
@@ -109,20 +105,17 @@ def test_inputs_and_gradients_in_bfloat16(golden: Load) -> None:
     by = gemm.own("bf16").by(0, scratch)
     inp, dout = halves(g["inp"]), halves(g["dout"])
     out, same_out = np.full((2, *g["dout"].shape), -7, np.float32)
-    matmul_forward_of_halves(out, inp, g["weight"], g["bias"], by, 1, 6)
+    matmul_forward(out, inp, g["weight"], g["bias"], by, 1, 6)
     matmul_forward(same_out, floats(inp), g["weight"], g["bias"], by, 1, 6)
     assert out.tobytes() == same_out.tobytes()
     dinp, same_dinp = np.full((2, *g["inp"].shape), -7, np.float32)
-    matmul_backward_input_of_halves(dinp, dout, g["weight"], by, 1, 6)
+    matmul_backward_input(dinp, dout, g["weight"], by, 1, 6)
     matmul_backward_input(same_dinp, floats(dout), g["weight"], by, 1, 6)
     assert dinp.tobytes() == same_dinp.tobytes()
-    for kernel, given in (
-        (matmul_backward_weight_of_half_gradients, (dout, floats(inp))),
-        (matmul_backward_weight_of_half_inputs, (floats(dout), inp)),
-    ):
+    for given in ((dout, floats(inp)), (floats(dout), inp)):
         dweight, same_dweight = np.full((2, *g["weight"].shape), np.nan, np.float32)
         dbias, same_dbias = np.full((2, len(g["bias"])), np.nan, np.float32)
-        kernel(dweight, dbias, *given, by, 13, 40, 13, 0, 0)
+        matmul_backward_weight(dweight, dbias, *given, by, 13, 40, 13, 0, 0)
         matmul_backward_weight(same_dweight, same_dbias, floats(dout), floats(inp), by, 13, 40, 13, 0, 0)
         assert dweight.tobytes() == same_dweight.tobytes()
         assert dbias.tobytes() == same_dbias.tobytes()
