@@ -200,6 +200,9 @@ class Verdict(Model):
     disturbed_runs: int = Field(0, description="those of `runs` with flagged steps or foreign load")
 
 
+EtaBasis = Literal["finished-runs", "guess"]
+
+
 class ExperimentSummary(Model):
     """An experiment in a list."""
 
@@ -220,6 +223,11 @@ class ExperimentSummary(Model):
         None,
         description="estimated seconds until its end, with the present workers; null if ended or unknown, or if no "
         "present worker can execute its next run",
+    )
+    eta_basis: EtaBasis | None = Field(
+        None,
+        description="finished-runs: of this experiment or of the same shapes; guess: from runs of other shapes, for "
+        "this experiment or one before it",
     )
     verdict: Verdict | None = Field(None, description="null until it has ended and its verdict is computed")
 
@@ -309,7 +317,13 @@ class DryRun(Model):
     repetitions: int = Field(1, description="of each variant, as requested or by default; with `stop`, the first ones")
     memory_bytes: int = Field(description="arenas of the largest run")
     estimated_s: float | None = Field(
-        description="estimated duration, from finished runs of the same shape; null if there are none"
+        description="estimated duration on one worker, from the delivery of the result before a run to its end; with "
+        "`stop`, of the first repetitions"
+    )
+    estimate_basis: Literal["same-shape", "guess"] = Field(
+        "guess",
+        description="same-shape: every shape has finished runs, whose times it follows; guess: at least one has not "
+        "run, so its time is guessed from runs of other shapes or from constants",
     )
     detectable: list[DetectableDifference] = Field(
         default_factory=list, description="of nodes that were calibrated (`calibrates`)"

@@ -1,4 +1,5 @@
-"""Log of long-running processes: one JSON object a line on standard error."""
+"""Log of long-running processes on standard error: one JSON object a line; on a terminal, a line of text for each event
+that a person needs."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import datetime
 import json
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 class JsonFormatter(logging.Formatter):
@@ -29,10 +30,31 @@ class JsonFormatter(logging.Formatter):
         return getattr(record, "fields", {})
 
 
-def to_standard_error(formatter: logging.Formatter, *talkative: str) -> None:
-    """Send all loggers of this process to standard error: from INFO up, for verbose libraries from WARNING up."""
+class TerminalFormatter(logging.Formatter):
+    """Local time, "warning" or "error" if it is one, message; then a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.datetime.fromtimestamp(record.created).astimezone()
+        level = f"{record.levelname.lower()}: " if record.levelno > logging.INFO else ""
+        text = f"{at:%H:%M:%S} {level}{printable(record.getMessage())}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def printable(text: str) -> str:
+    """Text without characters that control a terminal."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def to_standard_error(
+    formatter: logging.Formatter, *talkative: str, as_json: bool = True, machines: Sequence[str] = ()
+) -> None:
+    """Send all loggers of this process to standard error: from INFO up, for verbose libraries from WARNING up.
+
+    as_json: also on a terminal. machines: loggers whose events a person does not need; on a terminal, from WARNING up.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
+    to_people = sys.stderr.isatty() and not as_json
+    handler.setFormatter(TerminalFormatter() if to_people else formatter)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    for name in talkative:
+    for name in (*talkative, *(machines if to_people else ())):
         logging.getLogger(name).setLevel(logging.WARNING)

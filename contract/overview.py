@@ -10,7 +10,7 @@ from pydantic import Field
 
 from taskloom.contract.analysis import AlertSummary
 from taskloom.contract.bodies import Model
-from taskloom.contract.experiments import ExperimentSummary
+from taskloom.contract.experiments import EtaBasis, ExperimentSummary
 from taskloom.contract.runs import WaitingReason
 from taskloom.contract.workers import WorkerState
 
@@ -75,6 +75,9 @@ class Overview(Model):
     eta_s: float | None = Field(
         description="estimated seconds until the present workers have executed all runs that they can; null: unknown, "
         "or they can execute none"
+    )
+    eta_basis: EtaBasis | None = Field(
+        None, description="finished-runs: of the same experiments or shapes; guess: at least one is from other shapes"
     )
     workers: WorkerCounts
     active_experiments: int

@@ -37,7 +37,7 @@ def main() -> int:
         metavar="N",
         help="processes, 1 to 64; more than one needs PostgreSQL (default %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="a refusal to start is a JSON line, as all output is")
+    parser.add_argument("--json", action="store_true", help="print JSON also on a terminal")
     parser.add_argument("--replica", type=int, metavar="FD", help=argparse.SUPPRESS)  # this process is one of several
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:
@@ -53,9 +53,11 @@ def main() -> int:
         gc.freeze()
         gc.enable()
         if options.replica is not None:
-            serve_replica(options.replica, options.public)
+            serve_replica(options.replica, options.public, options.json)
         else:
-            serve(options.host, options.port, options.database_url, options.port_file, options.workers)
+            serve(
+                options.host, options.port, options.database_url, options.port_file, options.workers, options.json
+            )
     except (StartRefused, extras.NotInstalled) as error:
         told = json.dumps({"error": str(error)}) if "--json" in sys.argv else f"taskloom: {error}"
         print(told, file=sys.stderr)

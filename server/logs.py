@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from taskloom.contract import logs
 
+MACHINES = ("uvicorn.error", "taskloom.requests")  # loggers whose events a person does not need
 request_id: contextvars.ContextVar[str | None] = contextvars.ContextVar("request_id", default=None)
 
 
@@ -19,6 +20,6 @@ class RequestFormatter(logs.JsonFormatter):
         return {**({} if current is None else {"request_id": current}), **super().fields(record)}
 
 
-def to_standard_error() -> None:
-    """Send all loggers of this process, from INFO up, to standard error."""
-    logs.to_standard_error(RequestFormatter(), "alembic")
+def to_standard_error(as_json: bool) -> None:
+    """Send all loggers of this process to standard error. as_json: also on a terminal."""
+    logs.to_standard_error(RequestFormatter(), "alembic", as_json=as_json, machines=MACHINES)

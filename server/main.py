@@ -285,11 +285,13 @@ def serve(
     database_url: str | None = None,
     port_file: Path | None = None,
     workers: int = 1,
+    as_json: bool = False,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, in `workers` processes. Port 0: a free port. When ready, print the URL as one line
-    of JSON on standard output and write the port to `port_file`. Raises StartRefused.
+    """Serve until SIGTERM or SIGINT, in `workers` processes. Port 0: a free port. When ready, print the URL on standard
+    output, as one line of JSON unless it is a terminal, and write the port to `port_file`. as_json: JSON also on a
+    terminal. Raises StartRefused.
     """
-    logs.to_standard_error()
+    logs.to_standard_error(as_json)
     settings = Settings.read(database_url)
     if workers > 1 and settings.database_url.startswith("sqlite"):
         raise StartRefused(f"--workers {workers} needs PostgreSQL: a SQLite file has one writer")
@@ -304,20 +306,21 @@ def serve(
     def listening() -> None:
         if port_file is not None:
             _write_whole(port_file, f"{address[1]}\n")
-        print(json.dumps({"event": "listening", "url": url, "pid": os.getpid()}), flush=True)
-        if sys.stderr.isatty():
-            print(f"the dashboard is at {url}/", file=sys.stderr, flush=True)
+        if sys.stdout.isatty() and not as_json:
+            print(f"the dashboard is at {url}/", flush=True)
+        else:
+            print(json.dumps({"event": "listening", "url": url, "pid": os.getpid()}), flush=True)
 
     with listener:
         if workers > 1:
-            replicas.run(listener, workers, settings, wanted.public, listening)
+            replicas.run(listener, workers, settings, wanted.public, listening, as_json)
         else:
             _run(_server(settings, wanted.public, listening), listener)
 
 
-def serve_replica(listener_fd: int, public: bool) -> None:
+def serve_replica(listener_fd: int, public: bool, as_json: bool) -> None:
     """Serve as one of several processes on a bound socket. Raises StartRefused."""
-    logs.to_standard_error()
+    logs.to_standard_error(as_json)
     server = _server(Settings.read(), public, lambda: print(json.dumps({"event": "listening"}), flush=True))
     replicas.stop_with_parent(lambda: setattr(server, "should_exit", True))
     with socket.socket(fileno=listener_fd) as listener:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpt2core.process.temporary import TemporaryFolder
 from taskloom.server.errors import StartRefused
@@ -24,9 +24,17 @@ RESTART_S = 1.0  # delay before a replica that ended is replaced
 log = logging.getLogger("taskloom.server")
 
 
-def run(listener: socket.socket, count: int, settings: Settings, public: bool, listening: Callable[[], None]) -> None:
+def run(
+    listener: socket.socket,
+    count: int,
+    settings: Settings,
+    public: bool,
+    listening: Callable[[], None],
+    as_json: bool = False,
+) -> None:
     """Run `count` replicas until SIGTERM or SIGINT, and replace those that end. Raises StartRefused if one cannot
     start."""
+    options = ["--public"] * public + ["--json"] * as_json
     listener.listen(2048)
     listener.set_inheritable(True)
     folder = TemporaryFolder()
@@ -34,7 +42,7 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
         environment = {**os.environ, "TASKLOOM_DATABASE_URL": settings.database_url, SHARED: str(counters)}
         replicas: list[subprocess.Popen[bytes]] = []
         try:
-            replicas += [_start(listener, folder.lock.fileno(), environment, public) for _ in range(count)]
+            replicas += [_start(listener, folder.lock.fileno(), environment, options) for _ in range(count)]
             for replica in replicas:
                 _wait_until_listening(replica)
             listening()
@@ -43,7 +51,7 @@ def run(listener: socket.socket, count: int, settings: Settings, public: bool, l
                     if replica.poll() is not None:
                         log.error("server process %d ended with %d and is replaced", replica.pid, replica.returncode)
                         time.sleep(RESTART_S)
-                        replicas[i] = _start(listener, folder.lock.fileno(), environment, public)
+                        replicas[i] = _start(listener, folder.lock.fileno(), environment, options)
         finally:
             _stop(replicas)
 
@@ -60,9 +68,10 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
     threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
-def _start(listener: socket.socket, lock: int, environment: Mapping[str, str], public: bool) -> subprocess.Popen[bytes]:
-    program = [sys.executable, "-P", "-m", "taskloom.server"]
-    command = [*program, "--replica", str(listener.fileno()), *["--public"] * public]
+def _start(
+    listener: socket.socket, lock: int, environment: Mapping[str, str], options: Sequence[str]
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-m", "taskloom.server", "--replica", str(listener.fileno()), *options]
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,  # never written to: it closes when this process ends

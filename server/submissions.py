@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 from fastapi import Header, Query
 from fastapi.responses import JSONResponse, Response
 
+from taskloom.analysis.wording import counted
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
 from taskloom.server.access.auth import Who
 from taskloom.server.access.keys.service import Caller
@@ -25,6 +27,7 @@ from taskloom.server.read.plans import enough
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")
+log = logging.getLogger("taskloom.server")
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
 
 
@@ -62,6 +65,7 @@ def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempo
     )
     headers = {"Location": f"{context.settings.root_path}/api/v1/experiments/{detail.id}"}
     if new:
+        log.info("experiment %s%s: %s", detail.id, f" ({detail.name})" * bool(detail.name), counted(detail.runs, "run"))
         context.waiting.changed()
     else:
         headers["Idempotent-Replayed"] = "true"

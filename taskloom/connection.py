@@ -16,6 +16,7 @@ from taskloom import DEFAULT_SERVER
 from taskloom.contract import http, key_files, problems
 from taskloom.contract.keys import authorization
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
+from taskloom.patience import RESTARTING_STATUSES, Patience
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -25,13 +26,20 @@ Query = Mapping[str, Any]
 class Connection:
     """A connection to one server."""
 
-    def __init__(self, server: str | None = None, token: str | None = None, timeout_s: float = 30.0) -> None:
-        """token: default TASKLOOM_TOKEN, or the key in TASKLOOM_TOKEN_FILE.
+    def __init__(
+        self,
+        server: str | None = None,
+        token: str | None = None,
+        timeout_s: float = 30.0,
+        patience: Patience | None = None,
+    ) -> None:
+        """token: default TASKLOOM_TOKEN, or the key in TASKLOOM_TOKEN_FILE. patience: by default, none.
 
         Raises ConfigError for a key that no request can carry and for proxies or certificates of the environment that
         cannot be used, FileError for a key's file, ServerUnreachable for an address that is none.
         """
         self.server = (server or os.environ.get("TASKLOOM_SERVER") or DEFAULT_SERVER).rstrip("/")
+        self._patience = patience or Patience()
         headers = authorization(token or key_files.token(os.environ))
         try:
             self._http = http.Client(self.server, headers, timeout_s)
@@ -83,11 +91,20 @@ class Connection:
     ) -> httpx.Response:
         content = None if body is None else body.model_dump_json(exclude_unset=True)
         sent = {**(headers or {}), **({"Content-Type": "application/json"} if content else {})}
-        try:
-            answer = self._http.request(method, path, content=content, params=query, headers=sent)
-        except http.FAILED as error:
-            raise ServerUnreachable(self.server, self._http.why(error)) from error
-        return self._checked(answer)
+        is_question = method == "GET"
+        while True:
+            try:
+                answer = self._http.request(method, path, content=content, params=query, headers=sent)
+            except http.FAILED as error:
+                if self._patience.again(self.server, error, is_question):
+                    continue
+                raise ServerUnreachable(self.server, self._http.why(error)) from error
+            if answer.status_code in RESTARTING_STATUSES and self._patience.again(
+                self.server, answer.status_code, is_question
+            ):
+                continue
+            self._patience.answered()
+            return self._checked(answer)
 
     def _stream(self, path: str, write: Callable[[bytes], object], query: Query | None = None) -> str:
         """Write the content of an address to a file; return its ETag."""

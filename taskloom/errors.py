@@ -24,7 +24,7 @@ class ServerUnreachable(TaskloomError):
     """No server answers at this address."""
 
     def __init__(self, server: str, reason: str) -> None:
-        super().__init__(f"no server answers at {server} ({reason}); start one with `taskloom serve`, or give --server")
+        super().__init__(f"no server answers at {server} ({reason}); start one with `taskloom up`, or give --server")
         self.server, self.reason = server, reason
 
     def to_dict(self) -> dict[str, Any]:

@@ -19,6 +19,9 @@ command prints JSON on standard output; an error is one JSON line on standard er
 `taskloom train` takes one value for each setting. `taskloom submit` takes comma lists, and a repeated option adds its
 values: a single value is part of the experiment's base, several values become an axis.
 
+Commands that ask a server on this machine wait `TASKLOOM_START_WAIT_S` seconds (default 10) for it to start. Those that
+wait for runs outlast a restart: they repeat their questions for 120 s, and say so.
+
 A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN` or `TASKLOOM_TOKEN_FILE` (a key's file that only its
 owner can read), `TASKLOOM_WORKER_ID`, `TASKLOOM_CORES`, `TASKLOOM_LABELS`
 (`a=b,c=d`), `TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT`, `TASKLOOM_WALLTIME`,

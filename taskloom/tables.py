@@ -182,7 +182,7 @@ def dry_run(plan: DryRun) -> Table:
     title = f"{counted(plan.runs, 'run')} of {counted(plan.variants, 'variant')}"
     title += f"; largest run: {plan.memory_bytes / 2**20:,.0f} MiB"
     if plan.estimated_s is not None:
-        title += f"; estimated time: {duration(plan.estimated_s)}"
+        title += f"; estimated time: {estimated(plan)}"
     for seen in plan.detectable:
         told = "no difference" if seen.relative is None else f"a difference of {seen.relative:.2%}"
         title += f"; {counted(seen.pairs, 'pair')} on {seen.node} can detect {told}"
@@ -190,6 +190,12 @@ def dry_run(plan: DryRun) -> Table:
     for run in plan.order:
         table.add_row(str(run.position), str(run.block), str(run.repetition), variant(run.variant))
     return table
+
+
+def estimated(plan: DryRun) -> str:
+    """The estimated time on one worker, and whether it is a guess."""
+    guess = " (a guess: not all of these shapes have run)" if plan.estimate_basis == "guess" else ""
+    return "unknown" if plan.estimated_s is None else duration(plan.estimated_s) + guess
 
 
 def decidable(plan: DryRun) -> list[str]:

@@ -46,7 +46,7 @@ def main(
         told = {"error": str(error), **known}
         print(json.dumps(told) if "--json" in arguments else f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    report = Report(settings.as_json)
+    report = Report(settings.as_json, settings.quiet)
     if settings.job is not None and settings.job.unknown is not None:
         report.say("end-unknown", f"the end of this Slurm job is unknown: {settings.job.unknown}; set --walltime")
     if not spool.is_locked:

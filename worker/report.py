@@ -1,21 +1,39 @@
-"""Output of the worker: text lines on standard error, with --json also events on standard output."""
+"""Output of the worker: text lines on standard error, on a terminal only those that a person needs; with --json also
+events on standard output."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
+
+from taskloom.contract.logs import printable
+
+# Events that a person at a terminal does not need: others follow and say how it went.
+DETAILS = frozenset({"claimed", "artifact-delivered", "delivered"})
+TOLD_BY_SERVER = frozenset({"registered", "stopped"})
 
 
 class Report:
-    """Sink of the worker's events."""
+    """Sink of the worker's events. quiet: on a terminal, no line for what a server beside it tells too: that the worker
+    is there, and a run that succeeded."""
 
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
+    def __init__(self, as_json: bool, quiet: bool = False) -> None:
+        self._as_json, self._quiet = as_json, quiet
+        self._last = ""
 
     def say(self, event: str, message: str, **fields: Any) -> None:
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        print(f"{stamp} {message}", file=sys.stderr, flush=True)
+        if not sys.stderr.isatty():
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            print(f"{stamp} {message}", file=sys.stderr, flush=True)
+        elif self._needed(event, fields):
+            print(f"{time.strftime('%H:%M:%S')} {printable(message)}", file=sys.stderr, flush=True)
         if self._as_json:
             print(json.dumps({"event": event, **fields}), flush=True)
+
+    def _needed(self, event: str, fields: Mapping[str, Any]) -> bool:
+        repeated, self._last = event == self._last == "retrying", event
+        succeeded = event == "finished" and fields.get("outcome") == "succeeded"
+        return not (repeated or event in DETAILS or (self._quiet and (succeeded or event in TOLD_BY_SERVER)))

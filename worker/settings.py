@@ -50,6 +50,7 @@ class Settings:
     grace_s: float
     peaks: Peaks
     as_json: bool
+    quiet: bool
 
 
 def core_ranges(cores: Sequence[int]) -> str:
@@ -153,6 +154,7 @@ def parser() -> argparse.ArgumentParser:
     )
     out.add_argument("--peaks", choices=get_args(Peaks), help="when to measure the node's peaks [TASKLOOM_PEAKS, once]")
     out.add_argument("--json", action="store_true", help="print events on standard output, one JSON object per line")
+    out.add_argument("--quiet", action="store_true", help="on a terminal, print no line for a run that succeeded")
     return out
 
 
@@ -205,4 +207,5 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         grace_s=_default_grace_s(job) if grace is None else parse_s(grace, "grace"),
         peaks=cast(Peaks, peaks),
         as_json=given.json,
+        quiet=given.quiet,
     )

@@ -13,8 +13,7 @@ from rich.table import Table
 from taskloom import analysis_tables, request_file
 from taskloom.analysis.report import page
 from taskloom.analysis.wording import counted
-from taskloom.client import Client
-from taskloom.commands.output import console, json_option, print_json, server_option, verbose_option
+from taskloom.commands.output import connect, console, json_option, print_json, server_option, verbose_option
 from taskloom.options import several_settings, train_options
 
 experiment_argument = click.argument("experiment_id", metavar="ID", type=int)
@@ -39,7 +38,7 @@ def _show(answer: object, shown: Iterable[Table | str], as_json: bool) -> None:
 @json_option
 def sweep(experiment_id: int, axis: str | None, server: str, as_json: bool) -> None:
     """Compare the values of one axis, everything else equal; p-values are adjusted for multiple comparisons."""
-    with Client(server) as client:
+    with connect(server) as client:
         answer = client.sweep(experiment_id, axis)
     _show(answer, analysis_tables.sweep(answer), as_json)
 
@@ -50,7 +49,7 @@ def sweep(experiment_id: int, axis: str | None, server: str, as_json: bool) -> N
 @json_option
 def efficiency(experiment_id: int, server: str, as_json: bool) -> None:
     """Show where the threads' time went: parallel efficiency and its factors, waiting, bounds."""
-    with Client(server) as client:
+    with connect(server) as client:
         answer = client.efficiency(experiment_id)
     _show(answer, analysis_tables.efficiency(answer), as_json)
 
@@ -61,7 +60,7 @@ def efficiency(experiment_id: int, server: str, as_json: bool) -> None:
 @json_option
 def roofline(experiment_id: int, server: str, as_json: bool) -> None:
     """Show each op's share of the node's peak, and whether forward and backward are memory-bound."""
-    with Client(server) as client:
+    with connect(server) as client:
         answer = client.roofline(experiment_id)
     _show(answer, analysis_tables.roofline(answer), as_json)
 
@@ -73,7 +72,7 @@ def roofline(experiment_id: int, server: str, as_json: bool) -> None:
 @json_option
 def forecast(experiment_id: int, cores: str | None, server: str, as_json: bool) -> None:
     """Forecast steps on more cores under either scheduler, with the error against measured steps."""
-    with Client(server) as client:
+    with connect(server) as client:
         answer = client.forecast(experiment_id, cores)
     _show(answer, analysis_tables.forecast(answer), as_json)
 
@@ -84,7 +83,7 @@ def forecast(experiment_id: int, cores: str | None, server: str, as_json: bool) 
 @json_option
 def memory(experiment_id: int, server: str, as_json: bool) -> None:
     """Show the memory of every variant, and how it grows with batch and sequence."""
-    with Client(server) as client:
+    with connect(server) as client:
         answer = client.memory(experiment_id)
     _show(answer, analysis_tables.memory(answer), as_json)
 
@@ -95,7 +94,7 @@ def memory(experiment_id: int, server: str, as_json: bool) -> None:
 @json_option
 def history(run_id: int | None, server: str, as_json: bool) -> None:
     """Show step times of each configuration on each machine over time, with changes and alerts."""
-    with Client(server) as client:
+    with connect(server) as client:
         answer = client.history(run_id)
     _show(answer, analysis_tables.history(answer), as_json)
 
@@ -106,7 +105,7 @@ def history(run_id: int | None, server: str, as_json: bool) -> None:
 @json_option
 def confirm(run_id: int, server: str, as_json: bool) -> None:
     """Queue fresh runs of a change to slower steps at RUN; they confirm or dismiss the alert."""
-    with Client(server) as client:
+    with connect(server) as client:
         answer = client.confirm(run_id)
     queued = counted(answer.runs, "run")
     text = f"experiment {answer.id}: {queued} queued; see: taskloom experiments history --run {run_id}"
@@ -131,7 +130,7 @@ def _label(text: str) -> tuple[str, str]:
 @json_option
 def calibrate(repetitions: int, require: tuple[str, ...], show: bool, server: str, as_json: bool, **given: Any) -> None:
     """Queue an A/A experiment: equal runs that show the smallest difference a node can detect."""
-    with Client(server) as client:
+    with connect(server) as client:
         if show:
             known = client.calibrations()
             _show(known, analysis_tables.calibrations(known), as_json)
@@ -162,7 +161,7 @@ def report(
     experiment_id: int, output: Path | None, leave_out_disturbed: bool, verbose: bool, server: str, as_json: bool
 ) -> None:
     """Write the report as one self-contained page; with --json, print it as JSON and write only OUTPUT, if given."""
-    with Client(server) as client:
+    with connect(server) as client:
         document = client.report(experiment_id, leave_out_disturbed)
     target = output or (None if as_json else Path(f"report-{experiment_id}.html"))
     if target is not None:

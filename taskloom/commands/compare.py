@@ -6,8 +6,15 @@ import click
 
 from taskloom import tables
 from taskloom.analysis.wording import counted
-from taskloom.client import Client
-from taskloom.commands.output import console, json_option, print_json, say_warnings, server_option, verbose_option
+from taskloom.commands.output import (
+    connect,
+    console,
+    json_option,
+    print_json,
+    say_warnings,
+    server_option,
+    verbose_option,
+)
 from taskloom.contract.analysis import ComparedFamily, Comparison
 from taskloom.errors import EXIT_WORK_FAILED
 
@@ -57,7 +64,7 @@ def compare(
     faster, slower, same, undecided or refused. Two variants of one experiment are judged in its family of comparisons,
     the experiment's question alone. The exit code is 1 if --fail-on names the verdict, otherwise 0.
     """
-    with Client(server) as client:
+    with connect(server) as client:
         answer = client.compare(a, b, noise_floor, leave_out_flagged)
     if as_json:
         print_json(answer)

@@ -10,17 +10,19 @@ import click
 
 from gpt2core.spec import extras
 from taskloom.commands.output import json_option, verbose_option
-from taskloom.demo import MODELS, REPETITIONS, Processes, carry_out, with_processes
+from taskloom.demo import MODELS, carry_out
+from taskloom.processes import Processes, with_processes
 
 
 @click.command()
 @click.option("--model", type=click.Choice(list(MODELS)), default="small", show_default=True)
-@click.option("--repetitions", type=click.IntRange(1), default=REPETITIONS, show_default=True)
+@click.option("--repetitions", type=click.IntRange(1), help="[default: as many as can decide each comparison]")
 @click.option("--folder", type=click.Path(path_type=Path), help="folder to create  [default: runs/demo-DATE-TIME]")
 @verbose_option
 @json_option
-def demo(model: str, repetitions: int, folder: Path | None, verbose: bool, as_json: bool) -> None:
-    """Compare serial, fork-join and task on 1 core and on all. Database and logs stay in a folder."""
+def demo(model: str, repetitions: int | None, folder: Path | None, verbose: bool, as_json: bool) -> None:
+    """Compare serial, fork-join and task on 1 core and on all: are tasks on all cores faster than on one? Database and
+    logs stay in a folder."""
     extras.require("server", "worker")
     folder = (folder or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
     try:
@@ -31,4 +33,4 @@ def demo(model: str, repetitions: int, folder: Path | None, verbose: bool, as_js
     def work(processes: Processes) -> int:
         return carry_out(model, repetitions, folder, processes, as_json, verbose)
 
-    sys.exit(with_processes(folder, work))
+    sys.exit(with_processes(work, folder))

@@ -11,6 +11,7 @@ from taskloom.analysis import node_time
 from taskloom.client import Client
 from taskloom.commands import analysis
 from taskloom.commands.output import (
+    connect,
     console,
     error_console,
     json_option,
@@ -45,7 +46,7 @@ def experiments() -> None:
 @json_option
 def list_experiments(limit: int, server: str, as_json: bool, **chosen: Any) -> None:
     """List experiments, newest first, with progress, times and submitter."""
-    with Client(server) as client:
+    with connect(server) as client:
         print_items(client.experiments(**listing.run_query(chosen)), limit, tables.experiments, as_json)
 
 
@@ -55,7 +56,7 @@ def list_experiments(limit: int, server: str, as_json: bool, **chosen: Any) -> N
 @json_option
 def show(experiment_id: int, server: str, as_json: bool) -> None:
     """Show an experiment and its runs."""
-    with Client(server) as client:
+    with connect(server) as client:
         _print(client, client.experiment(experiment_id), as_json)
 
 
@@ -79,7 +80,7 @@ def edit(
     """Change the name, tags or notes of an experiment."""
     if name is None and notes is None and not tags and not untags:
         raise click.UsageError("give --name, --tag, --untag or --notes")
-    with Client(server) as client:
+    with connect(server) as client:
         wanted: dict[str, Any] = {"name": name, "notes": notes}
         if tags or untags:
             known = client.experiment(experiment_id).tags
@@ -95,7 +96,7 @@ def edit(
 @json_option
 def cancel(experiment_id: int, server: str, as_json: bool) -> None:
     """Cancel every run of an experiment that has not ended."""
-    with Client(server) as client:
+    with connect(server) as client:
         _print(client, client.cancel_experiment(experiment_id), as_json)
 
 
@@ -105,7 +106,7 @@ def cancel(experiment_id: int, server: str, as_json: bool) -> None:
 @json_option
 def retry(experiment_id: int, server: str, as_json: bool) -> None:
     """Queue every failed, cancelled or quarantined run of an experiment again."""
-    with Client(server) as client:
+    with connect(server) as client:
         _print(client, client.retry_experiment(experiment_id), as_json)
 
 
@@ -116,7 +117,7 @@ def retry(experiment_id: int, server: str, as_json: bool) -> None:
 @json_option
 def changes(experiment_id: int, limit: int, server: str, as_json: bool) -> None:
     """Show an experiment's history: who changed the state of its runs, when and why, oldest first."""
-    with Client(server) as client:
+    with connect(server) as client:
         print_items(client.experiment_changes(experiment_id), limit, tables.changes, as_json)
 
 
@@ -127,7 +128,7 @@ def changes(experiment_id: int, limit: int, server: str, as_json: bool) -> None:
 @json_option
 def alerts(state: AlertState | None, limit: int, server: str, as_json: bool) -> None:
     """List changes to slower steps and what fresh runs say about them, newest first."""
-    with Client(server) as client:
+    with connect(server) as client:
         print_items(client.alerts(state), limit, tables.alerts, as_json)
 
 
@@ -138,7 +139,7 @@ def alerts(state: AlertState | None, limit: int, server: str, as_json: bool) -> 
 @json_option
 def scaling(experiment_id: int, verbose: bool, server: str, as_json: bool) -> None:
     """Show step time, speedup and efficiency of every variant."""
-    with Client(server) as client:
+    with connect(server) as client:
         answer = client.scaling(experiment_id)
     if as_json:
         print_json(answer)

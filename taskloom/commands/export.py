@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from taskloom import listing
-from taskloom.client import Client
-from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.commands.output import connect, console, json_option, print_json, server_option
 
 FORMATS = {
     "csv": "csv",
@@ -39,7 +38,7 @@ def export(
     form = form or FORMATS.get(output.suffix.removeprefix("."))
     if form is None:
         raise click.UsageError(f"unknown format of {output}; give --format csv, ndjson, parquet or arrow")
-    with Client(server) as client:
+    with connect(server) as client:
         try:
             client.export(table, output, form, columns=columns, **listing.run_query(chosen))
         except OSError as error:

@@ -8,8 +8,7 @@ from typing import get_args
 import click
 
 from taskloom import tables
-from taskloom.client import Client
-from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.commands.output import connect, console, json_option, print_json, server_option
 from taskloom.contract import key_files
 from taskloom.contract.keys import KeyRequest, KeySummary, Scope
 
@@ -41,7 +40,7 @@ def create(
     expires_in_s = None if expires_in is None else expires_in * DAY_S
     # The server checks the values.
     request = KeyRequest.model_construct(scope=scope, name=name, expires_in_s=expires_in_s)
-    with Client(server) as client:
+    with connect(server) as client:
         if output is None:
             made = client.create_key(request)
             if as_json:
@@ -63,7 +62,7 @@ def create(
 @json_option
 def list_keys(server: str, as_json: bool) -> None:
     """List all keys, including revoked and expired ones, without their secrets."""
-    with Client(server) as client:
+    with connect(server) as client:
         found = list(client.keys())
     if as_json:
         print_json(found)
@@ -77,7 +76,7 @@ def list_keys(server: str, as_json: bool) -> None:
 @json_option
 def revoke(key_id: int, server: str, as_json: bool) -> None:
     """Revoke a key."""
-    with Client(server) as client:
+    with connect(server) as client:
         revoked = client.revoke_key(key_id)
     if as_json:
         print_json(revoked)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from taskloom.client import Client
+    from taskloom.contract.experiments import ExperimentDetail
+
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
@@ -30,6 +33,18 @@ verbose_option = click.option("-v", "--verbose", is_flag=True, help="list every 
 limit_option = click.option(
     "--limit", default=100, show_default=True, type=click.IntRange(1), help="maximum number of items"
 )
+
+
+def connect(server: str, waits: bool = False, check: Callable[[], None] = lambda: None) -> Client:
+    """A client of a command. It waits for a server on this machine that is just starting. waits: the command waits for
+    runs, and outlasts a server that restarts. check: called while the server does not answer; may raise."""
+    from taskloom.client import Client
+    from taskloom.patience import RESTARTING_S, Patience, starting_s
+
+    def tell(text: str) -> None:
+        click.echo(text, err=True)
+
+    return Client(server, patience=Patience(starting_s(), RESTARTING_S if waits else 0.0, tell, check))
 
 
 def print_items(items: Iterable[T], limit: int, as_table: Callable[[Iterable[T]], Table], as_json: bool) -> None:
@@ -64,6 +79,13 @@ def say_warnings(out: Console, complete: Sequence[str], brief: Sequence[str], ve
     for warning in complete if in_full else brief:
         more = "" if warning in complete else ": -v lists them"
         out.print(f"warning: {warning}{more}", markup=False, highlight=False, soft_wrap=True)
+
+
+def say_verdict(out: Console, experiment: ExperimentDetail, server: str) -> None:
+    """Print where an ended experiment is shown and, last, its verdict in a sentence."""
+    sentence = "no run has succeeded" if experiment.verdict is None else experiment.verdict.sentence
+    for line in (f"see: {server.rstrip('/')}/ui/experiment?id={experiment.id}", f"verdict: {sentence}"):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def failure(message: str, told: Mapping[str, Any], exit_code: int, as_json: bool) -> click.exceptions.Exit:

@@ -9,8 +9,7 @@ from typing import get_args
 import click
 
 from taskloom.analysis.wording import counted
-from taskloom.client import Client
-from taskloom.commands.output import console, json_option, print_json, server_option
+from taskloom.commands.output import connect, console, json_option, print_json, server_option
 from taskloom.contract.retention import EndedState, PruneReport, PruneRequest
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -47,7 +46,7 @@ def prune(
     asked = {"older_than_s": older_than, "experiment_id": experiment_id, "dry_run": dry_run}
     request = PruneRequest.model_validate({**asked, **({"states": list(states)} if states else {})})
     total: Counter[str] = Counter()
-    with Client(server) as client:
+    with connect(server) as client:
         more = True
         while more:
             report = client.prune(request)

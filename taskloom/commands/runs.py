@@ -13,8 +13,7 @@ import click
 from gpt2core.process.temporary import TemporaryFolder
 from taskloom import listing, tables, trace_files, watch
 from taskloom.analysis import node_time
-from taskloom.client import Client
-from taskloom.commands.output import console, json_option, limit_option, print_items, print_json, server_option
+from taskloom.commands.output import connect, console, json_option, limit_option, print_items, print_json, server_option
 from taskloom.contract.runs import LogLine, RunDetail, RunRow
 from taskloom.errors import NoTrace
 
@@ -35,7 +34,7 @@ def list_runs(columns: str | None, limit: int, server: str, as_json: bool, **cho
     query = listing.run_query(chosen)
     if "experiment_id" not in query:
         query.setdefault("sort", "-id")
-    with Client(server) as client:
+    with connect(server) as client:
         if columns is None:
             print_items(client.runs(**query), limit, tables.runs, as_json)
             return
@@ -57,7 +56,7 @@ def _chosen(run: RunRow, names: Sequence[str]) -> dict[str, Any]:
 @json_option
 def show(run_id: int, server: str, as_json: bool) -> None:
     """Show a run with its settings, attempts and, if it failed, the reason."""
-    with Client(server) as client:
+    with connect(server) as client:
         _print(client.run(run_id), as_json)
 
 
@@ -67,7 +66,7 @@ def show(run_id: int, server: str, as_json: bool) -> None:
 @json_option
 def cancel(run_id: int, server: str, as_json: bool) -> None:
     """Cancel a run: a queued one immediately, a running one on its node."""
-    with Client(server) as client:
+    with connect(server) as client:
         _print(client.cancel_run(run_id), as_json)
 
 
@@ -77,7 +76,7 @@ def cancel(run_id: int, server: str, as_json: bool) -> None:
 @json_option
 def retry(run_id: int, server: str, as_json: bool) -> None:
     """Queue a failed, cancelled or quarantined run again."""
-    with Client(server) as client:
+    with connect(server) as client:
         _print(client.retry_run(run_id), as_json)
 
 
@@ -91,7 +90,7 @@ def samples(selection: str, server: str, as_json: bool) -> None:
     SELECTION is run ids such as 12,13, or experiment_id=7,scheduler=task for an experiment's runs with these settings.
     Runs that have not succeeded are left out. With --json, a selection prints one run a line.
     """
-    with Client(server) as client:
+    with connect(server) as client:
         if selection.isdecimal():
             answer = client.samples(int(selection))
             if as_json:
@@ -114,7 +113,7 @@ def samples(selection: str, server: str, as_json: bool) -> None:
 @json_option
 def changes(run_id: int, limit: int, server: str, as_json: bool) -> None:
     """Show a run's history: who changed its state, when and why, oldest first."""
-    with Client(server) as client:
+    with connect(server) as client:
         print_items(client.run_changes(run_id), limit, tables.changes, as_json)
 
 
@@ -130,7 +129,7 @@ def log(run_id: int, follow: bool, tail: int | None, server: str, as_json: bool)
     def tell(line: LogLine) -> None:
         click.echo(line.model_dump_json() if as_json else line.text)
 
-    with Client(server) as client:
+    with connect(server, waits=follow) as client:
         logs = watch.Logs(client, tell, tail)
         while True:
             run = client.run(run_id)
@@ -148,7 +147,7 @@ def log(run_id: int, follow: bool, tail: int | None, server: str, as_json: bool)
 @json_option
 def artifacts(run_id: int, name: str | None, output: Path | None, server: str, as_json: bool) -> None:
     """List the files of a run, or write the file NAME."""
-    with Client(server) as client:
+    with connect(server) as client:
         if name is not None:
             target = output or Path(Path(name).name)
             try:
@@ -178,7 +177,7 @@ def write_trace(
     """Write the timeline of a traced run; a Chrome file may show two runs with aligned steps."""
     form = form or trace_files.format_of(output)
     traces = []
-    with Client(server) as client, TemporaryFolder() as folder:
+    with connect(server) as client, TemporaryFolder() as folder:
         for run_id in run_ids:
             raw = folder / f"{run_id}.json.gz"
             if trace_files.ARTIFACT not in {item.name for item in client.artifacts(run_id).items}:

@@ -17,9 +17,9 @@ from gpt2core.spec import extras
               help="SQLAlchemy URL of the database")  # fmt: skip
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64),
               help="server processes; more than one needs PostgreSQL")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="a refusal to start is a JSON line, as all output is")
+@click.option("--json", "as_json", is_flag=True, help="print JSON also on a terminal")
 def serve(host: str, port: int, database_url: str, workers: int, as_json: bool) -> None:
-    """Start the server. It prints one JSON line with its URL when it listens."""
+    """Start the server. It prints its URL when it listens. Where output is not a terminal, all of it is JSON lines."""
     extras.require("server")
     # A database URL may hold a password, which process arguments would show to everyone on the machine.
     os.environ["TASKLOOM_DATABASE_URL"] = database_url

@@ -11,10 +11,12 @@ from taskloom import request_file, tables, watch
 from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import (
+    connect,
     console,
     error_console,
     json_option,
     print_json,
+    say_verdict,
     say_warnings,
     server_option,
     verbose_option,
@@ -94,7 +96,7 @@ def submit(
         "stop": None if stop is None else stop_rule(stop),
     }
     request = _request(file, given, {key: value for key, value in asked.items() if value is not None})
-    with Client(server) as client:
+    with connect(server, waits=wait) as client:
         if dry_run:
             _print_plan(client, request, as_json)
             return
@@ -125,6 +127,7 @@ def submit(
                 console().print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
             text = f"next: taskloom experiments report {experiment.id}"
             console().print(text, markup=False, highlight=False, soft_wrap=True)
+            say_verdict(console(), experiment, client.server)
         if experiment.by_state.get("succeeded", 0) < experiment.runs:
             raise click.exceptions.Exit(EXIT_WORK_FAILED)
 
@@ -155,7 +158,8 @@ def _print_plan(client: Client, request: ExperimentRequest, as_json: bool) -> No
 def _say_decidable(client: Client, request: ExperimentRequest) -> None:
     """Print what the repetitions can decide, and how many would suffice. Raises Problem for a wrong request."""
     try:
-        lines = tables.decidable(client.plan(request))
+        plan = client.plan(request)
+        lines = [f"estimated time on one worker: {tables.estimated(plan)}", *tables.decidable(plan)]
     except Problem as error:
         if error.problem.status < 500:
             raise

@@ -7,8 +7,7 @@ from typing import get_args
 import click
 
 from taskloom import tables
-from taskloom.client import Client
-from taskloom.commands.output import json_option, limit_option, print_items, print_json, server_option
+from taskloom.commands.output import connect, json_option, limit_option, print_items, print_json, server_option
 from taskloom.contract.webhooks import EventName, WebhookRequest
 
 
@@ -31,7 +30,7 @@ def webhooks() -> None:
 def create(url: str, events: tuple[EventName, ...], server: str, as_json: bool) -> None:
     """Send verdicts and alerts to URL. Prints once the secret that signs the messages."""
     request = WebhookRequest.model_construct(url=url, events=list(events or get_args(EventName)))
-    with Client(server) as client:
+    with connect(server) as client:
         made = client.create_webhook(request)
     if as_json:
         print_json(made)
@@ -45,7 +44,7 @@ def create(url: str, events: tuple[EventName, ...], server: str, as_json: bool) 
 @json_option
 def list_webhooks(limit: int, server: str, as_json: bool) -> None:
     """List your webhooks without their secrets; an admin key lists all."""
-    with Client(server) as client:
+    with connect(server) as client:
         print_items(client.webhooks(), limit, tables.webhooks, as_json)
 
 
@@ -55,7 +54,7 @@ def list_webhooks(limit: int, server: str, as_json: bool) -> None:
 @json_option
 def delete(webhook_id: int, server: str, as_json: bool) -> None:
     """Delete a webhook; nothing more is sent to it."""
-    with Client(server) as client:
+    with connect(server) as client:
         client.delete_webhook(webhook_id)
     if as_json:
         print_json({"id": webhook_id, "deleted": True})
@@ -70,5 +69,5 @@ def delete(webhook_id: int, server: str, as_json: bool) -> None:
 @json_option
 def deliveries(webhook_id: int, limit: int, server: str, as_json: bool) -> None:
     """List the deliveries of a webhook, newest first: delivered, waiting or given-up."""
-    with Client(server) as client:
+    with connect(server) as client:
         print_items(client.deliveries(webhook_id), limit, tables.deliveries, as_json)

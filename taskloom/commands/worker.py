@@ -33,9 +33,16 @@ from gpt2core.spec import extras
               "[TASKLOOM_PEAKS, once]")  # fmt: skip
 @click.option("--once", is_flag=True, help="execute one run; exit 0 if it succeeded, 1 if not")
 @click.option("--resend", is_flag=True, help="send rejected results again, then exit; exit 1 if rejected again")
+@click.option("--quiet", is_flag=True, help="on a terminal, print no line for a run that succeeded")
 @click.option("--json", is_flag=True, help="one JSON event a line on standard output")
 def worker(
-    token: str | None, label: tuple[str, ...], once: bool, resend: bool, json: bool, **given: str | None
+    token: str | None,
+    label: tuple[str, ...],
+    once: bool,
+    resend: bool,
+    quiet: bool,
+    json: bool,
+    **given: str | None,
 ) -> None:
     """Execute runs on this machine until stopped. SIGTERM drains; a second SIGTERM stops immediately."""
     extras.require("worker")
@@ -45,7 +52,7 @@ def worker(
             arguments += ["--" + name.replace("_", "-"), value]
     for pair in label:
         arguments += ["--label", pair]
-    arguments += ["--once"] * once + ["--resend"] * resend + ["--json"] * json
+    arguments += ["--once"] * once + ["--resend"] * resend + ["--quiet"] * quiet + ["--json"] * json
     if token is not None:
         os.environ["TASKLOOM_TOKEN"] = token
     os.execv(sys.executable, arguments)  # so that signals reach the worker itself

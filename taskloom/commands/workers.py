@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from taskloom import tables
-from taskloom.client import Client
-from taskloom.commands.output import json_option, limit_option, print_items, server_option
+from taskloom.commands.output import connect, json_option, limit_option, print_items, server_option
 
 
 @click.group()
@@ -20,5 +19,5 @@ def workers() -> None:
 @json_option
 def list_workers(limit: int, server: str, as_json: bool) -> None:
     """List workers: idle, busy, measuring peaks, ending (its walltime), silent or left."""
-    with Client(server) as client:
+    with connect(server) as client:
         print_items(client.workers(), limit, tables.workers, as_json)

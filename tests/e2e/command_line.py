@@ -21,7 +21,7 @@ def taskloom(
     *arguments: str, server: str | None = None, folder: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "taskloom.cli", *arguments]
-    environment = {**os.environ, **({"TASKLOOM_SERVER": server} if server else {})}
+    environment = {"TASKLOOM_START_WAIT_S": "0", **os.environ, **({"TASKLOOM_SERVER": server} if server else {})}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=240, env=environment, cwd=folder, check=False
     )

@@ -35,7 +35,7 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
     finally:
         demo.end()
     output = "".join(demo.lines)
-    for word in ("fork-join", "serial", "task", "speedup", "tokens/s", "final loss", "scaling.json", "/docs"):
+    for word in ("fork-join", "serial", "task", "speedup", "tokens/s", "final loss", "scaling.json"):
         assert word in output
     rows = json.loads((folder / "scaling.json").read_text())["rows"]
     cores = len(os.sched_getaffinity(0))
@@ -43,15 +43,18 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
     assert {(row["scheduler"], row["threads"]) for row in rows} == expected
     assert all(row["agrees"] for row in rows)
     assert all(gone(process) for process in started)
-    told = re.search(r"  taskloom (serve .*)\n  and open http://127\.0\.0\.1:8321(/ui/\S+)\n$", output)
+    see = r"taskloom (up .*)\nsee: http://127\.0\.0\.1:8321(/ui/\S+)\nverdict: (.*)\n$"
+    told = re.search(see, output)
     assert told is not None, output
-    serve = [sys.executable, "-P", "-m", "taskloom.cli", *shlex.split(told[1]), "--port", "0"]
-    server = Process(serve, tmp_path / "serve.log")
+    assert "2 threads" in told[3] or cores != 2
+    up = [sys.executable, "-P", "-m", "taskloom.cli", *shlex.split(told[1]), "--port", "0", "--json"]
+    server = Process([*up, "--peaks", "never"], tmp_path / "up.log", TASKLOOM_SPOOL=str(tmp_path / "spool"))
     try:
         url = server.event("listening")["url"]
         assert "<title>Taskloom" in httpx.get(url + told[2]).raise_for_status().text
         kept = httpx.get(f"{url}/api/v1/experiments/1").raise_for_status().json()
         assert kept["by_state"] == {"succeeded": len(rows)}
+        assert told[3] == kept["verdict"]["sentence"]
     finally:
         server.end()
 

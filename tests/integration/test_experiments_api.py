@@ -32,28 +32,12 @@ def test_a_submission_queues_every_run_in_its_order(api):
 
 def test_a_dry_run_tells_the_same_and_queues_nothing(api):
     planned = api.post("/experiments?dry_run=true", SWEEP)
-    assert (planned["runs"], planned["variants"], planned["estimated_s"]) == (12, 4, None)
+    assert (planned["runs"], planned["variants"], planned["estimate_basis"]) == (12, 4, "guess")
     assert planned["memory_bytes"] > 0
     assert api.get("/experiments")["items"] == []
     runs = api.runs(api.submit(**SWEEP)["id"])
     kept = ("position", "block", "repetition", "variant")
     assert [{key: run[key] for key in kept} for run in runs] == planned["order"]
-
-
-def test_an_experiment_on_an_lstm_is_planned_by_its_sizes(api):
-    asked = {
-        "base": {"model": "lstm-deep", "batch": 4, "seq": 64},
-        "axes": {"scheduler": ["fork-join", "task"], "threads": [1, 8]}, "repetitions": 2,
-    }  # fmt: skip
-    planned = api.post("/experiments?dry_run=true", asked)
-    model = {"network": "lstm", "embedding": 512, "hidden": 512, "layers": 8, "vocab": 10000}
-    assert planned["runs"] == 8
-    assert planned["memory_bytes"] == api.post("/experiments?dry_run=true", {
-        **asked, "base": {**asked["base"], "model": model},
-    })["memory_bytes"] > 300 << 20  # fmt: skip
-    run = api.get(f"/runs/{api.runs(api.submit(**asked)['id'])[0]['id']}")
-    assert run["spec"]["model"] == {**model, "context": 1024, "tied": False, "name": "lstm-deep"}
-    assert (run["spec"]["batch_slice"], run["spec"]["token_slice"]) == (4, 8)  # of the widest team
 
 
 @pytest.mark.parametrize(
@@ -174,8 +158,40 @@ def test_a_dry_run_estimates_from_finished_runs_of_the_same_shape(api, make_resu
     node = api.worker()
     lease = node.claim()
     node.upload(lease, make_result([9, 0.5, 0.5, 0.5]))
-    assert api.post("/experiments?dry_run=true", {"base": {"steps": 10}, "repetitions": 3})["estimated_s"] == 15
-    assert api.post("/experiments?dry_run=true", {"base": {"batch": 2}})["estimated_s"] is None
+    known = api.post("/experiments?dry_run=true", {"base": {"steps": 10}, "repetitions": 3})
+    assert (known["estimated_s"], known["estimate_basis"]) == (pytest.approx(15, abs=1), "same-shape")
+    other = api.post("/experiments?dry_run=true", {"base": {"batch": 2}})
+    assert (other["estimated_s"] > 0, other["estimate_basis"]) == (True, "guess")
+
+
+PARTS = {"delivering_s": 0.5, "claiming_s": 40.0, "starting_s": 1.0, "planning_s": 0.25, "compiling_s": 30.0,
+         "preparing_s": 0.25, "warmup_s": 2.0, "timed_s": 6.0, "finishing_s": 0.5}  # fmt: skip
+
+
+def test_estimates_contain_start_warm_up_and_delivery_and_no_wait(api, make_result):
+    """The first run compiles, the second does not."""
+    api.submit(base={"steps": 4}, repetitions=2)
+    node = api.worker()
+    for compiling_s in (30.0, 0.5):
+        parts = {**PARTS, "compiling_s": compiling_s}
+        node.upload(node.claim(), {**make_result([1.5, 1.5, 1.5, 1.5]), "node_time": parts})
+    asked = {"base": {"steps": 8}, "repetitions": 5}
+    found = api.post("/experiments?dry_run=true", asked)
+    run_s = 0.5 + 1 + 0.25 + 0.25 + 0.5 + 0.5 + 8 * (2 + 6) / 4
+    assert (found["estimated_s"], found["estimate_basis"]) == (pytest.approx(5 * run_s), "same-shape")
+    traced = api.post("/experiments?dry_run=true", {**asked, "trace": "first"})
+    assert traced["estimated_s"] == pytest.approx(6 * run_s)
+    twice = api.post("/experiments?dry_run=true", {"base": {"steps": 8}, "axes": {"threads": [1, 2]}, "repetitions": 5})
+    assert twice["estimate_basis"] == "guess"
+    assert 5 * run_s < twice["estimated_s"] < 10 * run_s
+    queued = api.submit(**asked)
+    active = api.get(f"/experiments/{queued['id']}")
+    assert (active["eta_s"], active["eta_basis"]) == (pytest.approx(5 * run_s), "finished-runs")
+    api.submit(base={"batch": 2})
+    overview = api.get("/overview")
+    assert overview["eta_basis"] == "guess"
+    assert [each["eta_basis"] for each in overview["experiments"]] == ["finished-runs", "guess"]
+    assert overview["eta_s"] > active["eta_s"]
 
 
 def test_the_same_key_and_body_is_one_experiment(api):

@@ -32,7 +32,7 @@ class Script:
 
 
 @contextmanager
-def scripted() -> Iterator[Script]:
+def scripted(port: int = 0) -> Iterator[Script]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -53,7 +53,7 @@ def scripted() -> Iterator[Script]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     script = Script(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

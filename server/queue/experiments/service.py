@@ -13,7 +13,6 @@ from sqlalchemy import delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from gpt2core.spec.result import median
 from taskloom.contract.experiments import (
     DryRun,
     ExperimentChange,
@@ -27,7 +26,7 @@ from taskloom.contract.labels import INSTALLED, KEPT, build_label, runtime_label
 from taskloom.server.access.keys.models import Key
 from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull
-from taskloom.server.queue.experiments import blocks, canonical
+from taskloom.server.queue.experiments import blocks, canonical, durations
 from taskloom.server.queue.experiments.blocks import insert_runs
 from taskloom.server.queue.experiments.expansion import Enough, expand, one
 from taskloom.server.queue.experiments.memory import run_memory_bytes
@@ -40,9 +39,6 @@ from taskloom.server.queue.runs.service import DECIDING, cancel_locked, retry_lo
 from taskloom.server.queue.runs.states import OPEN, RUN
 from taskloom.server.queue.workers.service import capacity
 from taskloom.server.settings import Settings
-
-CHUNK = 500  # shapes per query
-LATEST = 100  # runs of a shape for an estimate
 
 
 def submit(
@@ -146,13 +142,14 @@ def dry_run(
     variants, planned = _expand(database, settings, request, enough)
     repetitions = planned[-1].repetition
     with database.read() as session:
-        estimated_s = _estimated_s(session, variants, repetitions)
+        estimated = durations.estimate(session, variants, _stop_if_gone)
     plan = DryRun(
         runs=len(planned),
         variants=len(variants),
         repetitions=repetitions,
         memory_bytes=max(variant.memory_bytes for variant in variants),
-        estimated_s=estimated_s,
+        estimated_s=_attempts(request, repetitions) * sum(estimated.of_variants),
+        estimate_basis=estimated.basis,
         order=[
             PlannedRun(
                 position=run.position,
@@ -304,25 +301,9 @@ def _stopping_at_first(experiment: Experiment) -> StoppingState | None:
     return StoppingState(repetitions=0, rel_ci=None, spent_s=0.0, reason=None)
 
 
-def _estimated_s(session: Session, variants: list[Variant], repetitions: int) -> float | None:
-    """Seconds of all runs one after the other: their steps times the median step of finished runs of the same shape.
-    None: a shape has no finished run."""
-    known: dict[str, float] = {}
-    shapes = list(dict.fromkeys(variant.shape for variant in variants))
-    for first in range(0, len(shapes), CHUNK):
-        _stop_if_gone()
-        chunk = shapes[first : first + CHUNK]
-        newest = func.row_number().over(partition_by=Run.shape, order_by=Run.id.desc()).label("newest")
-        runs = select(Run.shape, Run.median_step_s, newest).where(Run.shape.in_(chunk), Run.median_step_s.is_not(None))
-        latest = runs.subquery()
-        rows = session.execute(select(latest.c.shape, latest.c.median_step_s).where(latest.c.newest <= LATEST))
-        steps_s: dict[str, list[float]] = {}
-        for shape, step_s in rows:
-            steps_s.setdefault(shape, []).append(step_s)
-        known |= {shape: median(values) for shape, values in steps_s.items()}
-        if not known.keys() >= set(chunk):
-            return None
-    return sum(known[variant.shape] * variant.config.steps * repetitions for variant in variants)
+def _attempts(request: ExperimentRequest, repetitions: int) -> int:
+    """Attempts of each variant: its repetitions, and those that are traced."""
+    return repetitions + {True: repetitions, "first": 1}.get(request.trace, 0)
 
 
 def summaries(session: Session, experiments: list[Experiment]) -> list[ExperimentSummary]:

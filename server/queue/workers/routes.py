@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 
 from fastapi import Path, Response
@@ -23,6 +24,7 @@ from taskloom.server.errors import (
 from taskloom.server.queue.workers import service
 from taskloom.server.routing import Router
 
+log = logging.getLogger("taskloom.server")
 router = Router("/workers", tag="workers")
 WorkerId = Annotated[str, Path(max_length=200)]
 NEW: dict[int | str, Any] = {201: {"model": WorkerSummary, "description": "a new worker"}}
@@ -30,6 +32,8 @@ NEW: dict[int | str, Any] = {201: {"model": WorkerSummary, "description": "a new
 
 def _register(context: Context, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
     summary, new, requeued = service.register(context.database, context.settings, caller, registration)
+    if new or requeued is not None:
+        log.info("worker %s registered, cores %s of %s", summary.worker_id, summary.cores, summary.node)
     if requeued is not None and (context.ended() or requeued):
         context.waiting.changed()
     if new:
@@ -82,6 +86,7 @@ async def put(
 def leave(context: Ctx, caller: Who, worker_id: WorkerId, leaving: Leaving) -> None:
     """Record that a worker takes no further run. Other workers may claim its blocks at once."""
     service.leave(context.database, caller, worker_id, leaving.boot_id)
+    log.info("worker %s left", worker_id)
     context.waiting.changed()
 
 

@@ -68,7 +68,7 @@ def look_at_all(
     """News of each existing topic. topics: the id of the last line that is known, for each topic."""
     seen = look(database, {topic: line for topic, line in topics.items() if topic.id})
     if OVERVIEW in topics:
-        passing = {"at": True, "eta_s": True, "experiments": {"__all__": {"eta_s"}}}
+        passing = {"at": True, "eta_s": True, "eta_basis": True, "experiments": {"__all__": {"eta_s", "eta_basis"}}}
         overview, again_s = overviews.latest()
         seen[OVERVIEW] = Seen(OVERVIEW, overview, ended=False, again_s=again_s, passing=passing)
     if WORKERS in topics:

@@ -1,6 +1,6 @@
-"""Remaining time of the queue: open runs times the mean time of their experiments' latest runs, divided by the number
-of present workers. An experiment whose next run meets no present worker that could execute it has no estimate, and
-others do not wait for it.
+"""Remaining time of the queue: open runs times the mean node's time of their experiments' latest runs, or else of
+finished runs of the same shapes, divided by the number of present workers. An experiment whose next run meets no
+present worker that could execute it has no estimate, and others do not wait for it.
 
 The cost of an estimate grows with the queue, not with the number of ended runs. Means are cached between estimates.
 """
@@ -8,15 +8,20 @@ The cost of an estimate grows with the queue, not with the number of ended runs.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ScalarSelect, Select, func, select
+from sqlalchemy import ColumnElement, ScalarSelect, Select, case, func, select
 from sqlalchemy.orm import Session
 
+from taskloom.contract.experiments import EtaBasis
+from taskloom.server.queue.experiments import durations
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs import queue
 from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.runs.node_time import COLUMNS
 from taskloom.server.queue.runs.queue import Queued, Wish
 from taskloom.server.queue.runs.states import OPEN
 from taskloom.server.settings import Settings
@@ -29,10 +34,22 @@ LATEST = 200  # latest ended runs, whose mean is used for experiments without an
 @dataclass(frozen=True)
 class Eta:
     """Seconds until each active experiment has ended, and until the present workers have executed all that they can.
-    None: unknown, or no present worker can execute its next run."""
+    None: unknown, or no present worker can execute its next run. guessed: experiments whose estimate rests on runs of
+    other shapes."""
 
     by_experiment: dict[int, float | None]
     total_s: float | None
+    guessed: frozenset[int] = frozenset()
+
+    @property
+    def total_basis(self) -> EtaBasis | None:
+        return None if self.total_s is None else "guess" if self.guessed else "finished-runs"
+
+    def of(self, experiment_id: int) -> dict[str, Any]:
+        """Fields of an experiment's summary."""
+        eta_s = self.by_experiment.get(experiment_id)
+        known: EtaBasis = "guess" if experiment_id in self.guessed else "finished-runs"
+        return {"eta_s": eta_s, "eta_basis": None if eta_s is None else known}
 
 
 @dataclass(frozen=True)
@@ -72,11 +89,14 @@ class Etas:
         found: dict[int, float | None] = dict.fromkeys(session.scalars(unfinished))
         can_run = {at: each for at, each in active.items() if workers and (each.wish is None or fits(each.wish))}
         total_s: float | None = 0.0 if workers and (can_run or not active) else None
+        guessed: set[int] = set()
         for experiment_id, each in sorted(can_run.items(), key=lambda item: (-item[1].priority, item[1].open.first)):
             each_s = each.mean_s or usual_s
             total_s = None if total_s is None or each_s is None else total_s + each.open.runs * each_s / len(workers)
             found[experiment_id] = total_s
-        return Eta(found, total_s)
+            if guessed or each.mean_s is None:
+                guessed.add(experiment_id)
+        return Eta(found, total_s, frozenset(guessed))
 
     def _read(self, session: Session, opened: Mapping[int, _Open]) -> Mapping[int, _Active]:
         active = {each: known for each, known in self._active.items() if known.open == opened.get(each)}
@@ -91,6 +111,8 @@ class Etas:
             wishes = {run.experiment_id: needed[run.experiment_id, run.block] for run in runs}
             query = select(Experiment.id, priority, _mean_s()).where(Experiment.id.in_(some))
             for experiment_id, rank, mean_s in session.execute(query):
+                if mean_s is None:
+                    mean_s = _mean_of_shapes_s(session, experiment_id)
                 active[experiment_id] = _Active(opened[experiment_id], rank, wishes.get(experiment_id), mean_s)
         self._active = active
         return active
@@ -113,9 +135,23 @@ def _open(session: Session, experiments: Select[int]) -> dict[int, _Open]:
     }
 
 
+def _mean_of_shapes_s(session: Session, experiment_id: int) -> float | None:
+    """Mean time of finished runs like an experiment's open ones. None: one of their shapes has not run."""
+    alike = select(Run.shape, Run.spec["steps"].as_integer()).distinct()
+    alike = alike.where(Run.experiment_id == experiment_id, Run.state.in_(OPEN)).limit(AT_ONCE)
+    return durations.mean_s(session, [(shape, steps) for shape, steps in session.execute(alike)])
+
+
+def _took_s() -> ColumnElement[float | None]:
+    """SQL: a run's part of the node's time, without the wait for it. Between start and end where that is unknown."""
+    parts = [func.coalesce(column, 0.0) for name, column in COLUMNS.items() if name != durations.WAITING]
+    return case((Run.node_timed_s.is_not(None), functools.reduce(operator.add, parts)),
+                else_=Run.finished_at - Run.started_at)  # fmt: skip
+
+
 def _mean_s() -> ScalarSelect[float | None]:
     """SQL: mean time of an experiment's latest runs."""
-    took = select((Run.finished_at - Run.started_at).label("took_s"))
+    took = select(_took_s().label("took_s"))
     took = took.where(Run.experiment_id == Experiment.id, Run.state == "succeeded")
     latest = took.order_by(Run.id.desc()).limit(OF_EXPERIMENT).correlate(Experiment).subquery()
     return select(func.avg(latest.c.took_s)).scalar_subquery()
@@ -123,8 +159,8 @@ def _mean_s() -> ScalarSelect[float | None]:
 
 def _usual_s(session: Session) -> float | None:
     """Mean time of the latest runs. The query has no condition on the state, since SQLite would search by state."""
-    ended = select(Run.state, Run.started_at, Run.finished_at).where(Run.finished_at.is_not(None))
+    ended = select(Run.state, _took_s()).where(Run.finished_at.is_not(None))
     latest = session.execute(ended.order_by(Run.finished_at.desc(), Run.id.desc()).limit(LATEST))
-    took = [end - start for state, start, end in latest if state == "succeeded" and start and end]
+    took = [took_s for state, took_s in latest if state == "succeeded" and took_s]
     return sum(took) / len(took) if took else None
 

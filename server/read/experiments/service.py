@@ -12,7 +12,7 @@ from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, Expe
 from taskloom.server.db import Database
 from taskloom.server.queue.experiments import service as queue
 from taskloom.server.queue.experiments.models import Experiment, ExperimentTag, RequiredLabel
-from taskloom.server.read.experiments.eta import Etas
+from taskloom.server.read.experiments.eta import Eta, Etas
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
@@ -74,7 +74,7 @@ def page(
         items = queue.summaries(session, [rows[experiment_id] for experiment_id in ids])
         if any(item.state == "active" for item in items):
             left = etas.estimate(session)
-            items = [_with_eta(item, left.by_experiment) for item in items]
+            items = [_with_eta(item, left) for item in items]
         total = None
         if with_total:
             conditions = filters.conditions().values()
@@ -88,7 +88,7 @@ def show(database: Database, etas: Etas, experiment_id: int) -> ExperimentDetail
     if detail.state != "active":
         return detail
     with database.read(snapshot=True) as session:
-        return detail.model_copy(update={"eta_s": etas.estimate(session).by_experiment.get(experiment_id)})
+        return detail.model_copy(update=etas.estimate(session).of(experiment_id))
 
 
 def look(filters: Filters, sort: Sort) -> Look:
@@ -106,5 +106,5 @@ def look(filters: Filters, sort: Sort) -> Look:
     return Look(Experiment.id, Order(column, descending), [()], within, above, [*given.values()])
 
 
-def _with_eta(item: ExperimentSummary, by_experiment: dict[int, float | None]) -> ExperimentSummary:
-    return item.model_copy(update={"eta_s": by_experiment.get(item.id)}) if item.state == "active" else item
+def _with_eta(item: ExperimentSummary, left: Eta) -> ExperimentSummary:
+    return item.model_copy(update=left.of(item.id)) if item.state == "active" else item

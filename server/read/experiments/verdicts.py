@@ -70,6 +70,7 @@ class Verdicts:
             if found.first() is not None and kept is not None:
                 (summary,) = summaries(session, [session.get_one(Experiment, experiment_id)])
                 webhooks.enqueue(session, "verdict", VerdictKnown(experiment=summary))
+                log.info("experiment %s has ended: %s", experiment_id, kept["sentence"])
 
 
 def _unseen() -> ColumnElement[bool]:

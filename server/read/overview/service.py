@@ -123,10 +123,11 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
             runs=_runs(session, at),
             runs_per_h=sum(_ended(session, at - HOUR_S).values()),
             eta_s=left.total_s,
+            eta_basis=left.total_basis,
             workers=WorkerCounts.of(workers.count_by_state(session, settings)),
             active_experiments=count,
             experiments=[
-                item.model_copy(update={"eta_s": left.by_experiment.get(item.id)}) for item in summaries[: len(active)]
+                item.model_copy(update=left.of(item.id)) for item in summaries[: len(active)]
             ],
             latest=summaries[len(active) :],
             alerts=AlertCounts(**by_state),

@@ -47,7 +47,8 @@ function planSaid(plan) {
 	const long =
 		plan.estimated_s === null
 			? 'duration unknown: nothing of this shape has run yet'
-			: `about ${duration(plan.estimated_s)}`;
+			: `about ${duration(plan.estimated_s)}` +
+				(plan.estimate_basis === 'guess' ? ' (a guess: not all of these shapes have run)' : '');
 	const unclear = plan.detectable.length ? ', too few to detect a difference' : '';
 	return (
 		`${plural(plan.runs, 'run')}, ${long}` +

@@ -17,7 +17,9 @@ function said(of) {
 	return [
 		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is running',
 		...(measuring ? [`${count(measuring)} measuring peaks`] : []),
-		left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}`}` : 'nothing is queued',
+		left
+			? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}${of.eta_basis === 'guess' ? ' (a guess)' : ''}`}`
+			: 'nothing is queued',
 		...(suspected ? [plural(suspected, 'suspected slowdown')] : []),
 		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])
 	].join(', ');
