@@ -79,7 +79,7 @@ class Taskloom(click.Group):
 @click.group(cls=Taskloom, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(version())
 def main() -> None:
-    """Controlled experiments on how to parallelise GPT-2 training on CPUs.
+    """Controlled experiments on how to parallelise the training of neural networks on CPUs.
 
     Exit codes: 0 ok, 1 the work failed, 2 bad usage or bad input, 3 the server is unreachable or refuses.
     """
