@@ -19,6 +19,7 @@ from typing import Any
 
 import fake_trainer
 
+from gpt2core.node import peaks
 from gpt2core.process.node_time import NodeTime
 from gpt2core.spec.config import TrainConfig
 from taskloom.contract.attempts import Lease
@@ -27,6 +28,7 @@ from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.claim_loop import ClaimLoop
 from taskloom.worker.client import ServerClient
 from taskloom.worker.execution import Verdict
+from taskloom.worker.peaks import Measurement
 from taskloom.worker.report import Report
 from taskloom.worker.settings import parse
 from taskloom.worker.spool import Spool
@@ -50,10 +52,12 @@ class Null:
     def __init__(self, server: str, number: int, spool: Path) -> None:
         self._agent, self._inbox = Agent("finish"), SimpleQueue[Any]()
         options = ("--server", server, "--worker-id", f"null{number}", "--spool", str(spool / str(number)))
-        settings = dataclasses.replace(parse([*options, "--wait-s", "2", "--json"], {}), cores=(number,))
+        more = ("--wait-s", "2", "--peaks", "never", "--json")
+        settings = dataclasses.replace(parse([*options, *more], {}), cores=(number,))
+        report = Report(as_json=True)
         loop = ClaimLoop(
             settings, ServerClient(server, None), self._agent, self._inbox, Spool(settings.spool), NullExecutor(),
-            Report(as_json=True),
+            Measurement(settings, self._inbox, report, peaks.command), report,
         )  # fmt: skip
         self.codes: list[int] = []
         self.thread = threading.Thread(target=lambda: self.codes.append(loop.run()))
