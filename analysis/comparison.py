@@ -24,8 +24,8 @@ from taskloom.analysis.pooling import FEWEST_IN_STRATUM, pool
 from taskloom.analysis.processes import Facts, Process, distinct
 from taskloom.analysis.rank_tests import mann_whitney_p_value
 from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
-from taskloom.analysis.validity import marks, summary
-from taskloom.analysis.wording import counted
+from taskloom.analysis.validity import doubtful, marks, summary
+from taskloom.analysis.wording import counted, disturbed_share
 
 NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
 MIXED = 0.2  # a monotone drift alone then gives p > 0.2, since times have the ranks of their blocks
@@ -103,6 +103,7 @@ class Comparison:
     instructions: InstructionsRatio | None = None
     brief: list[str] = field(default_factory=list)
     family: Membership | None = None
+    disturbed_runs: int = 0
 
 
 def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:
@@ -112,20 +113,21 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
     sides = _side(a), _side(b)
     differs = _differences([*a, *b])
     marked, brief = marks([*a, *b]), summary([*a, *b])
+    disturbed_runs = sum(map(doubtful, (*a, *b)))
     refusal = _refusal(a, b)
     if refusal is not None:
         refused = Comparison(
             *sides, "refused", None, None, None, False, None, None, noise_floor, differs, marked, refusal
         )
-        return replace(refused, brief=brief)
+        return replace(refused, brief=brief, disturbed_runs=disturbed_runs)
     evidence = weigh(a, b)
     found = evidence.estimate
     decision = _decide(found, noise_floor, evidence.broken)
     reasons = [decision.reason, evidence.told]
     if differs:
         reasons.append("not like for like: see differs")
-    if marked:
-        reasons.append("some runs were disturbed")
+    if disturbed_runs:
+        reasons.append(disturbed_share(disturbed_runs, len(a) + len(b)).lower())
     return Comparison(
         *sides,
         verdict=decision.verdict,
@@ -149,6 +151,7 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
         diagnosis=list(evidence.diagnosis),
         instructions=_instructions(a, b),
         brief=brief,
+        disturbed_runs=disturbed_runs,
     )
 
 

@@ -11,7 +11,7 @@ from taskloom.analysis.comparison import ONE_EACH
 from taskloom.analysis.estimators import FEWEST
 from taskloom.analysis.pooling import FEWEST_IN_STRATUM
 from taskloom.analysis.rows import Pooled, SweepRow
-from taskloom.analysis.wording import counted, is_or_are, settings, value_name
+from taskloom.analysis.wording import disturbed_share, is_or_are, settings, value_name
 
 if TYPE_CHECKING:
     from taskloom.analysis.sweep import Sweep
@@ -114,10 +114,8 @@ def _disturbed(found: Sweep, sentence: str) -> str:
     """The sentence with the share of disturbed runs: first if most are disturbed."""
     if not found.disturbed_runs:
         return sentence
-    share = f"{found.disturbed_runs} of {counted(found.runs, 'run')}"
-    if 2 * found.disturbed_runs > found.runs:
-        return f"Most runs were disturbed ({share}). {sentence}"
-    return f"{sentence} {share} {'was' if found.disturbed_runs == 1 else 'were'} disturbed."
+    share = disturbed_share(found.disturbed_runs, found.runs)
+    return f"{share}. {sentence}" if 2 * found.disturbed_runs > found.runs else f"{sentence} {share}."
 
 
 def _missing(row: Row) -> str:

@@ -14,6 +14,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{plural}"
 
 
+def disturbed_share(disturbed: int, runs: int) -> str:
+    """The share of disturbed runs: 3 of 24 runs were disturbed; most runs were disturbed (22 of 24)."""
+    if 2 * disturbed > runs:
+        return f"Most runs were disturbed ({disturbed} of {runs})"
+    return f"{disturbed} of {counted(runs, 'run')} {'was' if disturbed == 1 else 'were'} disturbed"
+
+
 def value_name(axis: str | None, value: Any) -> str:
     """A value of an axis, or settings without one: task, 2 threads, batch_slice 4, fusion default."""
     if axis is None:

@@ -113,6 +113,7 @@ class Comparison(Model):
     family: ComparedFamily | None = Field(
         None, description="if both sides are variants of one experiment: its family, by which `verdict` is judged"
     )
+    disturbed_runs: int = Field(0, description="runs of both sides with flagged steps or foreign load")
 
 
 class Levels(Model):

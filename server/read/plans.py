@@ -8,7 +8,7 @@ from typing import Any
 from taskloom.analysis.estimators import Test
 from taskloom.analysis.family import Family
 from taskloom.analysis.sweep import planned
-from taskloom.analysis.variants import Sides, varying
+from taskloom.analysis.variants import Sides
 from taskloom.analysis.wording import settings as named
 from taskloom.contract.experiments import (
     DetectableDifference,
@@ -94,5 +94,4 @@ def _decidable(family: Family, pairs: int, test: Test) -> dict[str, Any]:
 
 
 def _names(question: Sides) -> Mapping[str, str]:
-    names = varying(question)
-    return {side: named({n: values[n] for n in names}) for side, values in zip("ab", question, strict=True)}
+    return {side: named(values) for side, values in zip("ab", question, strict=True)}

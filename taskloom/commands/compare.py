@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from taskloom import tables
-from taskloom.analysis.wording import counted
+from taskloom.analysis.wording import counted, disturbed_share
 from taskloom.commands.output import (
     connect,
     console,
@@ -96,7 +96,9 @@ def _print(answer: Comparison, verbose: bool) -> None:
         verdict += f": A time / B time = {answer.ratio:.3f}"
     if answer.ratio_low is not None and answer.ratio_high is not None:
         verdict += f" [{answer.ratio_low:.3f}, {answer.ratio_high:.3f}]"
-    lines = [verdict, *_family(answer.family), answer.reason, *tables.instructions(answer.instructions)]
+    runs = len(answer.a.runs) + len(answer.b.runs)
+    most = [disturbed_share(answer.disturbed_runs, runs)] if 2 * answer.disturbed_runs > runs else []
+    lines = [*most, verdict, *_family(answer.family), answer.reason, *tables.instructions(answer.instructions)]
     lines += [f"other differences between A and B: {', '.join(answer.differs)}"] if answer.differs else []
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -77,7 +77,7 @@ class Tab:
 
     def sound(self) -> None:
         """Check that there was no error, and that the browser stores nothing that other sites or ports could read."""
-        assert self.wrong == []
+        assert self.wrong == [], self.wrong
         assert self.page.context.cookies() == []
 
 

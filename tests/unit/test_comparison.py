@@ -252,8 +252,10 @@ def test_a_foreign_load_beside_a_run_is_marked_and_said(side):
     found = compare(*sides(run_102={"foreign_s": 0.4}))
     assert found.marks == ["run 102: foreign load: other processes used 19.2% of its cores"]
     assert found.brief == [f"1 of {len(a) + len(b)} runs disturbed (foreign load 19 %)"]
-    assert "some runs were disturbed" in found.reason
-    assert found.verdict == "faster"
+    assert found.reason.endswith(f"1 of {len(a) + len(b)} runs was disturbed")
+    assert (found.verdict, found.disturbed_runs) == ("faster", 1)
+    every = compare(*sides(**{f"run_{p.run_id}": {"foreign_s": 0.4} for p in (*a, *b)}))
+    assert every.reason.endswith(f"most runs were disturbed ({len(a) + len(b)} of {len(a) + len(b)})")
 
 
 def test_flagged_steps_count_unless_it_is_declared_that_they_do_not(make_result):

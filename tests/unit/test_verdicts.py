@@ -123,7 +123,7 @@ def test_the_share_of_disturbed_runs_is_said_and_comes_first_if_most_are(found):
     assert headline(found(1.2, (8, 16), disturbed=3)).sentence.endswith(". 3 of 32 runs were disturbed.")
     assert headline(found(1.2, (16,), disturbed=8)).sentence.startswith("task is ")
     most = headline(found(1.2, (16,), disturbed=9)).sentence
-    assert most.startswith("Most runs were disturbed (9 of 16 runs). task is 1.")
+    assert most.startswith("Most runs were disturbed (9 of 16). task is 1.")
     assert "disturbed" not in headline(found(1.2, (16,))).sentence
 
 

@@ -12,6 +12,13 @@ import {State} from '../words.js';
 
 /** @param {import('../schemas').Schemas['Comparison']} found */
 function sentence(found) {
+	const runs = found.a.runs.length + found.b.runs.length;
+	const most = 2 * found.disturbed_runs > runs;
+	return (most ? `Most runs were disturbed (${found.disturbed_runs} of ${runs}). ` : '') + verdictSaid(found);
+}
+
+/** @param {import('../schemas').Schemas['Comparison']} found */
+function verdictSaid(found) {
 	const at = ratio(found.ratio, found.ratio_low, found.ratio_high);
 	return (
 		/** @type {Record<string, string>} */ ({
@@ -38,7 +45,7 @@ function familySaid(of) {
 	return of.primary
 		? html`<small>The question of ${experiment}, judged alone.</small>`
 		: html`<small>
-				Judged as one of ${parts.join(' and ')} of${experiment}
+				Judged as one of ${parts.join(' and ')} of${' '}${experiment}
 				${of.p_adjusted == null ? '' : `, adjusted p ${of.p_adjusted.toPrecision(2)}`}; alone: ${of.alone}.
 			</small>`;
 }
