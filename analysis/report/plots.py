@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpt2core.spec.config import PHASES
+from gpt2core.spec.optimizers import OPTIMIZERS
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
 from taskloom.analysis.report.conclusion import milliseconds, place, sides, threads, variant_name
@@ -50,7 +51,7 @@ def op_colour(op: str) -> str:
         (("attention",), "attention"),
         (("qkv", "projection", "fc", "logits"), "products"),
         (("gelu", "residual", "layernorm"), "elementwise"),
-        (("adamw", "update"), "update-op"),
+        ((*OPTIMIZERS, "update"), "update-op"),
         (("cross_entropy", "mean_loss"), "loss-op"),
     ):
         if op.startswith(names):

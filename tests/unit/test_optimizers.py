@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from gpt2core.run.train import train
 from gpt2core.spec.config import DEFAULTS, ModelConfig, TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES, learning_rates
+from taskloom.analysis.report.plots import op_colour
 
 SMALL = TrainConfig(
     model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16), batch=3, seq=10, steps=4, warmup=0,
@@ -98,3 +101,11 @@ def test_every_scheduler_and_fusion_gives_the_same_bits() -> None:
 @pytest.mark.parametrize("settings", [{"lr_schedule": "constant", "lr_warmup": 0}, {"nesterov": False}, {"lr": 0.11}])
 def test_each_setting_reaches_the_weights(settings: dict[str, Any]) -> None:
     assert train(dataclasses.replace(SMALL, **settings)).weights_sha256 != train(SMALL).weights_sha256
+
+
+def test_reports_and_pages_give_each_optimizer_the_colour_of_updates() -> None:
+    script = (Path(__file__).parents[2] / "server/ui/plots/scale.js").read_text(encoding="utf-8")
+    (names,) = re.findall(r"\[\[(.*)\], 'update-op'\]", script)
+    for name in OPTIMIZERS:
+        assert op_colour(name) == "var(--update-op)"
+        assert f"'{name}'" in names

@@ -133,7 +133,7 @@ export function opKind(op) {
 		[['attention'], 'attention'],
 		[['qkv', 'projection', 'fc', 'logits', 'matmul'], 'products'],
 		[['gelu', 'residual', 'layernorm'], 'elementwise'],
-		[['adamw', 'update'], 'update-op'],
+		[['adamw', 'sgd', 'update'], 'update-op'],
 		[['cross_entropy', 'mean_loss'], 'loss-op']
 	];
 	return kinds.find(([starts]) => starts.some(start => op.startsWith(start)))?.[1] ?? 'other-op';
