@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gpt2core.spec.errors import FileError
+from gpt2core.spec.settings import expanded
 
 TOKEN, TOKEN_FILE = "TASKLOOM_TOKEN", "TASKLOOM_TOKEN_FILE"
 
@@ -22,7 +23,7 @@ def token(environment: Mapping[str, str], file: Path | None = None) -> str | Non
     named = file or environment.get(TOKEN_FILE)
     if given or not named:
         return given or None
-    return read(Path(named).expanduser())
+    return read(expanded(Path(named), f"a whole path, not {named}"))
 
 
 def read(path: Path) -> str:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import httpx
 
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.settings import expanded, home
 from taskloom.contract import logs
 from taskloom.provisioner.jobs import AlreadyRunning, Jobs
 from taskloom.provisioner.loop import Provisioner, log
@@ -25,7 +27,7 @@ EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
 
 def default_state(name: str) -> Path:
     """Path of a provisioner's state file."""
-    folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    folder = os.environ.get("XDG_STATE_HOME") or home("--state") / ".local/state"
     return Path(folder) / "taskloom" / f"provision-{name}.json"
 
 
@@ -47,8 +49,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         pools = read(given.pools, given.server)
         token = pools.token()
-        pools.log_folder.expanduser().mkdir(parents=True, exist_ok=True)
-        jobs = Jobs(pools.name, given.state or default_state(pools.name))
+        _folder("log_folder", expanded(pools.log_folder, "log_folder to a whole path"))
+        state = given.state or default_state(pools.name)
+        _folder("--state", state.parent)
+        jobs = Jobs(pools.name, state)
         server = Server(pools.server, token)
         metrics = Metrics(given.metrics_port)
     except (PoolsFileRefused, AlreadyRunning, OSError, ValueError, httpx.InvalidURL) as error:
@@ -66,8 +70,7 @@ def main(arguments: Sequence[str]) -> int:
             return EXIT_FAILED if lines is None else EXIT_OK
         text = f"provisioning {len(pools.pools)} pools for {pools.server}"
         if not jobs.is_locked:
-            place = given.state or default_state(pools.name)
-            log("no-locks", f"the file system of {place} has no locks: no other provisioner may use this file")
+            log("no-locks", f"the file system of {state} has no locks: no other provisioner may use this file")
         log("started", text, server=pools.server, metrics=metrics.url)
         provisioner.run(stop, given.once)
         log("stopped", "provisioner stopped; its jobs continue")
@@ -78,6 +81,14 @@ def main(arguments: Sequence[str]) -> int:
         server.close()
         jobs.close()
     return EXIT_OK
+
+
+def _folder(name: str, folder: Path) -> None:
+    """Create a folder. Raises ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(name, str(folder), f"a folder that can be written ({error.strerror})") from error
 
 
 if __name__ == "__main__":

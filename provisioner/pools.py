@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError
 
 from gpt2core.spec.errors import FileError
+from gpt2core.spec.settings import NoHome
 from taskloom.contract import key_files
 from taskloom.contract.demand import Need
 
@@ -96,7 +97,7 @@ class Pools(_Settings):
         """The key for the server: TASKLOOM_TOKEN, or that of the token file. Raises PoolsFileRefused."""
         try:
             return key_files.token(os.environ, self.token_file)
-        except FileError as error:
+        except (FileError, NoHome) as error:
             raise PoolsFileRefused(f"token_file: {error}") from error
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from gpt2core.node import peaks as roofs
 from gpt2core.process import launch
-from gpt2core.spec.errors import InputError
+from gpt2core.spec.errors import ConfigError, InputError
 from taskloom.worker import affinity, builds, cache, orphan, signals
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.claim_loop import ClaimLoop
@@ -40,7 +41,7 @@ def main(
     try:
         settings = parse(arguments, os.environ)
         client = ServerClient(settings.server, settings.token)
-        spool = Spool(settings.spool)
+        spool = _spool(settings.spool)
     except (InputError, SpoolTaken, OSError) as error:
         known = {"slug": error.slug, **error.fields()} if isinstance(error, InputError) else {}
         told = {"error": str(error), **known}
@@ -82,6 +83,15 @@ def main(
     finally:
         client.close()
         spool.close()
+
+
+def _spool(folder: Path) -> Spool:
+    """Raises ConfigError, SpoolTaken."""
+    try:
+        return Spool(folder)
+    except OSError as error:
+        accepted = f"a folder that can be written ({error.strerror}); set --spool or TASKLOOM_SPOOL"
+        raise ConfigError("spool", str(folder), accepted) from error
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from taskloom.worker.heartbeat_loop import HeartbeatLoop
 from taskloom.worker.peaks import IDLE_S, Begun, Measurement
 from taskloom.worker.report import Report
 from taskloom.worker.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered
-from taskloom.worker.settings import Settings, default_prefix, default_spool
+from taskloom.worker.settings import Settings, default_prefix, is_default_spool
 from taskloom.worker.spool import Entry, Spool, stranded
 
 EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
@@ -160,7 +160,7 @@ class ClaimLoop:
     def _deliver_stranded(self) -> None:
         """Deliver results of this user's earlier workers from their default spools, and delete what those of this node
         that were killed had not finished."""
-        if self._settings.spool == default_spool(self._settings.worker_id):
+        if is_default_spool(self._settings.spool, self._settings.worker_id):
             for spool in stranded(self._settings.spool, default_prefix()):
                 self._report.say("adopted", f"delivering results from spool {spool.folder}")
                 Delivery(self._client, spool, self.pause, self._report).deliver_waiting()

@@ -17,6 +17,7 @@ from gpt2core.process.child import GRACE_S
 from gpt2core.process.launch import allowed_cores
 from gpt2core.spec.config import parse_cores
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.settings import NoHome, home
 from taskloom.contract import key_files
 from taskloom.contract.keys import authorization
 from taskloom.worker import slurm
@@ -71,8 +72,16 @@ def default_prefix() -> str:
 
 def default_spool(worker_id: str) -> Path:
     """Default folder of undelivered results, one for each worker of a node. It survives restarts."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    state = os.environ.get("XDG_STATE_HOME") or home("--spool or TASKLOOM_SPOOL") / ".local/state"
     return Path(state) / "taskloom" / "spool" / worker_id
+
+
+def is_default_spool(folder: Path, worker_id: str) -> bool:
+    """Whether a folder is the default spool of a worker."""
+    try:
+        return folder == default_spool(worker_id)
+    except NoHome:
+        return False
 
 
 def _server(url: str) -> str:

@@ -38,9 +38,10 @@ class SpoolTaken(Exception):
 
 
 class Spool:
-    """Folder of undelivered results and artifacts. Raises OSError on disk errors."""
+    """Folder of undelivered results and artifacts. Raises OSError on disk errors, SpoolTaken if another worker uses it,
+    or may do so because there are no locks and `only_locked`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, only_locked: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder.absolute()  # trainers use it from other folders
         self._lock = (folder / "lock").open("w")
@@ -54,6 +55,9 @@ class Spool:
             raise SpoolTaken(
                 f"another worker uses the spool {folder}; give one of the two another --worker-id or --spool"
             ) from error
+        if only_locked and not self.is_locked:
+            self._lock.close()
+            raise SpoolTaken(f"another worker may use the spool {folder}, whose file system has no locks")
         for unfinished in self.folder.glob("*.new"):  # of a worker that was killed while writing
             unfinished.unlink()
         self.id = self._lasting_id()
@@ -166,7 +170,7 @@ def stranded(beside: Path, of_node: str) -> Iterator[Spool]:
         if folder == beside.absolute() or not (folder / "lock").exists() or not left:
             continue
         try:
-            spool = Spool(folder)
+            spool = Spool(folder, only_locked=True)
         except SpoolTaken:
             continue
         try:

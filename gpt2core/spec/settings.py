@@ -20,9 +20,34 @@ NOT_CODE = (
 )  # fmt: skip
 
 
+class NoHome(ConfigError):
+    """This user has no home folder, which arbitrary users of containers lack."""
+
+    def __init__(self, instead: str) -> None:
+        super().__init__("HOME", None, f"a home folder; or set {instead}")
+        self.args = (f"no home folder: set {instead}",)
+
+
+def home(instead: str) -> Path:
+    """This user's home folder. Raises NoHome, which says what to set instead."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise NoHome(instead) from None
+
+
+def expanded(path: Path, instead: str) -> Path:
+    """A path that may begin with ~. Raises NoHome."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise NoHome(instead) from None
+
+
 def cache_folder() -> Path:
-    """TASKLOOM_CACHE_DIR: folder of compiled code, proven graphs, tables of products and peaks."""
-    return Path(os.environ.get("TASKLOOM_CACHE_DIR") or Path.home() / ".cache" / "taskloom")
+    """TASKLOOM_CACHE_DIR: folder of compiled code, proven graphs, tables of products and peaks. Raises NoHome."""
+    chosen = os.environ.get("TASKLOOM_CACHE_DIR")
+    return Path(chosen) if chosen else home("TASKLOOM_CACHE_DIR") / ".cache" / "taskloom"
 
 
 def make_cache_folder() -> Path:

@@ -11,7 +11,7 @@ import pytest
 from gpt2core.spec.locks import LACKING, Taken, lock
 from taskloom.provisioner.jobs import AlreadyRunning, Jobs
 from taskloom.server.queue.artifacts.store import LEFT_S, Store
-from taskloom.worker.spool import Spool, SpoolTaken
+from taskloom.worker.spool import Spool, SpoolTaken, stranded
 
 
 @pytest.fixture
@@ -52,6 +52,19 @@ def test_without_locks_everything_goes_on(failing, tmp_path, number):
     old = time.time() - 2 * LEFT_S
     os.utime(store.path(file.sha256), (old, old))
     assert store.sweep(list, dry_run=False) == (1, 1)
+
+
+def test_without_locks_no_spool_of_another_worker_is_adopted(failing, tmp_path):
+    for name in ("n:0", "n:1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lock").touch()
+        (tmp_path / name / "1.json").write_text("{}")
+    (tmp_path / "n:1/attempt-7").mkdir()
+    assert [spool.folder.name for spool in stranded(tmp_path / "n:0", "n:")] == ["n:1"]
+    (tmp_path / "n:1/attempt-7").mkdir()
+    failing(errno.ENOSYS)
+    assert list(stranded(tmp_path / "n:0", "n:")) == []
+    assert (tmp_path / "n:1/attempt-7").exists()
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
