@@ -130,7 +130,7 @@ def test_a_worker_that_measures_peaks_says_so_until_it_claims_a_run(api):
     assert api.get("/runs/1")["queue"]["reason"] == "measuring-peaks"
     found = api.get("/overview")
     assert (found["workers"]["measuring_peaks"], found["workers"]["idle"]) == (1, 0)
-    assert found["waiting"][0]["waiting_for"].startswith("the worker that could run it measures its node's peaks first")
+    assert found["waiting"][0]["waiting_for"].startswith("the worker that could run it is measuring peaks")
     node.register(measuring_peaks=False)
     assert api.get("/workers/w1")["state"] == "idle"
     node.register(measuring_peaks=True)

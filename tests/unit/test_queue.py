@@ -53,7 +53,7 @@ GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "insta
         (WISH, [offer(remaining_s=59.0), offer(1)], "too-little-time", "with the most time left has 59 s"),
         (wish(cores=4), [offer(2), offer(4, busy=True)], "too-few-cores", "the largest idle worker has 2"),
         (WISH, [offer(busy=True), offer(busy=True)], "all-busy", "could run it (2) is busy"),
-        (WISH, [offer(busy=True), offer(measuring=True)], "measuring-peaks", "measures its node's peaks first"),
+        (WISH, [offer(busy=True), offer(measuring=True)], "measuring-peaks", "is measuring peaks"),
         (WISH, [offer(), offer(measuring=True)], "next", "it is the next run"),
         (wish(kept_by=("n1", "0,1")), [offer(busy=True), offer(node="n2")], "block-bound", "cores 0,1 of n1"),
         (wish(cores=3, kept_by=("n1", "0,1")), [offer(), offer(4, node="n2")], "block-bound", "which does not meet"),

@@ -88,7 +88,7 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
         unfit = _lacking(wish, idle, "idle worker") if idle else None
         return unfit or ("all-busy", f"each worker that could run it ({len(fitting)}) is busy")
     if all(offer.busy or offer.measuring for offer in fitting):
-        return "measuring-peaks", "the worker that could run it measures its node's peaks first (state measuring peaks)"
+        return "measuring-peaks", "the worker that could run it is measuring peaks"
     if runs_before:
         return "runs-before", f"{runs_before} run{'s' * (runs_before > 1)} before it in the queue"
     return "next", "it is the next run that a worker claims"
