@@ -30,6 +30,19 @@ class Model(ABC):
     def step_flop(self, samples: int, positions: int) -> int:
         """Model FLOP of a training step, independent of how it is computed."""
 
+    def slices(
+        self,
+        batch: int,  # noqa: ARG002
+        seq: int,  # noqa: ARG002
+        threads: int,  # noqa: ARG002
+        given: tuple[int | None, int | None],  # noqa: ARG002
+    ) -> tuple[int, int] | None:
+        """Automatic sizes of slices (samples, positions), where `given` ones are kept; None: those of step/slicing.py.
+
+        One thread gets the slices of two (slicing.sizes), so that both remain comparable.
+        """
+        return None
+
     @classmethod
     def from_sizes(cls, sizes: Mapping[str, Any]) -> Self:
         """A model from JSON values. Raises ConfigError for an unknown key or a value that is not accepted."""

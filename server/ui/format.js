@@ -83,7 +83,8 @@ export function setting(value) {
 	if (typeof value === 'object') {
 		const named = /** @type {any} */ (value);
 		if (typeof named.name === 'string') return named.name;
-		if ('layers' in named) return `${named.layers} layers, ${named.channels} channels`;
+		if ('channels' in named) return `${named.layers} layers, ${named.channels} channels`;
+		if ('hidden' in named) return `${named.network} of ${named.layers} layers, ${named.hidden} hidden units`;
 		return JSON.stringify(value);
 	}
 	return String(value);

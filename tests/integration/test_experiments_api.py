@@ -40,6 +40,22 @@ def test_a_dry_run_tells_the_same_and_queues_nothing(api):
     assert [{key: run[key] for key in kept} for run in runs] == planned["order"]
 
 
+def test_an_experiment_on_an_lstm_is_planned_by_its_sizes(api):
+    asked = {
+        "base": {"model": "lstm-deep", "batch": 4, "seq": 64},
+        "axes": {"scheduler": ["fork-join", "task"], "threads": [1, 8]}, "repetitions": 2,
+    }  # fmt: skip
+    planned = api.post("/experiments?dry_run=true", asked)
+    model = {"network": "lstm", "embedding": 512, "hidden": 512, "layers": 8, "vocab": 10000}
+    assert planned["runs"] == 8
+    assert planned["memory_bytes"] == api.post("/experiments?dry_run=true", {
+        **asked, "base": {**asked["base"], "model": model},
+    })["memory_bytes"] > 300 << 20  # fmt: skip
+    run = api.get(f"/runs/{api.runs(api.submit(**asked)['id'])[0]['id']}")
+    assert run["spec"]["model"] == {**model, "context": 1024, "tied": False, "name": "lstm-deep"}
+    assert (run["spec"]["batch_slice"], run["spec"]["token_slice"]) == (4, 8)  # of the widest team
+
+
 @pytest.mark.parametrize(
     ("changes", "pairs", "smallest_p", "needed"),
     [

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has th
 def test_a_question_is_asked_watched_and_answered(world, tab):
     page = tab.open("new")
     tab.refusals = {422}  # rejected while the user types
+    expect(page.locator("#models option[value='lstm-deep']")).to_have_count(1)  # as the OpenAPI document says
     page.get_by_label("Question").fill("asked in a browser")
     for name, value in PROBLEM.items():
         page.get_by_label(name, exact=True).fill(str(value))

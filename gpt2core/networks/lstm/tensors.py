@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from gpt2core.networks import token_rows
+from gpt2core.networks.lstm import slices
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig, check_bool, check_int
 from gpt2core.spec.errors import ConfigError
@@ -43,6 +44,9 @@ class Lstm(Model):
             raise ConfigError(
                 "model.embedding", self.embedding, f"hidden ({self.hidden}), since the lstm's head is tied to it"
             )
+
+    def slices(self, batch: int, seq: int, threads: int, given: tuple[int | None, int | None]) -> tuple[int, int]:
+        return slices.best(self.layers, batch, seq, threads, given)
 
     def step_flop(self, samples: int, positions: int) -> int:
         """Model FLOP of a step: 6 x weights in matrix products x tokens."""
