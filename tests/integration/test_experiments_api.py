@@ -40,6 +40,15 @@ def test_a_dry_run_tells_the_same_and_queues_nothing(api):
     assert [{key: run[key] for key in kept} for run in runs] == planned["order"]
 
 
+@pytest.mark.parametrize("more", [{}, {"stop": {"rel_ci": 0.1, "max_repetitions": 4}}])
+def test_repetitions_of_null_are_stored_as_the_number_that_they_stand_for(api, more):
+    asked = {"base": {"steps": 4}, "repetitions": None, **more}
+    made = api.submit(headers={"Idempotency-Key": "once"}, **asked)
+    assert made["request"]["repetitions"] == 1
+    assert api.submit(headers={"Idempotency-Key": "once"}, **asked)["id"] == made["id"]
+    assert api.get("/analysis/report", experiment_id=made["id"])["design"]["repetitions"] == 1
+
+
 def test_an_experiment_on_an_lstm_is_planned_by_its_sizes(api):
     asked = {
         "base": {"model": "lstm-deep", "batch": 4, "seq": 64},

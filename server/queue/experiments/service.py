@@ -66,7 +66,7 @@ def submit(
         if first is not None:
             return first, False
     variants, planned = _expand(database, settings, request, enough)
-    if request.repetitions is None and planned[-1].repetition > 1:
+    if request.repetitions is None and (planned[-1].repetition > 1 or "repetitions" in body):
         body["repetitions"] = planned[-1].repetition
     try:
         with database.write() as session:
