@@ -16,8 +16,9 @@ const sideText = side =>
 	Object.entries(side)
 		.map(([name, value]) => `${name}=${typeof value === 'object' ? JSON.stringify(value) : value}`)
 		.join(',');
-/** A question as the command line writes it. @param {{a: any, b: any}} primary */
-export const questionText = ({a, b}) => `${sideText(b)} vs ${sideText(a)}`;
+/** A question as the command line writes it; another text as it is. @param {string | {a: any, b: any}} primary */
+export const questionText = primary =>
+	typeof primary === 'string' ? primary : `${sideText(primary.b)} vs ${sideText(primary.a)}`;
 
 /** Whether options of the command line can express a request. Otherwise it needs a file. @param {any} request */
 function isPlain(request) {

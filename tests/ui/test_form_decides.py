@@ -1,0 +1,29 @@
+"""The New page says before anything runs which comparisons the repetitions can decide."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
+
+
+def test_the_form_says_what_can_be_decided_before_anything_runs(tab):
+    """By default the repetitions suffice; the question is judged alone and needs fewer pairs."""
+    page = tab.open("new")
+    tab.refusals = {422}
+    plan = page.locator(".verdict")
+    expect(plan).to_contain_text("28 runs")
+    expect(plan).to_contain_text("Each of 2 comparisons alone: 7 pairs can decide it; 7 suffice.")
+    page.get_by_label("Repetitions", exact=True).fill("6")
+    expect(plan).to_contain_text("6 pairs cannot decide it, whatever the times; at least 7 repetitions can.")
+    asked = page.get_by_label("Comparison that answers it")
+    asked.fill("scheduler=task,threads=2 vs scheduler=fork-join,threads=2")
+    expect(plan).to_contain_text("The question (task, 2 threads against fork-join, 2 threads): 6 pairs can decide it")
+    expect(plan).to_contain_text("The other comparison: 6 pairs can decide it; 6 suffice.")
+    command = page.locator("pre.command").first
+    expect(command).to_contain_text("--primary 'scheduler=task,threads=2 vs scheduler=fork-join,threads=2'")
+    asked.fill("scheduler=task vs scheduler=fork-join,threads=2")
+    expect(page.locator("#primary-refused")).to_contain_text("these are of 2. Variants differ in scheduler")
+    asked.fill("task")
+    expect(page.locator("#primary-refused")).to_contain_text('"task"')
