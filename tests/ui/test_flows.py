@@ -26,7 +26,7 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
     expect(page.locator("#models option[value='lstm-deep']")).to_have_count(1)  # as the OpenAPI document says
     page.get_by_label("Question").fill("asked in a browser")
     for name, value in PROBLEM.items():
-        page.get_by_label(name, exact=True).fill(str(value))
+        page.locator(f"#set-{name}").fill(str(value))  # a unit of lr every is labelled steps too
     page.get_by_label("threads", exact=True).fill("1, 99")
     expect(page.locator("#set-threads-refused")).to_contain_text("cores of the largest known node")
     expect(page.locator("#set-threads-help")).to_contain_text("1 to 4,096")  # as the OpenAPI document says
