@@ -14,6 +14,7 @@ LATER_SETTINGS = {  # values for results older than these settings
     for name in ("grad_accum", "grad_clip", "optimizer", "momentum", "nesterov", "lr_schedule", "lr_warmup", "lr_final",
                  "lr_decay", "lr_every", "lr_hold")
 }  # fmt: skip
+IN_FIRST_KEYS = ("grad_accum", "grad_clip")  # of the later settings
 NOT_SERIES = with_role("seed", "place", "length", "output")  # settings that may differ within a series
 # Keys of a result's `environment`: those that identify a machine, and those that may change within a series.
 MACHINE = ("node", "cpu_model", "machine", "cores_online", "smt", "governor", "turbo", "huge_pages", "clock")
@@ -31,6 +32,12 @@ def series_machine(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def series_key(config: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
-    """SHA-256 that is equal for the runs of one series."""
-    told = json.dumps([series_config(config), series_machine(environment)], sort_keys=True)
+    """SHA-256 that is equal for the runs of one series. A setting that came after the first stored keys is part of it
+    only where it differs from its value for older results, so that their series go on.
+    """
+    settings = series_config(config)
+    for name, value in LATER_SETTINGS.items():
+        if name not in IN_FIRST_KEYS and settings.get(name) == value:
+            settings.pop(name, None)
+    told = json.dumps([settings, series_machine(environment)], sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()
