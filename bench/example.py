@@ -35,6 +35,7 @@ from taskloom.client import Client
 from taskloom.commands import doctor
 from taskloom.commands.output import console, error_console
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
+from taskloom.processes import Processes, with_processes
 
 REPETITIONS = 10  # enough to detect one of four comparisons even if one pair in ten contradicts
 CALIBRATION_RUNS = 20
@@ -117,7 +118,7 @@ def told(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def wait_for(client: Client, experiment_id: int, processes: demo.Processes) -> ExperimentDetail:
+def wait_for(client: Client, experiment_id: int, processes: Processes) -> ExperimentDetail:
     """Wait for the end of the experiment, with rare requests, since each takes time from the measured cores."""
     while (found := client.experiment(experiment_id)).state == "active":
         processes.check()
@@ -125,7 +126,7 @@ def wait_for(client: Client, experiment_id: int, processes: demo.Processes) -> E
     return found
 
 
-def carry_out(given: argparse.Namespace, processes: demo.Processes) -> int:
+def carry_out(given: argparse.Namespace, processes: Processes) -> int:
     """Submit the experiment, wait for its end, write the report, and return the exit code."""
     out, notes = console(), error_console()
     if peaks.read() is None:  # here, since the worker does not measure peaks on a busy machine
@@ -171,7 +172,7 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
     os.environ.update(SELDOM)
-    sys.exit(demo.with_processes(given.folder, partial(carry_out, given)))
+    sys.exit(with_processes(partial(carry_out, given), given.folder))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ from taskloom import demo
 from taskloom.analysis.node_time import WORDS, sentence, timed_share
 from taskloom.client import Client
 from taskloom.contract.experiments import ExperimentRequest
+from taskloom.processes import Processes, with_processes
 
 STEPS, FEWEST_STEPS = 12, 3
-REPETITIONS = {"small": demo.REPETITIONS, "gpt2-124m": 2}
+REPETITIONS = {"small": 7, "gpt2-124m": 2}
 BEFORE_STEPS = ("starting", "planning", "compiling", "preparing")  # from the claim to the first step
 LOOK_EVERY_S = 5.0  # rarely, because every request takes time from the measured cores
 
@@ -37,17 +38,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.node_time", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--models", default=",".join(REPETITIONS), help="of " + ", ".join(REPETITIONS))
-    parser.add_argument("--repetitions", type=int, help="runs of each variant (default: 6 of small, 2 of gpt2-124m)")
+    parser.add_argument("--repetitions", type=int, help="runs of each variant (default: 7 of small, 2 of gpt2-124m)")
     parser.add_argument("--warmup", type=int, choices=(1, 2), help="warm-up steps (default: the trainer's, 2)")
     out_option(parser, "node-time")
     given = parser.parse_args()
     given.out = given.out.absolute()
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory(prefix="bench-node-time-") as folder:
-        sys.exit(demo.with_processes(Path(folder), partial(carry_out, given, Path(folder))))
+        sys.exit(with_processes(partial(carry_out, given, Path(folder)), Path(folder)))
 
 
-def carry_out(given: argparse.Namespace, folder: Path, processes: demo.Processes) -> int:
+def carry_out(given: argparse.Namespace, folder: Path, processes: Processes) -> int:
     """Run an experiment of each model, write where the node's time went, and return the exit code."""
     report = head("taskloom.bench.node-time/1")
     with Client(demo.start(folder, processes)) as client:
@@ -66,7 +67,7 @@ def request(model: str, repetitions: int, steps: int, warmup: int | None) -> Exp
 
 
 def measure(
-    client: Client, model: str, repetitions: int, warmup: int | None, processes: demo.Processes
+    client: Client, model: str, repetitions: int, warmup: int | None, processes: Processes
 ) -> list[dict[str, float]]:
     """Parts of each run's node time, in the order in which they ran. Raises DemoFailed."""
     for asked in (request(model, 1, FEWEST_STEPS, warmup), request(model, repetitions, STEPS, warmup)):

@@ -49,15 +49,24 @@ def request(model: str, cores: int, repetitions: int | None) -> ExperimentReques
     )
 
 
+def database_url(folder: Path) -> str:
+    """URL of the database in a folder."""
+    return f"sqlite:///{folder / 'taskloom.db'}"
+
+
+def start(folder: Path, processes: Processes, peaks: str = "once") -> str:
+    """Start a server and a worker whose files are in a folder; return the server's URL. Raises ProcessEnded."""
+    worker = ["--spool", str(folder / "spool"), "--drain", "release", "--peaks", peaks]
+    return processes.start_both(["--port", "0", "--database-url", database_url(folder)], worker)
+
+
 def carry_out(
     model: str, repetitions: int | None, folder: Path, processes: Processes, as_json: bool, verbose: bool
 ) -> int:
     """Run the demo and return its exit code."""
     out, notes = console(), error_console()
     began = time.monotonic()
-    database = f"sqlite:///{folder / 'taskloom.db'}"
-    worker = ["--spool", str(folder / "spool"), "--drain", "release", "--peaks", "idle"]
-    url = processes.start_both(["--port", "0", "--database-url", database], worker)
+    url = start(folder, processes, peaks="idle")
     cores = launch.allowed_cores()
     with Client(url) as client:
         experiment = client.submit(request(model, len(cores), repetitions))
@@ -82,7 +91,7 @@ def carry_out(
     for line in (
         "",
         f"this table as JSON: {folder / 'scaling.json'}",
-        f"to see these results: taskloom up --database-url {database}",
+        f"to see these results: taskloom up --database-url {database_url(folder)}",
     ):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     say_verdict(out, finished, DEFAULT_SERVER)

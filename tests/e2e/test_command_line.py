@@ -120,7 +120,10 @@ def test_submit_waits_and_ends_with_1_if_a_run_failed(home: House) -> None:
     done = taskloom("submit", *TINY, "--wait", server=home.url)
     assert done.returncode == 1
     assert "failed" in done.stdout
-    assert done.stdout.splitlines()[-1] == "next: taskloom experiments report 1"
+    *_, following, address, verdict = done.stdout.splitlines()
+    assert following == "next: taskloom experiments report 1"
+    assert address == f"see: {home.url}/ui/experiment?id=1"
+    assert verdict == "verdict: No run has succeeded."
 
 
 @pytest.mark.slow

@@ -14,11 +14,12 @@ function said(of) {
 	const left = of.runs.queued + of.runs.leased + of.runs.running;
 	const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
 	const present = presentOf(of.workers);
+	const guessed = of.eta_basis === 'guess' ? ' (a guess)' : '';
 	return [
 		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is running',
 		...(measuring ? [`${count(measuring)} measuring peaks`] : []),
 		left
-			? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}${of.eta_basis === 'guess' ? ' (a guess)' : ''}`}`
+			? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}${guessed}`}`
 			: 'nothing is queued',
 		...(suspected ? [plural(suspected, 'suspected slowdown')] : []),
 		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])
