@@ -21,6 +21,14 @@ MACHINE = ("node", "cpu_model", "machine", "cores_online", "smt", "governor", "t
 SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numba_settings", "numpy", "blas", "core_hash")
 
 
+def without_new(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without the settings that are newer than the first stored keys and at their default: as earlier
+    workers know it, and as the keys of earlier series have it.
+    """
+    new = {name: value for name, value in LATER_SETTINGS.items() if name not in IN_FIRST_KEYS}
+    return {name: value for name, value in config.items() if name not in new or value != new[name]}
+
+
 def series_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a series has in common."""
     return {name: value for name, value in {**LATER_SETTINGS, **config}.items() if name not in NOT_SERIES}
@@ -32,12 +40,6 @@ def series_machine(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def series_key(config: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
-    """SHA-256 that is equal for the runs of one series. A setting that came after the first stored keys is part of it
-    only where it differs from its value for older results, so that their series go on.
-    """
-    settings = series_config(config)
-    for name, value in LATER_SETTINGS.items():
-        if name not in IN_FIRST_KEYS and settings.get(name) == value:
-            settings.pop(name, None)
-    told = json.dumps([settings, series_machine(environment)], sort_keys=True)
+    """SHA-256 that is equal for the runs of one series, also with results older than some settings."""
+    told = json.dumps([without_new(series_config(config)), series_machine(environment)], sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()

@@ -8,6 +8,7 @@ import math
 from sqlalchemy import Select, and_, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from gpt2core.spec.series import without_new
 from taskloom.contract.attempts import Lease, LeaseRequest
 from taskloom.server.db import LOCKED, Database, db_now, now, utc
 from taskloom.server.errors import StaleBoot, UnknownWorker, WorkerBusy
@@ -146,7 +147,7 @@ def _as_lease(settings: Settings, attempt: Attempt, run: Run) -> Lease:
         run_id=run.id,
         experiment_id=run.experiment_id,
         purpose=attempt.purpose,
-        spec=run.spec,
+        spec=without_new(run.spec),
         lease_s=settings.lease_s,
         heartbeat_s=settings.heartbeat_s,
         expires_at=utc(attempt.expires_at),
