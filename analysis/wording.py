@@ -22,7 +22,7 @@ def disturbed_share(disturbed: int, runs: int) -> str:
 
 
 def value_name(axis: str | None, value: Any) -> str:
-    """A value of an axis, or settings without one: task, 2 threads, batch_slice 4, fusion default."""
+    """A value of an axis, or settings without one: task, 2 threads, batch slice 4, fusion default."""
     if axis is None:
         return settings(value) if isinstance(value, Mapping) else str(value)
     if axis == "threads":
@@ -32,7 +32,7 @@ def value_name(axis: str | None, value: Any) -> str:
     if isinstance(value, Mapping) and "name" in value:
         value = value["name"]
     text = value if isinstance(value, str) else "default" if value is None else json.dumps(value)
-    return text if axis == "scheduler" else f"{axis} {text}"
+    return text if axis == "scheduler" else f"{axis.replace('_', ' ')} {text}"
 
 
 def settings(values: Mapping[str, Any]) -> str:

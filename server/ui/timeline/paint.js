@@ -258,8 +258,8 @@ function paintSteps({g, right, foot, view, x, colour}, trace) {
 		if (why.length) g.fillRect(left + 1, 1, Math.max(1, Math.min(right, x(end)) - left - 2), 2);
 		const words = `step ${trace.firstStep + step}${why.length ? ', flagged' : ''}`;
 		const all = why.length ? `${words}: ${why.join(', ')}` : words;
-		const fits = g.measureText(all).width < room - 8;
-		if (room > 54) g.fillText(fits ? all : words.slice(0, Math.floor((room - 8) / 6)), left + 4, 13);
+		const letters = Math.floor((room - 8) / 6); // an export as SVG cannot measure text
+		if (room > 54) g.fillText(all.length <= letters ? all : words.slice(0, letters), left + 4, 13);
 	});
 	g.stroke();
 	g.setLineDash([]);
