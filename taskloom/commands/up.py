@@ -22,7 +22,11 @@ from taskloom.processes import Processes, with_processes
               help="when to measure the node's peaks (see taskloom worker)")  # fmt: skip
 @json_option
 def up(port: int, database_url: str, cores: str | None, peaks: str, as_json: bool) -> None:
-    """Start a server and a worker on this machine, and print the server's address. Ctrl-C or SIGTERM ends both."""
+    """Start a server and a worker on this machine, and print the server's address. Ctrl-C or SIGTERM ends both.
+
+    Once the server has keys, the worker needs one of scope worker in TASKLOOM_TOKEN or TASKLOOM_TOKEN_FILE, and both
+    end without it.
+    """
     extras.require("server", "worker")
     # A database URL may hold a password, which process arguments would show to everyone on the machine.
     os.environ["TASKLOOM_DATABASE_URL"] = database_url
