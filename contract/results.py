@@ -106,6 +106,13 @@ class ResultCanary(Block):
     times_s: list[StepSeconds] = Field(default_factory=list)
 
 
+class ResultEnergy(Block):
+    """Joules of the timed steps, of whole packages and of their memory; null where unavailable."""
+
+    package_j: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
+    memory_j: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
+
+
 class TrainResult(Block):
     """A TrainResult (gpt2core/spec/result.py). Its config must equal the run's."""
 
@@ -131,3 +138,4 @@ class TrainResult(Block):
     checkpoint: ResultCheckpoint | None = None
     compiled: Count | None = None
     node_time: Annotated[dict[Name, Seconds], Field(max_length=MOST_PARTS)] | None = None
+    energy: ResultEnergy | None = None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gpt2core.measure import counters
+from gpt2core.measure import counters, energy
 from gpt2core.node import host
 from gpt2core.node.load import MOST_BUSY_CORES
 from gpt2core.process import launch
@@ -166,6 +166,13 @@ def perf_counters() -> Check:
     return ok("perf counters", "hardware counters can be read")
 
 
+def rapl() -> Check:
+    meter = energy.Meter()
+    if energy.PACKAGE in meter.unavailable:
+        return ok("energy", f"not measured: {meter.unavailable[energy.PACKAGE]}")
+    return ok("energy", f"RAPL of {', '.join(zone.name for zone in meter.zones)}")
+
+
 def clock() -> Check:
     source = host.clock_source()
     resolution_ns = time.get_clock_info("monotonic").resolution * 1e9
@@ -200,6 +207,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     blas,
     products,
     perf_counters,
+    rapl,
     clock,
     steal,
 )

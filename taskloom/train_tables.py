@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from gpt2core.spec.config import PHASES
-from gpt2core.spec.result import median, median_interval, tokens_per_step
+from gpt2core.spec.result import energy_per_step_j, median, median_interval, tokens_per_step
 from taskloom.analysis.node_time import sentence
 from taskloom.analysis.roofline import Peaks, peaks_of, roofline
 from taskloom.analysis.wording import counted
@@ -61,6 +61,9 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     gflop_per_s = found["summary"].get("gflop_per_s")
     if gflop_per_s is not None:
         table.add_row("GFLOP/s", number(gflop_per_s, 1))
+    step_j, _ = energy_per_step_j(found)
+    if step_j is not None:
+        table.add_row("energy of a step, a token", f"{step_j:.4g} J, {step_j / tokens_per_step(config):.4g} J")
     table.add_row("loss, first to last step", f"{found['losses'][0]:.5f} to {found['losses'][-1]:.5f}")
     if config.get("grad_accum", 1) > 1:
         table.add_row("micro-batches a step", str(config["grad_accum"]))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.compile.clock import read_ticks
-from gpt2core.measure import usage
+from gpt2core.measure import energy, usage
 from gpt2core.node import host
 
 READ_EVERY_S = 0.25
@@ -55,15 +55,18 @@ class Reading:
     throttled_s: float | None
     run_queue: int | None  # of the whole machine, this reading's thread included
     frequency_hz: float | None  # the lowest of the run's cores'
+    package_j: float | None = None  # of all packages, all processes
+    memory_j: float | None = None
 
 
-def read_machine(cores: Sequence[int]) -> Reading:
+def read_machine(cores: Sequence[int], meter: energy.Meter) -> Reading:
     """Read it now, for these cores."""
     busy_s, steal_s = host.core_times_s(cores)
     own_s = time.process_time()
     return Reading(
-        int(read_ticks()), busy_s, steal_s, own_s, host.cgroup_throttled_s(), host.runnable(), host.frequency_hz(cores)
-    )
+        int(read_ticks()), busy_s, steal_s, own_s, host.cgroup_throttled_s(), host.runnable(), host.frequency_hz(cores),
+        meter.read_j(energy.PACKAGE), meter.read_j(energy.MEMORY),
+    )  # fmt: skip
 
 
 @dataclass
@@ -73,9 +76,10 @@ class Watcher:
     cores: tuple[int, ...]
     readings: list[Reading] = field(default_factory=list)
     next_s: float = 0.0
+    meter: energy.Meter = field(default_factory=energy.Meter)
 
     def read(self) -> None:
-        self.readings.append(read_machine(self.cores))
+        self.readings.append(read_machine(self.cores, self.meter))
         self.next_s = time.monotonic() + READ_EVERY_S
 
     def read_if_due(self) -> None:
@@ -176,6 +180,17 @@ def foreign(watcher: Watcher, bounds: Ints) -> dict[str, Any] | None:
         return None
     seconds = max(0.0, float(busy[0] - own[0]))
     return {"cores": list(watcher.cores), "busy_s": float(busy[0]), "own_s": float(own[0]), "foreign_s": seconds}
+
+
+def energy_used(watcher: Watcher, bounds: Ints) -> dict[str, Any]:
+    """Energy of the timed steps in joules, of the whole packages and of their memory; null with the reason."""
+    span = bounds[[0, -1]]
+    used = {f"{part}_j": watcher.grown(f"{part}_j", span) for part in (energy.PACKAGE, energy.MEMORY)}
+    return {
+        **{name: None if grown is None else float(grown[0]) for name, grown in used.items()},
+        "zones": [zone.name for zone in watcher.meter.zones],
+        "unavailable": {f"{part}_j": reason for part, reason in sorted(watcher.meter.unavailable.items())},
+    }
 
 
 def flags(validity: dict[str, Any], step_s: Sequence[float], cores: int) -> list[list[str]]:

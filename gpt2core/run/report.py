@@ -133,8 +133,7 @@ class Report:
 
     def trace(self, environment: dict[str, Any]) -> dict[str, Any]:
         """The profile, and when each thread ran or waited in the timed steps."""
-        warmup = self.config.warmup_steps
-        bounds = np.concatenate([[self.measured.begins[warmup]], self.measured.record.step_end[warmup:]])
+        warmup, bounds = self.config.warmup_steps, self.timed_bounds()
         rows = [
             self.measured.record.events[i, : self.measured.record.event_count[i, 0]] for i in range(self.config.threads)
         ]
@@ -149,6 +148,11 @@ class Report:
         about = {"schema": profile.TRACE_SCHEMA, **calls, "cores": self.measured.planned.cores}
         return {**self.profile(environment), **about, **spans, "flagged": flagged[warmup:]}
 
+    def timed_bounds(self) -> NDArray[np.int64]:
+        """(timed steps + 1,) ticks: when the first timed step began, and when each ended."""
+        warmup = self.config.warmup_steps
+        return np.concatenate([[self.measured.begins[warmup]], self.measured.record.step_end[warmup:]])
+
     def trace_complete(self) -> bool:
         """Whether no thread's buffer was full."""
         return bool((self.measured.record.event_count[:, 0] < self.measured.record.events.shape[1]).all())
@@ -156,8 +160,7 @@ class Report:
     def evidence(self, step_s: list[float]) -> tuple[dict[str, Any], list[list[str]], list[str]]:
         """(validity, flagged, warnings) of the timed steps."""
         warmup = self.config.warmup_steps
-        bounds = np.concatenate([[self.measured.begins[warmup]], self.measured.record.step_end[warmup:]])
-        validity = evidence.collect(self.measured.watcher, self.measured.record.usage, bounds, warmup,
+        validity = evidence.collect(self.measured.watcher, self.measured.record.usage, self.timed_bounds(), warmup,
                                     self.measured.calibration.seconds_per_tick)  # fmt: skip
         flagged = evidence.flags(validity, step_s, len(self.measured.watcher.cores))
         return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
@@ -205,6 +208,7 @@ class Report:
                 "threads": self.measured.counted,
                 "unavailable": self.measured.not_counted,
             },
+            energy=evidence.energy_used(self.measured.watcher, self.timed_bounds()),
             warnings=warnings + doubts,
             summary={
                 "median_step_s": median(timed),

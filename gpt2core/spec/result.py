@@ -96,6 +96,7 @@ class TrainResult:
     checkpoint: Mapping[str, Any] = field(default_factory=dict)  # format and dtype of the initial weights' file
     compiled: int | None = None  # functions that this process compiled, for which it loaded the compiler; None: unknown
     node_time: Mapping[str, float] = field(default_factory=dict)  # seconds of each of NODE_TIME: `timed_s` ...
+    energy: Mapping[str, Any] = field(default_factory=dict)  # joules of the timed steps (measure/energy.py)
 
     def samples(self) -> list[Sample]:
         warmup = int(self.config["warmup"])
@@ -127,6 +128,16 @@ def instructions_per_step(result: Mapping[str, Any]) -> tuple[float | None, str]
         share = f"{1 - MOSTLY_USEFUL:.0%}"
         return None, f"threads waited for more than {share} of the time, and waiting executes instructions too"
     return math.fsum(counted) / len(timed_s), ""
+
+
+def energy_per_step_j(result: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Joules of a timed step, of the packages and of their memory where it is measured, from a result as JSON; or None
+    and the reason."""
+    found = result.get("energy") or {}
+    if found.get("package_j") is None:
+        return None, (found.get("unavailable") or {}).get("package_j") or "energy was not measured"
+    timed = len(result["step_s"]) - int(result["config"]["warmup"])
+    return (float(found["package_j"]) + float(found.get("memory_j") or 0.0)) / timed, ""
 
 
 def median(values: Sequence[float]) -> float:
