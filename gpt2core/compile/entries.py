@@ -17,6 +17,7 @@ POINTERS = {
     "int32": jit.pointer_i32,
     "int64": jit.pointer_i64,
     "uint16": jit.pointer_u16,
+    "uint8": jit.pointer_u8,
 }
 
 

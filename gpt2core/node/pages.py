@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpt2core.node.files import open_regular
+from gpt2core.spec.errors import UnreadableFile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAP_FIXED = 0x10  # on every processor that Linux supports but Alpha and PA-RISC
 
 
 def reserve(size: int) -> mmap.mmap:
@@ -17,6 +29,35 @@ def reserve(size: int) -> mmap.mmap:
             if error.errno != 22:  # EINVAL: a kernel without transparent huge pages
                 raise
     return memory
+
+
+def map_files(paths: Sequence[Path]) -> tuple[NDArray[np.uint8], list[tuple[int, int]]]:
+    """Map files read-only into one array of bytes; where each file begins in it, and its size in bytes.
+
+    Raises UnreadableFile.
+    """
+    import numpy as np
+
+    sizes: list[int] = []
+    for path in paths:
+        with open_regular(path) as (_, size):
+            sizes.append(size)
+    places, end = [], 0
+    for size in sizes:
+        places.append((end, size))
+        end += -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    region = np.frombuffer(mmap.mmap(-1, max(end, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    for path, (start, size) in zip(paths, places, strict=True):
+        with open_regular(path) as (stream, now):
+            how = mmap.MAP_PRIVATE | MAP_FIXED
+            wanted = int(region.ctypes.data) + start
+            if now != size or libc.mmap(wanted, size, mmap.PROT_READ, how, stream.fileno(), 0) != wanted:
+                raise UnreadableFile(path, os.strerror(ctypes.get_errno()) if now == size else "its size changes")
+    region.flags.writeable = False
+    return region, places
 
 
 def peak_rss_bytes() -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 ALIGN = 64
 HALF = "uint16"  # the bits of a bfloat16, which NumPy lacks
-ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, HALF: 2}
+ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, HALF: 2, "uint8": 1}
 SCRATCH = "words"  # the tensor of each thread's scratch for matrix products, a row a thread
 KINDS = ("weights", "gradients", "optimizer", "activations", "temporary")
 

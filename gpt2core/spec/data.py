@@ -1,0 +1,49 @@
+"""Formats of image data, by the prefix of a run's `data`. Standard library only: servers check runs with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CHANNELS, CIFAR_SIDE = 3, 32
+
+
+@dataclass(frozen=True)
+class Cifar:
+    """Records of `labels` label bytes, of which the last one is used, and then an image's bytes, channel by channel.
+
+    Source: Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html (binary version).
+    """
+
+    labels: int
+    classes: int
+    train: tuple[str, ...]
+    test: str
+    archive: str
+    md5: str
+
+    @property
+    def record_bytes(self) -> int:
+        return self.labels + CHANNELS * CIFAR_SIDE**2
+
+
+CIFAR = {
+    "cifar10": Cifar(
+        1, 10, tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin",
+        "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530",
+    ),
+    "cifar100": Cifar(
+        2, 100, ("train.bin",), "test.bin", "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"
+    ),
+}  # fmt: skip
+
+
+def split(data: str) -> tuple[str, str]:
+    """Prefix and path of image data; no prefix for other data: ("cifar10", "folder"), ("", "stdlib")."""
+    prefix, _, path = data.partition(":")
+    return (prefix, path) if prefix in CIFAR else ("", data)
+
+
+def with_path(data: str, path: str) -> str:
+    """The same data at another path."""
+    prefix, _ = split(data)
+    return f"{prefix}:{path}" if prefix else path
