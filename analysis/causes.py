@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpt2core.spec import schedulers
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import in_order
 from gpt2core.spec.result import MOSTLY_USEFUL, median
 from taskloom.analysis.efficiency import (
     Counted,
@@ -165,7 +165,7 @@ def phase_scalability(group: Group, reference: Group | None) -> dict[str, float]
     if reference is None:
         return {}
     found = {}
-    for phase in PHASES:
+    for phase in in_order(group[0].busy_phase_s):
         base_s, here_s = (_phase_busy_s(each, phase) for each in (reference, group))
         if base_s and here_s:
             found[phase] = base_s / here_s

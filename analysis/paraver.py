@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from gpt2core.spec.phases import PHASES
 from taskloom.analysis.trace import BARRIER, IDLE, STARVATION, Trace, op_numbers
 
 NOTHING, RUNNING, SYNCHRONISATION, SCHEDULING, PREEMPTED = 0, 1, 5, 7, 9
@@ -21,7 +22,6 @@ STATES = {
 }
 STATE_OF = {BARRIER: SYNCHRONISATION, STARVATION: NOTHING, IDLE: NOTHING}
 OP, LAYER, ITERATION, PHASE, WAIT, FLAGGED = range(90000001, 90000007)
-PHASES = ("data", "forward", "loss", "backward", "update")
 WAIT_VALUES = {BARRIER: 1, STARVATION: 2, IDLE: 3}
 
 

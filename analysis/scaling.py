@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import in_order
 from gpt2core.spec.result import median
 from taskloom.analysis.agreement import agree, digest, rounding_key, without
 from taskloom.analysis.comparison import STEP, Value, weigh
@@ -128,8 +128,7 @@ def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None,
     config, threads = group[0].config, int(group[0].config["threads"])
     speedup = _speedup(base, group, STEP)
     best_serial = _speedup(best, group, STEP)
-    forward = _speedup(base, group, lambda p: p.median_phase_s["forward"])
-    backward = _speedup(base, group, lambda p: p.median_phase_s["backward"])
+    forward, backward = (_phase_speedup(base, group, phase) for phase in ("forward", "backward"))
     medians_s = [process.median_step_s for process in group]
     return Row(
         variant=dict(group[0].variant),
@@ -140,7 +139,10 @@ def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None,
         runs=len(group),
         step_s=step_interval(group),
         tokens_per_s=sum(p.tokens for p in group) / sum(sum(p.timed_s) for p in group),
-        phase_s={phase: median([process.median_phase_s[phase] for process in group]) for phase in PHASES},
+        phase_s={
+            phase: median([process.median_phase_s[phase] for process in group])
+            for phase in in_order(group[0].median_phase_s)
+        },
         speedup=speedup.value,
         speedup_low=speedup.low,
         speedup_high=speedup.high,
@@ -185,6 +187,13 @@ def _speedup(base: Group | None, group: Group, value: Value) -> _Speedup:
     evidence = weigh(base, group, value=value)
     found = evidence.estimate
     return _Speedup(found.value) if evidence.broken else _Speedup(found.value, found.low, found.high)
+
+
+def _phase_speedup(base: Group | None, group: Group, phase: str) -> _Speedup:
+    """Speedup of one phase; none without this phase."""
+    if phase not in group[0].median_phase_s:
+        return _Speedup()
+    return _speedup(base, group, lambda p: p.median_phase_s[phase])
 
 
 def _per_thread(speedup: _Speedup, threads: int) -> float | None:

@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from gpt2core.spec.phases import PHASES
 from taskloom.analysis import profile
 from taskloom.analysis.profile import WAIT, Profile
 
@@ -195,11 +196,10 @@ def spans_of(columns: Mapping[str, Any]) -> list[Span]:
 
 def op_numbers(kinds: Sequence[tuple[str, str]]) -> list[int]:
     """A number for each (op, phase), from 1, the same for all models and slices."""
-    phases = {"data": 0, "forward": 1, "loss": 2, "backward": 3, "update": 4}
     numbers: list[int] = []
     for name, phase in kinds:
         place = NUMBERED.index(name) if name in NUMBERED else 100 + crc32(name.encode()) % 900
-        number = 1 + place + 1000 * phases.get(phase, 5)
+        number = 1 + place + 1000 * (PHASES.index(phase) if phase in PHASES else len(PHASES))
         while number in numbers:
             number += 1
         numbers.append(number)

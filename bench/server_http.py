@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from gpt2core.spec.config import PHASES, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import SCHEMA, median
 
 API = "/api/v1"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import READABLE
 
 LARGEST, SMALLEST = 1e100, 1e-60  # except 0: products and ratios of a few such numbers stay finite

@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import in_order
 from gpt2core.spec.result import energy_per_step_j, median, median_interval, tokens_per_step
 from taskloom.analysis.node_time import sentence
 from taskloom.analysis.roofline import Peaks, peaks_of, roofline
@@ -83,7 +83,7 @@ def _phases(found: Mapping[str, Any], warmup: int) -> Table:
     table.add_column("phase")
     table.add_column("span, median", justify="right")  # from its first tile to its last; under task, spans overlap
     table.add_column("busy, all threads", justify="right")
-    for phase in PHASES:
+    for phase in in_order(found["phase_s"]):
         table.add_row(phase, *(seconds(median(found[kind][phase][warmup:])) for kind in ("phase_s", "phase_busy_s")))
     return table
 

@@ -15,7 +15,8 @@ import pytest
 from postgres_server import Postgres, postgres_server
 from sqlalchemy.engine import make_url
 
-from gpt2core.spec.config import PHASES, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import SCHEMA
 from taskloom.server import migrate
 from taskloom.server.db import Database

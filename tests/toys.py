@@ -10,7 +10,7 @@ from gpt2core.step.builder import Builder
 from gpt2core.step.control import CELLS
 from gpt2core.step.grid import Grid
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Constant, Op, Own, Program, Read, Tensor, Update
+from gpt2core.step.ops import Op, Own, Program, Read, Tensor, Update
 from gpt2core.step.signature import Int64s, OwnInt64s, Step, TileInt
 from gpt2core.step.tensors import TensorSpec, plan_arena
 
@@ -39,7 +39,8 @@ def toy(inputs: list[list[int]], dawdle: list[int]) -> tuple[Program, Memory]:
     """Task i reads the values of inputs[i], all below i, and writes its own."""
     flat = [j for each in inputs for j in each]
     shapes = {"stamps": (len(inputs),), "inputs": (len(flat) + 1,), "violations": (8, 8), "control": (CELLS,)}
-    plans = {"temporary": plan_arena(TensorSpec(name, shape, "int64") for name, shape in shapes.items())}
+    specs = [TensorSpec(name, shape, "int64", constant=name == "inputs") for name, shape in shapes.items()]
+    plans = {"temporary": plan_arena(specs)}
     step = Builder(plans)
     at = 0
     for number, each in enumerate(inputs):
@@ -48,7 +49,7 @@ def toy(inputs: list[list[int]], dawdle: list[int]) -> tuple[Program, Memory]:
             "stamp", "forward", stamp,
             Grid((str(number),), columns, {"inputs": ([(j, j + 1) for j in each],)}), [(1, 1)],
             stamps=Update(Tensor("stamps"), "number"), before=Read(Tensor("stamps"), "inputs"),
-            inputs=Constant(Tensor("inputs")), violations=Own("violations"),
+            inputs=Read(Tensor("inputs")), violations=Own("violations"),
         )  # fmt: skip
         at += len(each)
     memory = Memory(plans)

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpt2core.spec.config import PHASES
 from gpt2core.spec.optimizers import OPTIMIZERS
+from gpt2core.spec.phases import PHASES, by_phase, in_order
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
 from taskloom.analysis.report.conclusion import milliseconds, place, sides, threads, variant_name
@@ -82,12 +82,13 @@ def runtime(document: Document) -> str:
     longest = max(max(row["step_s"]["high"] or 0, row["step_s"]["median"]) for row in rows)
     x = Scale(0, longest * 1.03e3, LEFT, WIDTH - RIGHT)
     parts = [*x_axis(x, top, top + ROW * len(rows), "milliseconds a step (median)", plain), *_rows(rows, top)]
+    shown = in_order(phase for row in rows for phase in row["phase_s"])
     for i, row in enumerate(rows):
         y, at = top + ROW * i + 4, 0.0
         total = sum(row["phase_s"].values()) or 1.0
-        for phase in PHASES:
-            part = 1e3 * row["phase_s"][phase] * row["step_s"]["median"] / total
-            told = f"{phase}: {milliseconds(row['phase_s'][phase])}"
+        for phase, s in by_phase(row["phase_s"]).items():
+            part = 1e3 * s * row["step_s"]["median"] / total
+            told = f"{phase}: {milliseconds(s)}"
             parts.append(rect(x(at), y, x(at + part) - x(at), ROW - 8, PHASE[phase], told))
             at += part
         low, high, middle = row["step_s"]["low"], row["step_s"]["high"], y + (ROW - 8) / 2
@@ -97,7 +98,7 @@ def runtime(document: Document) -> str:
             parts += [line([(end, middle - 5), (end, middle + 5)], INK, 1.6) for end in ends]
         right = x(max(1e3 * (high or 0), at)) + 8
         parts.append(text(right, middle + 4, milliseconds(row["step_s"]["median"]), size=11))
-    parts += legend([(phase, PHASE[phase], "box") for phase in PHASES], WIDTH - RIGHT + 60, top + 10)
+    parts += legend([(phase, PHASE[phase], "box") for phase in shown], WIDTH - RIGHT + 60, top + 10)
     return figure(WIDTH, height, parts, "Time of a step by variant and phase")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import PHASES
 from taskloom.analysis.outlook import LARGE_ERROR
 from taskloom.analysis.report import lanes, plots
 from taskloom.analysis.report.conclusion import at, milliseconds, sides, threads, variant_name

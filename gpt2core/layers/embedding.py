@@ -7,7 +7,7 @@ from gpt2core.compile.jit import kernel
 from gpt2core.step import parameters
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
-from gpt2core.step.ops import Constant, Read, Tensor, Use, Write, add_or_set
+from gpt2core.step.ops import Read, Tensor, Use, Write, add_or_set
 from gpt2core.step.parameters import BLOCK, Destination
 from gpt2core.step.signature import Int32s, Matrix, OwnMatrix, Scalar, TileInt
 from gpt2core.step.tape import Share
@@ -82,10 +82,10 @@ def forward(
     C = step.shape(out)[-1]
     step.op(
         "encoder", "forward", encoder_forward, grid, grid.cost(ROWS, C, 3 * F32 * C),
-        out=Write(out, ROWS), tokens=Read(tokens, ROWS), positions=Constant(positions, ROWS),
+        out=Write(out, ROWS), tokens=Read(tokens, ROWS), positions=Read(positions, ROWS),
         wte=Read(wte), wpe=Read(wpe),
     )  # fmt: skip
-    reverse = partial(_backward, step, out=out, of={wte: Read(tokens), wpe: Constant(positions)})
+    reverse = partial(_backward, step, out=out, of={wte: Read(tokens), wpe: Read(positions)})
     weights = {weight: parameters.matrix(step, weight) for weight in (wpe, wte)}
     step.tape.leave(reverse, out=out, kind="embedding", weights=weights)
 

@@ -3,7 +3,7 @@
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
-from gpt2core.step.ops import Constant, Tensor, Write
+from gpt2core.step.ops import Outside, Tensor, Write
 from gpt2core.step.signature import Int32s, Matrix, Scalar, Step, TileInt
 
 
@@ -37,5 +37,5 @@ def forward(step: Builder, grid: Grid, *, out: Tensor, targets: Tensor, micros: 
     step.op(
         "samples", "data", samples_load, grid, grid.cost("out0:out1", 0, 2 * F32 * step.shape(out)[-1]),
         out=Write(out, "out0:out1"), targets=Write(targets, ROWS),
-        samples=Constant(Tensor("samples")), classes=Constant(Tensor("classes")), micros=micros, micro=step.micro,
+        samples=Outside("samples"), classes=Outside("classes"), micros=micros, micro=step.micro,
     )  # fmt: skip

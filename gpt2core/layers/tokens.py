@@ -3,7 +3,7 @@
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import ROWS, Grid
-from gpt2core.step.ops import Constant, Tensor, Write
+from gpt2core.step.ops import Outside, Read, Tensor, Write
 from gpt2core.step.signature import Int32s, Scalar, Step, TileInt, UInt16s
 
 ROW_BYTES = 10  # read and written
@@ -34,11 +34,11 @@ def tokens_load(
 
 def forward(
     step: Builder, grid: Grid, *,
-    inputs: Tensor, targets: Tensor, stream: Tensor, row_batch: Tensor, row_time: Tensor, T: int, micros: int,
+    inputs: Tensor, targets: Tensor, stream: Outside, row_batch: Tensor, row_time: Tensor, T: int, micros: int,
 ) -> None:  # fmt: skip
     """Add the loading of a batch over a grid of rows."""
     step.op(
         "tokens", "data", tokens_load, grid, grid.cost(ROWS, 0, ROW_BYTES),
-        inputs=Write(inputs, ROWS), targets=Write(targets, ROWS), stream=Constant(stream),
-        row_batch=Constant(row_batch), row_time=Constant(row_time), T=T, micros=micros, micro=step.micro,
+        inputs=Write(inputs, ROWS), targets=Write(targets, ROWS), stream=stream,
+        row_batch=Read(row_batch), row_time=Read(row_time), T=T, micros=micros, micro=step.micro,
     )  # fmt: skip

@@ -14,10 +14,9 @@ from gpt2core.compile.atomics import store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, inlined
 from gpt2core.measure.usage import DESK_CELLS, ENDED, LONG_TICKS, UNKNOWN, grown_run_delay_ns, read_usage
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import PHASES
 
 Ints = NDArray[np.int64]
-PHASE_COUNT = len(PHASES)
 FIRST, LAST, BUSY = 0, 1, 2
 LINE = 8  # int64 of a cache line; rows of different threads keep that distance
 LONG_S = 200e-6  # spans above are read for run delay, which takes a microsecond; a preemption lasts longer
@@ -33,7 +32,7 @@ class Record(NamedTuple):
     step_end: Ints  # (S,)
     op_time: Ints  # (P, K + LINE) summed over the timed steps
     op_calls: Ints  # (P, K + LINE)
-    phases: Ints  # (P, S, A * PHASE_COUNT * 3 + 1), A micro-batches: first begin, last end, busy time
+    phases: Ints  # (P, S, A * phases * 3 + 1), A micro-batches: first begin, last end, busy time
     task_time: Ints  # (tasks,) summed over all steps
     waited: Ints  # (P, LINE): time without a task, by cause; begin of the loop and of the last task
     passed: Ints  # (LINE,): number of passed waits of the graph; begin of the last task before the latest; its time
@@ -52,16 +51,18 @@ def new_record(
     tasks: int = 0,
     watched: bool = False,
     micros: int = 1,
+    phases: int = len(PHASES),
 ) -> Record:
     """Empty arrays. events: number of calls that each thread may trace; tasks: number of tasks that are timed singly;
-    watched: whether each thread reads its usage at every timed step; micros: micro-batches in a step."""
+    watched: whether each thread reads its usage at every timed step; micros: micro-batches in a step; phases: number of
+    phases of its program."""
     return Record(
         warmup,
         np.zeros(1, np.int64),
         np.zeros(steps, np.int64),
         np.zeros((threads, kinds + LINE), np.int64),
         np.zeros((threads, kinds + LINE), np.int64),
-        np.zeros((threads, steps, micros * PHASE_COUNT * 3 + 1), np.int64),
+        np.zeros((threads, steps, micros * phases * 3 + 1), np.int64),
         np.zeros(tasks, np.int64),
         np.zeros((threads, LINE), np.int64),
         np.zeros(LINE, np.int64),

@@ -6,14 +6,14 @@ from gpt2core.layers import loss, tokens
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import Grid
-from gpt2core.step.ops import Tensor
+from gpt2core.step.ops import Outside, Tensor
 
 
 def load(step: Builder, config: TrainConfig, grid: Grid) -> None:
     """Add the loading of a batch's tokens and their successors over a grid of rows."""
     tokens.forward(
         step, grid,
-        inputs=Tensor("inputs"), targets=Tensor("targets"), stream=Tensor("stream"),
+        inputs=Tensor("inputs"), targets=Tensor("targets"), stream=Outside("stream"),
         row_batch=Tensor("row_batch"), row_time=Tensor("row_time"), T=config.seq, micros=config.grad_accum,
     )  # fmt: skip
 

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-TABLES = ("inputs", "targets", "row_batch", "row_time")
+TABLES = {"inputs": False, "targets": False, "row_batch": True, "row_time": True}  # whether it is constant
 
 
 def specs(config: TrainConfig) -> list[TensorSpec]:
     """Each row's token and its successor, its sample in the batch and its position in the sample."""
-    return [TensorSpec(name, (config.batch * config.seq,), "int32") for name in TABLES]
+    return [TensorSpec(name, (config.batch * config.seq,), "int32", fixed) for name, fixed in TABLES.items()]
 
 
 def data(config: TrainConfig, time_major: bool = False) -> dict[str, NDArray[np.generic]]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
-from gpt2core.step.ops import Arena, Constant, Own, Read, Tensor, Update
+from gpt2core.step.ops import Arena, Own, Read, Tensor, Update
 from gpt2core.step.parameters import BOTH, WEIGHTS, Parameter, grid
 from gpt2core.step.signature import Float64s, OwnVector, Step, TileInt, Vector
 
@@ -65,5 +65,5 @@ def update(
         filler=True,
         weights=Update(WEIGHTS, BOTH), gradients=gradients if isinstance(gradients, Own) else Read(gradients, BOTH),
         first=Update(state["first_moment"], BOTH), second=Update(state["second_moment"], BOTH),
-        settings=Constant(settings), rates=rates and Constant(rates), clipping=clipping and Read(clipping),
+        settings=Read(settings), rates=rates and Read(rates), clipping=clipping and Read(clipping),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
 from gpt2core.step.control import STOP
 from gpt2core.step.grid import F32, F64, ONE_TILE
-from gpt2core.step.ops import Constant, Read, Reduce, Tensor, Write
+from gpt2core.step.ops import Read, Reduce, Tensor, Write
 from gpt2core.step.parameters import BOTH, GRADIENTS, Parameter, grid
 from gpt2core.step.signature import Float64s, Int64s, Step, TileInt, Vector
 
@@ -73,5 +73,5 @@ def clip_norm(
     step.op(
         "clip", "update", clip, ONE_TILE, [(count, F64 * count)], filler=True,
         clipping=Write(clipping), norms=Write(norms), control=Reduce(control), squares=Read(squares),
-        settings=Constant(settings),
+        settings=Read(settings),
     )  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
-from gpt2core.step.ops import Arena, Constant, Own, Read, Tensor, Update
+from gpt2core.step.ops import Arena, Own, Read, Tensor, Update
 from gpt2core.step.parameters import BOTH, WEIGHTS, Parameter, grid
 from gpt2core.step.signature import Float64s, OwnVector, Step, TileInt, Vector
 
@@ -65,6 +65,6 @@ def update(
         "sgd", "update", sgd, grid(parameters, gradients), [(flop * p.size, size * p.size) for p in parameters], layer,
         filler=True,
         weights=Update(WEIGHTS, BOTH), gradients=gradients if isinstance(gradients, Own) else Read(gradients, BOTH),
-        velocity=velocity and Update(velocity, BOTH), settings=Constant(settings), rates=rates and Constant(rates),
+        velocity=velocity and Update(velocity, BOTH), settings=Read(settings), rates=rates and Read(rates),
         clipping=clipping and Read(clipping),
     )  # fmt: skip

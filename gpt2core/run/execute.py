@@ -107,7 +107,7 @@ class Stages:
         events = min(spans, MAX_EVENTS // config.threads) if config.trace else 0
         record = tracing.new_record(
             config.threads, config.steps, config.warmup_steps, len(bound.kinds), events, len(program.tasks), True,
-            config.grad_accum,
+            config.grad_accum, len(program.phases),
         )  # fmt: skip
         record.desk[:, usage.LONG_TICKS] = round(tracing.LONG_S * ticks_per_s())
         norms = arenas.arrays["gradient_norms"].view(np.float64) if config.grad_clip else np.zeros(0)

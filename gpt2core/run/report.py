@@ -13,7 +13,6 @@ from gpt2core.measure import evidence, profile, tracing, usage
 from gpt2core.node import pages
 from gpt2core.run.execute import Measured
 from gpt2core.spec import schedulers, settings
-from gpt2core.spec.config import PHASES
 from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, median, median_interval
 from gpt2core.step import graph
 
@@ -23,6 +22,7 @@ class Report:
 
     def __init__(self, measured: Measured) -> None:
         self.measured, self.config = measured, measured.config
+        self.phases = measured.planned.program.phases
 
     def graph_stats(self) -> dict[str, float]:
         """The graph's size and, from measured task times, its work and its critical path, under tasks and fork-join."""
@@ -43,7 +43,7 @@ class Report:
 
     def cells(self) -> NDArray[np.int64]:
         """(P, S, A, phases, 3) of A micro-batches: first begin, last end and busy time, in ticks."""
-        shape = (self.config.threads, self.config.steps, self.config.grad_accum, tracing.PHASE_COUNT, 3)
+        shape = (self.config.threads, self.config.steps, self.config.grad_accum, len(self.phases), 3)
         return self.measured.record.phases[:, :, : math.prod(shape[2:])].reshape(shape)
 
     def phase_times(self) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
@@ -67,7 +67,7 @@ class Report:
         spans = np.where(ran, end - begin, 0).sum(axis=1)
 
         def by_phase(ticks: NDArray[np.int64]) -> dict[str, list[float]]:
-            return {name: [float(v) for v in ticks[:, i] * scale] for i, name in enumerate(PHASES)}
+            return {name: [float(v) for v in ticks[:, i] * scale] for i, name in enumerate(self.phases)}
 
         return by_phase(spans), by_phase(busy)
 
@@ -114,7 +114,7 @@ class Report:
                 core=core,
                 observed_cores=self.measured.observed[i],
                 useful_s=useful_s,
-                phase_useful_s={name: float(busy[i, at]) for at, name in enumerate(PHASES)},
+                phase_useful_s={name: float(busy[i, at]) for at, name in enumerate(self.phases)},
                 scheduling_s=rest_s if told else None,
                 waiting_s=barrier_s + starvation_s,
                 barrier_s=barrier_s,
@@ -218,6 +218,6 @@ class Report:
                 "tokens_per_s": config.tokens_per_step * len(timed) / total_s,
                 "gflop_per_s": sum(op.flop for op in ops) / total_s / 1e9,
                 "final_loss": float(self.measured.losses[-1]),
-                "phase_median_s": {name: median(spans[name][config.warmup_steps :]) for name in PHASES},
+                "phase_median_s": {name: median(spans[name][config.warmup_steps :]) for name in self.phases},
             },
         )

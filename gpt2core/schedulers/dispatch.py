@@ -29,7 +29,6 @@ from gpt2core.compile.jit import (
 from gpt2core.gemm.table import Products
 from gpt2core.measure.tracing import LAST_BEGIN, begins, note
 from gpt2core.spec import settings
-from gpt2core.spec.config import PHASES
 from gpt2core.step import tensors
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Call, Product, Program
@@ -110,7 +109,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
                     operands[at].ctypes.data,
                     args[number].ctypes.data,
                     kind_of[call.name, call.phase],
-                    op.micro * len(PHASES) + PHASES.index(call.phase),
+                    op.micro * len(program.phases) + program.phases.index(call.phase),
                     number,
                 )
                 number += 1

@@ -18,7 +18,6 @@ from gpt2core.spec.networks import Model
 from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES
 
 SYNCS = ("phase", "step", "none")
-PHASES = ("data", "forward", "loss", "backward", "update")
 PRECISIONS = ("fp32", "bf16")
 BLAS = ("auto", "own", "mkl", "openblas")
 POLICIES = ("breadth-first", "critical-path", "program-order")

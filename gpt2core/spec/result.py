@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import by_phase
 
 SCHEMA = "taskloom.result/2"
 MOSTLY_USEFUL = 0.95  # minimum useful share of the threads' time at which counters describe the work
@@ -101,7 +101,7 @@ class TrainResult:
     def samples(self) -> list[Sample]:
         warmup = int(self.config["warmup"])
         return [
-            Sample(i, i < warmup, loss, step_s, {phase: self.phase_s[phase][i] for phase in PHASES})
+            Sample(i, i < warmup, loss, step_s, {phase: times[i] for phase, times in by_phase(self.phase_s).items()})
             for i, (loss, step_s) in enumerate(zip(self.losses, self.step_s, strict=True))
         ]
 

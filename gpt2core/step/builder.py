@@ -14,16 +14,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpt2core.spec.errors import GraphError
+from gpt2core.spec.phases import PHASES
 from gpt2core.step.grid import Cost, Grid, Range
 from gpt2core.step.ops import (
     Access,
     Arena,
     Call,
-    Constant,
     Given,
     Mode,
     Op,
     Operand,
+    Outside,
     Own,
     Product,
     Program,
@@ -205,9 +206,9 @@ class Builder:
         for use in given:
             if not isinstance(use, Use):
                 continue
-            constant = isinstance(use, Constant)
-            if constant and isinstance(use.of, Tensor) and use.of.name not in self._place:
-                continue  # outside the arenas, such as a mapped file: no task writes it
+            constant = isinstance(use.of, Tensor) and self._spec(use.of).constant
+            if constant and use.mode is not Mode.READ:
+                raise GraphError(f"a task writes {use.of}, which is declared constant")
             whole = [] if use.rows else self.spans(use.of, [(0, self._extent(use.of)[2])])
             for tile, ranges in zip(tiles, grid.rows(use.rows), strict=True):
                 spans = whole or self.spans(use.of, ranges)
@@ -242,8 +243,8 @@ class Builder:
         op = Op(parts[0].layer, calls, tuple(tiles), self.micro, all(op.filler for op in parts))
         self._drafts.append(Draft(op, tuple(touches)))
 
-    def build(self) -> Program:
-        """The program, with the accesses of every tile."""
+    def build(self, phases: tuple[str, ...] = PHASES) -> Program:
+        """The program, with the accesses of every tile. Its calls are of some of the phases."""
         tasks = [touches for draft in self._drafts for touches in draft.touches]
         regions = Regions(tasks, self._constants, self._name)
         of_touch: dict[Touch, list[Access]] = {}
@@ -257,7 +258,7 @@ class Builder:
             )
             ops.append(dataclasses.replace(draft.op, tiles=tiles))
         constants = frozenset(number for span in self._constants for number in regions.of(span))
-        return Program(tuple(ops), regions.regions, constants)
+        return Program(tuple(ops), regions.regions, constants, phases)
 
     def _name(self, piece: Span) -> str:
         """Describe the contents of a piece of memory."""
@@ -271,7 +272,7 @@ class Builder:
 def _operand(what: str, kind: Kind, given: Given) -> Operand:
     """Convert an op's argument for the kernel. Raises TypeError if the parameter does not accept it."""
     fits = {
-        Array: given is None or isinstance(given, Use | Own),
+        Array: given is None or isinstance(given, Use | Own | Outside),
         Multiplier: isinstance(given, Product),
         Integer: isinstance(given, int),
     }[type(kind)]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpt2core.spec.errors import GraphError
+from gpt2core.spec.phases import PHASES
 from gpt2core.step import paths
 from gpt2core.step.ops import Access, Mode, Program, Tile, merged
 from gpt2core.step.paths import Edge, Edges
@@ -270,11 +271,10 @@ def bottom_levels(nodes: int, edges: Iterable[Edge], cost: Sequence[float]) -> l
 
 def dot(graph: Graph) -> str:
     """The graph in Graphviz's language: phases in colours, waits as bars, crossing edges dashed."""
-    colours = {"data": "gray90", "forward": "lightskyblue", "loss": "gold", "backward": "lightsalmon",
-               "update": "palegreen", "": "black"}  # fmt: skip
+    colours = dict(zip(PHASES, ("gray90", "lightskyblue", "gold", "lightsalmon", "palegreen"), strict=True))
     lines = ["digraph step {", '  rankdir="TB"; node [shape=box, style="filled,rounded", fontname="sans-serif"];']
     for node, label in enumerate(graph.label):
-        colour = colours[graph.phase[node]]
+        colour = colours.get(graph.phase[node], "black")
         shape = ", shape=box, height=0.1, fontcolor=white, style=filled" if graph.task[node] == WAIT else ""
         lines.append(f'  n{node} [label="{label}", fillcolor="{colour}"{shape}];')
     lines += [f"  n{a} -> n{b};" for a, b in graph.edges]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.node import pages
-from gpt2core.step.ops import Arena, Own, Tensor
+from gpt2core.step.ops import Arena, Outside, Own, Tensor
 from gpt2core.step.tensors import ArenaPlan
 
 
@@ -28,7 +28,7 @@ class Memory:
                 view = block[offset : offset + spec.bytes].view(spec.dtype)
                 self.arrays[spec.name] = view.reshape(spec.shape)
 
-    def view(self, operand: Tensor | Arena | Own) -> NDArray[np.generic]:
+    def view(self, operand: Tensor | Arena | Own | Outside) -> NDArray[np.generic]:
         """The array that an operand names; thread 0's part if each thread has its own."""
         if isinstance(operand, Arena):
             return self.arenas[operand.kind].view(np.float32)
@@ -37,11 +37,11 @@ class Memory:
             shape = operand.shape or array.shape[1:]
             flat = array.reshape(len(array), -1)[0, operand.offset : operand.offset + math.prod(shape)]
             return flat.reshape(shape)
-        if operand.layer is not None:
+        if isinstance(operand, Tensor) and operand.layer is not None:
             array = array[operand.layer]
         return array
 
-    def own_stride(self, operand: Tensor | Arena | Own) -> int:
+    def own_stride(self, operand: Tensor | Arena | Own | Outside) -> int:
         """Bytes between two threads' parts of an operand; 0 for shared memory."""
         return self.arrays[operand.name].strides[0] if isinstance(operand, Own) else 0
 

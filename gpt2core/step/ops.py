@@ -19,11 +19,13 @@ columns, so a tile's computation and its declaration come from one table. Modes:
 
     Read, Write, Update    reads; overwrites; reads and overwrites
     Reduce                 several tasks may do it in any order, even at once, and the result is the same
-    Constant               reads memory that no task writes: it is filled before the first step
 
-Other operands: `Own`, the thread's own memory (no access: nobody else sees it); `Product`, what computes a matrix
-product; an `int` for a `Scalar`. `Arena` names a whole arena as one vector: its rows are elements. Rows are ranges of
-the outermost dimension, behind the layer where there is one, so every tensor has its own rows.
+What no task writes, because it is filled before the first step, is declared so where its tensor is (TensorSpec).
+
+Other operands: `Outside`, an array that is in no arena; `Own`, the thread's own memory (no access: nobody else sees
+it); `Product`, what computes a matrix product; an `int` for a `Scalar`. `Arena` names a whole arena as one vector: its
+rows are elements. Rows are ranges of the outermost dimension, behind the layer where there is one, so every tensor has
+its own rows.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, final
 
 from gpt2core.spec.errors import GraphError
+from gpt2core.spec.phases import PHASES
 from gpt2core.step.signature import Kernel
 
 
@@ -109,6 +112,17 @@ class Own:
         return f"own {self.name}"
 
 
+@final
+@dataclass(frozen=True)
+class Outside:
+    """An array outside the arenas, such as a mapped file, which no task writes (no access)."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"outside {self.name}"
+
+
 @dataclass(frozen=True)
 class Product:
     """What computes C (m, n) = op(A) (m, k) @ op(B) (k, n); m of the largest tile, op transposes if set. `half_a`,
@@ -153,10 +167,6 @@ class Reduce(Use):
     mode = Mode.REDUCE
 
 
-class Constant(Use):
-    mode = Mode.READ
-
-
 def add_or_set(adds: bool, of: Tensor | Arena | Own, rows: str | tuple[str, ...] = ()) -> Use | Own:
     """The operand of a sum, which is added to the tensor or overwrites it. A thread's own memory stays as it is."""
     if isinstance(of, Own):
@@ -164,9 +174,9 @@ def add_or_set(adds: bool, of: Tensor | Arena | Own, rows: str | tuple[str, ...]
     return Update(of, rows) if adds else Write(of, rows)
 
 
-InMemory = Tensor | Arena | Own | None
+InMemory = Tensor | Arena | Own | Outside | None
 Operand = InMemory | Product | int  # in the form for a kernel; None: an array of no elements
-Given = Use | Own | Product | int | None  # in the form of an op's argument
+Given = Use | Own | Outside | Product | int | None  # in the form of an op's argument
 
 
 @dataclass(frozen=True)
@@ -263,12 +273,13 @@ def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
 @dataclass(frozen=True)
 class Program:
     """One training step: ops in the order in which a single thread would run them, phase after phase, micro-batch after
-    micro-batch. `constants`: the regions that are only read, as declared.
+    micro-batch. `constants`: the regions that are only read, as declared. `phases`: of its calls, in their order.
     """
 
     ops: tuple[Op, ...]
     regions: tuple[Region, ...]
     constants: frozenset[int] = frozenset()
+    phases: tuple[str, ...] = PHASES
 
     @property
     def tasks(self) -> list[tuple[Op, Tile]]:

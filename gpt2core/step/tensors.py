@@ -19,11 +19,14 @@ KINDS = ("weights", "gradients", "optimizer", "activations", "temporary")
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One tensor: its name, its shape (outermost first, C order) and its dtype."""
+    """One tensor: its name, its shape (outermost first, C order) and its dtype. `constant`: it is filled before the
+    first step, and no task writes it.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
+    constant: bool = False
 
     @property
     def size(self) -> int:

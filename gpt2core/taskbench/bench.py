@@ -24,7 +24,7 @@ from gpt2core.step.builder import Builder
 from gpt2core.step.control import CELLS
 from gpt2core.step.grid import Grid
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Constant, Own, Program, Read, Tensor, Write
+from gpt2core.step.ops import Own, Program, Read, Tensor, Write
 from gpt2core.step.tensors import ArenaPlan, TensorSpec, plan_arena
 from gpt2core.taskbench import patterns
 from gpt2core.taskbench.granularity import Point, stream_bytes
@@ -158,7 +158,7 @@ def build(inputs: Sequence[Sequence[Sequence[int]]], plans: Mapping[str, ArenaPl
         step.op(
             "point", "forward", kernel, grid, [(1, 1)] * len(points), timestep,
             cells=Write(Tensor("cells", timestep), "point"),
-            inputs=Read(Tensor("cells", (timestep - 1) % len(inputs)), "inputs"), grain=Constant(Tensor("grain")),
+            inputs=Read(Tensor("cells", (timestep - 1) % len(inputs)), "inputs"), grain=Read(Tensor("grain")),
             violations=Own("violations"), timestep=timestep, timesteps=len(inputs), **own,
         )  # fmt: skip
     return step.build()
@@ -167,4 +167,5 @@ def build(inputs: Sequence[Sequence[Sequence[int]]], plans: Mapping[str, ArenaPl
 def plan(timesteps: int, width: int, threads: int) -> dict[str, ArenaPlan]:
     """Cells, a line each; each thread's count of violations; the grain."""
     shapes = {"cells": (timesteps, width, LINE), "grain": (LINE,), "violations": (threads, LINE), "control": (CELLS,)}
-    return {"temporary": plan_arena([TensorSpec(name, shape, "int64") for name, shape in shapes.items()])}
+    specs = [TensorSpec(name, shape, "int64", constant=name == "grain") for name, shape in shapes.items()]
+    return {"temporary": plan_arena(specs)}

@@ -19,7 +19,8 @@ import sys
 import time
 from pathlib import Path
 
-from gpt2core.spec.config import PHASES, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import OpStat, ThreadStat, TrainResult
 
 STEP_S = 0.01

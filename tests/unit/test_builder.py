@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import poison
 import pytest
@@ -20,7 +22,7 @@ from gpt2core.step.builder import Builder
 from gpt2core.step.control import CELLS
 from gpt2core.step.grid import ONE_TILE, ROWS, Grid
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Arena, Constant, Mode, Own, Program, Read, Reduce, Tensor, Update, Write
+from gpt2core.step.ops import Arena, Mode, Own, Program, Read, Reduce, Tensor, Update, Write
 from gpt2core.step.signature import (
     Float64s,
     Int64s,
@@ -131,9 +133,10 @@ def test_an_arena_and_the_tensors_in_it_are_the_same_memory() -> None:
 
 
 def test_memory_that_the_same_tasks_touch_alike_is_one_region() -> None:
-    step = Builder(PLANS)
+    specs = [dataclasses.replace(spec, constant=spec.name == "x") for spec in PLANS["temporary"].specs]
+    step = Builder({**PLANS, "temporary": plan_arena(specs)})
     whole = ONE_TILE.with_columns(row0=[0], row1=[6])
-    sums(step, whole, x=Constant(Tensor("x"), ROWS))
+    sums(step, whole, x=Read(Tensor("x"), ROWS))
     program = step.build()
     assert [len(region.spans) for region in program.regions] == [1, 1]
     assert [str(program.regions[number]) for number in program.constants] == ["x[0]"]
@@ -233,16 +236,22 @@ def test_each_thread_has_its_own() -> None:
     assert memory.view(part).tolist() == [[2, 3, 4], [5, 6, 7]]
     assert memory.view(Own("own")).shape == (8,)
 
+def test_what_is_declared_constant_is_not_written() -> None:
+    step = Builder({"weights": plan_arena([TensorSpec("x", (6, 3), constant=True)])})
+    with pytest.raises(GraphError, match="a task writes x, which is declared constant"):
+        filled(step)
+
+
 def test_one_kernel_has_an_entry_for_each_dtype_of_its_tensors() -> None:
     plans = {"activations": plan_arena([
-        TensorSpec("y", (4, 3)), TensorSpec("x", (4, 3)), TensorSpec("h", (4, 3), HALF),
-        TensorSpec("d", (4, 3), "float64"),
+        TensorSpec("y", (4, 3)), TensorSpec("x", (4, 3), constant=True), TensorSpec("h", (4, 3), HALF, constant=True),
+        TensorSpec("d", (4, 3), "float64", constant=True),
     ])}  # fmt: skip
     found = []
     for name in ("x", "h"):
         step = Builder(plans)
         grid = Grid(("all",), {"row0": (0,), "row1": (4,)})
-        step.op("widen", "forward", widen, grid, [(1, 1)], y=Write(Tensor("y"), ROWS), x=Constant(Tensor(name)))
+        step.op("widen", "forward", widen, grid, [(1, 1)], y=Write(Tensor("y"), ROWS), x=Read(Tensor(name)))
         program, memory = step.build(), Memory(plans)
         memory.arrays["x"][:] = 1.5
         memory.arrays["h"][:] = 0x3FC0  # 1.5 as bfloat16
@@ -254,4 +263,4 @@ def test_one_kernel_has_an_entry_for_each_dtype_of_its_tensors() -> None:
     assert kernel_entry(widen, (HALF,)) is not kernel_entry(widen, ("float32",))
     with pytest.raises(TypeError, match="widen: x takes float32 or uint16 array of rank 2, not float64"):
         Builder(plans).op("widen", "forward", widen, Grid(("all",), {"row0": (0,), "row1": (4,)}), [(1, 1)],
-                          y=Write(Tensor("y")), x=Constant(Tensor("d")))  # fmt: skip
+                          y=Write(Tensor("y")), x=Read(Tensor("d")))  # fmt: skip

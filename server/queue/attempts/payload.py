@@ -15,8 +15,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gpt2core.spec.config import PHASES, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.phases import PHASES, by_phase
 from gpt2core.spec.result import median, tokens_per_step
 from taskloom.contract.results import TrainResult
 from taskloom.server import values
@@ -105,7 +106,7 @@ def figures(result: dict[str, Any], queued_s: float = math.inf) -> Figures:
     tokens = tokens_per_step(config) * len(timed_s)
     environment = lasting(result["environment"])
     environment.pop("core_version", None)  # another commit with the same sources of the trainer is the same software
-    spans_s = {phase: result["phase_s"][phase][config["warmup"] :] for phase in PHASES}
+    spans_s = {phase: spans[config["warmup"] :] for phase, spans in by_phase(result["phase_s"]).items()}
     return Figures(
         phase_s={phase: median(span_s) for phase, span_s in spans_s.items()} if timed_s else None,
         flagged_steps=sum(bool(reasons) for reasons in (result.get("flagged") or [])[config["warmup"] :]),
@@ -136,10 +137,10 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
         raise BadResult(f"`result.{place}`: {first['msg']}" if place else f"`result`: {first['msg']}") from None
     config = _check_config(result.config, spec)
     lists: dict[str, Sized] = {"losses": result.losses, "step_s": result.step_s}
-    for name, by_phase in (("phase_s", result.phase_s), ("phase_busy_s", result.phase_busy_s)):
-        if set(by_phase) != set(PHASES):
+    for name, spans in (("phase_s", result.phase_s), ("phase_busy_s", result.phase_busy_s)):
+        if set(spans) != set(PHASES):
             raise BadResult(f"`result.{name}` must have exactly the phases {', '.join(PHASES)}")
-        lists |= {f"{name}.{phase}": entries for phase, entries in by_phase.items()}
+        lists |= {f"{name}.{phase}": entries for phase, entries in spans.items()}
     for name in ("flagged", "gradient_norms"):
         if getattr(result, name):
             lists[name] = getattr(result, name)

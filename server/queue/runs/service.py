@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import by_phase
 from taskloom.contract.runs import MainSettings, RunDetail, SampleList, SampleRow
 from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import NoResult, NotFound
@@ -112,10 +112,10 @@ def samples(database: Database, run_id: int) -> SampleList:
 
 def sample_rows(found: dict[str, Any]) -> list[SampleRow]:
     """Every step of a raw result."""
-    warmup, phase_s = found["config"]["warmup"], found["phase_s"]
+    warmup, phase_s = found["config"]["warmup"], by_phase(found["phase_s"])
     rows = zip(found["losses"], found["step_s"], strict=True)
     return [
-        SampleRow(step=i, warmup=i < warmup, loss=loss, step_s=step_s, phase_s={p: phase_s[p][i] for p in PHASES})
+        SampleRow(step=i, warmup=i < warmup, loss=loss, step_s=step_s, phase_s={p: s[i] for p, s in phase_s.items()})
         for i, (loss, step_s) in enumerate(rows)
     ]
 

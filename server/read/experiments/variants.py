@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import median
 from taskloom.analysis.statistics import median_bounds
 from taskloom.contract.variants import VariantRow, VariantTable

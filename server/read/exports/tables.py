@@ -14,7 +14,7 @@ import orjson
 from sqlalchemy import select
 from sqlalchemy.orm import InstrumentedAttribute
 
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import PHASES
 from taskloom.contract.variants import VariantRow
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.attempts.models import Digest, Result
@@ -133,7 +133,7 @@ def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
     for run, result in _results(database, filters, sort, Result.payload, _unpacked):
         flagged = result.get("flagged") or [[]] * len(result["step_s"])
         same = {"run_id": run.id, "experiment_id": run.experiment_id}
-        settings = _settings(run.spec, MAIN)
+        settings, phase_s = _settings(run.spec, MAIN), result["phase_s"]
         for step, (loss, step_s) in enumerate(zip(result["losses"], result["step_s"], strict=True)):
             yield {
                 **same,
@@ -141,7 +141,7 @@ def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 "warmup": step < result["config"]["warmup"],
                 "loss": loss,
                 "step_s": step_s,
-                **{f"{phase}_s": result["phase_s"][phase][step] for phase in PHASES},
+                **{f"{phase}_s": phase_s[phase][step] if phase in phase_s else None for phase in PHASES},
                 "flagged": " ".join(map(str, flagged[step])),
                 **settings,
             }

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import Double, cast, func, select
 from sqlalchemy.orm import Session
 
-from gpt2core.spec.config import PHASES
+from gpt2core.spec.phases import PHASES
 from taskloom.analysis.history import SeriesChanges
 from taskloom.contract.analysis import AlertState, AlertSummary
 from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage

@@ -204,7 +204,9 @@ export function Answer({of, topic}) {
 	</div>`;
 }
 
-const PHASES = {data: 'data', forward: 'forward', loss: 'loss', backward: 'backward', update: 'update'};
+/** A colour for each phase of some variants. @param {any[]} rows @returns {Record<string, string>} */
+const coloursOf = rows =>
+	Object.fromEntries(rows.flatMap(row => Object.keys(row.phase_s)).map(phase => [phase, phase]));
 
 /** @param {{of: any, topic: string}} props */
 export function Scaling({of, topic}) {
@@ -228,7 +230,7 @@ export function Scaling({of, topic}) {
 						name="phases"
 						label="milliseconds"
 						unit=${v => `${v.toPrecision(4)} ms`}
-						colours=${PHASES}
+						colours=${coloursOf(found.rows)}
 						said=${'Medians over processes of the span of each phase, with waiting.' +
 						(found.rows.some((/** @type {any} */ row) => row.phases_overlap)
 							? ' Under task with sync step or none, phases overlap: there each is the time of its own tasks ' +

@@ -5,8 +5,9 @@ import {ms, plural} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
 import {Lines} from '../plots/series.js';
 
-const PHASES = ['data', 'forward', 'loss', 'backward', 'update'];
 const MOST = 500;
+/** The phases of some steps, in their order. @param {any[]} rows */
+const phasesOf = rows => Object.keys(rows[0]?.phase_s ?? {});
 const OVERLAP = ' They overlap: each shows the time of its own tasks divided by the number of threads.';
 
 /**
@@ -15,13 +16,14 @@ const OVERLAP = ' They overlap: each shows the time of its own tasks divided by 
  */
 function Times({rows, flagged, busy, threads}) {
 	const x = useMemo(() => rows.map(row => row.step), [rows]);
+	const phases = phasesOf(rows);
 	const overlap = rows.some(
-		row => PHASES.reduce((sum, phase) => sum + (row.phase_s[phase] ?? 0), 0) > row.step_s * 1.02
+		row => phases.reduce((sum, phase) => sum + (row.phase_s[phase] ?? 0), 0) > row.step_s * 1.02
 	);
 	const phase_s = (/** @type {any} */ row, /** @type {string} */ phase) =>
 		overlap ? (busy?.[phase]?.[row.step] ?? 0) / threads : (row.phase_s[phase] ?? 0);
-	const sums = PHASES.map((_, i) =>
-		rows.map(row => PHASES.slice(0, i + 1).reduce((sum, phase) => sum + phase_s(row, phase), 0) * 1e3)
+	const sums = phases.map((_, i) =>
+		rows.map(row => phases.slice(0, i + 1).reduce((sum, phase) => sum + phase_s(row, phase), 0) * 1e3)
 	);
 	const timed = rows
 		.filter(row => !row.warmup)
@@ -30,14 +32,16 @@ function Times({rows, flagged, busy, threads}) {
 	const middle = timed.length ? (timed[(timed.length - 1) >> 1] + timed[timed.length >> 1]) / 2 : null;
 	const unit = (/** @type {number} */ value) => `${Number(value.toPrecision(4))} ms`;
 	const series = [
-		...PHASES.map((phase, i) => ({
-			label: phase,
-			token: phase,
-			values: sums[i],
-			kind: 'area',
-			told: rows.map(row => phase_s(row, phase) * 1e3),
-			show: unit
-		})).reverse(),
+		...phases
+			.map((phase, i) => ({
+				label: phase,
+				token: phase,
+				values: sums[i],
+				kind: 'area',
+				told: rows.map(row => phase_s(row, phase) * 1e3),
+				show: unit
+			}))
+			.reverse(),
 		{label: 'step', token: 'ink', values: rows.map(row => row.step_s * 1e3), show: unit},
 		{
 			label: 'median',
@@ -64,7 +68,7 @@ function Times({rows, flagged, busy, threads}) {
 			{label: 'step', value: r => r.step},
 			{label: 'warmup', value: r => (r.warmup ? 'yes' : 'no')},
 			{label: 'step_ms', value: r => r.step_s * 1e3},
-			...PHASES.map(phase => ({label: `${phase}_ms`, value: (/** @type {any} */ r) => r.phase_s[phase] * 1e3})),
+			...phases.map(phase => ({label: `${phase}_ms`, value: (/** @type {any} */ r) => r.phase_s[phase] * 1e3})),
 			{label: 'loss', value: r => r.loss},
 			{label: 'flags', value: r => (flagged[r.step] ?? []).join(' ')}
 		]}
@@ -178,7 +182,7 @@ export function Steps({of, topic}) {
 								by: r => r.step
 							},
 							{name: 'time', label: 'Time', number: true, cell: r => ms(r.step_s), by: r => r.step_s},
-							...PHASES.map(phase => ({
+							...phasesOf(rows).map(phase => ({
 								name: phase,
 								label: phase,
 								number: true,
