@@ -5,7 +5,7 @@ import numpy as np
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
-from gpt2core.step.ops import Constant, Tensor, Write
+from gpt2core.step.ops import Outside, Tensor, Write
 from gpt2core.step.signature import Bytes, Int32s, Int64s, Matrix, Scalar, Step, TileInt
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of CIFAR-10's channels
@@ -59,6 +59,6 @@ def forward(step: Builder, grid: Grid, *, out: Tensor, targets: Tensor, side: in
     flop, bytes_ = 2 * CHANNELS * side * side, (1 + F32) * CHANNELS * side * side
     step.op(
         "images", "data", images_load, grid, grid.cost(ROWS, flop, bytes_),
-        out=Write(out, ROWS), targets=Write(targets, ROWS), samples=Constant(Tensor("samples")),
-        order=Constant(Tensor("order")), side=side, micros=micros, micro=step.micro,
+        out=Write(out, ROWS), targets=Write(targets, ROWS), samples=Outside("samples"),
+        order=Outside("order"), side=side, micros=micros, micro=step.micro,
     )  # fmt: skip
