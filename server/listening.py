@@ -1,13 +1,17 @@
-"""The server's address, and whether other machines can reach it."""
+"""The server's address, whether other machines can reach it, and the message to systemd that it listens."""
 
 from __future__ import annotations
 
 import ipaddress
+import logging
+import os
 import socket
 from dataclasses import dataclass
 from typing import Any
 
 from taskloom.server.errors import StartRefused
+
+log = logging.getLogger("taskloom.server")
 
 
 @dataclass(frozen=True)
@@ -47,3 +51,15 @@ def bind(address: Address) -> socket.socket:
         listener.close()
         raise StartRefused(f"port {address.port} on {address.host} cannot be used: {error.strerror}") from None
     return listener
+
+
+def notify_systemd() -> None:
+    """Report that the server listens, if it is a service of Type=notify. Source: sd_notify(3)."""
+    address = os.environ.pop("NOTIFY_SOCKET", None)  # processes that are started later are not the service
+    if not address:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as service:
+            service.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
+    except OSError as error:
+        log.warning("NOTIFY_SOCKET = %s: systemd does not learn that the server listens: %s", address, error)

@@ -34,7 +34,7 @@ from taskloom.server.connections import Connection
 from taskloom.server.context import Context
 from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
-from taskloom.server.listening import bind, resolve
+from taskloom.server.listening import bind, notify_systemd, resolve
 from taskloom.server.metrics import Metrics
 from taskloom.server.neighbours import Neighbours
 from taskloom.server.observing import Observing
@@ -304,6 +304,7 @@ def serve(
     url = f"http://[{address[0]}]:{address[1]}" if ":" in address[0] else f"http://{address[0]}:{address[1]}"
 
     def listening() -> None:
+        notify_systemd()
         if port_file is not None:
             _write_whole(port_file, f"{address[1]}\n")
         if sys.stdout.isatty() and not as_json:

@@ -52,6 +52,25 @@ def test_a_free_port_is_taken_and_told(start, tmp_path):
     assert httpx.get(f"{url}/readyz").json() == {"status": "ready"}
 
 
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_learns_that_the_server_listens(start, tmp_path, abstract):
+    name = f"@taskloom-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as service:
+        service.bind(name.replace("@", "\0"))
+        service.settimeout(DEADLINE_S)
+        process = start("--port", "0", "--port-file", str(tmp_path / "port"), NOTIFY_SOCKET=name)
+        assert service.recv(100) == b"READY=1"
+    assert httpx.get(f"{listening(process)}/readyz").json() == {"status": "ready"}
+
+
+def test_a_server_that_cannot_reach_systemd_serves_and_says_so(start, tmp_path):
+    process = start("--port", "0", NOTIFY_SOCKET=str(tmp_path / "missing"))
+    url = listening(process)
+    assert httpx.get(f"{url}/readyz").json() == {"status": "ready"}
+    process.terminate()
+    assert "systemd does not learn" in process.communicate(timeout=DEADLINE_S)[1]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_stop_answers_those_who_wait_and_is_no_failure(start, number):
     process = start("--port", "0")
