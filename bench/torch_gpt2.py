@@ -153,6 +153,15 @@ def batch_of(stream: np.ndarray, number: int, batch: int, seq: int) -> tuple[Ten
     return tokens[:-1].view(batch, seq), tokens[1:].view(batch, seq)
 
 
+def batch_of_parts(stream: np.ndarray, number: int, batch: int, seq: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets (B, T) of a batch, each sequence from its own contiguous part of the stream."""
+    part = (len(stream) - 1) // batch
+    start = number % (part // seq) * seq
+    rows = [stream[b * part + start : b * part + start + seq + 1] for b in range(batch)]
+    tokens = torch.from_numpy(np.stack(rows).astype(np.int64))
+    return tokens[:, :-1], tokens[:, 1:]
+
+
 def train(model: nn.Module, config: TrainConfig, stream: np.ndarray) -> list[float]:
     """Train in place for config.steps; each step's loss, before its update."""
     return train_with_norms(model, config, stream)[0]
@@ -161,6 +170,7 @@ def train(model: nn.Module, config: TrainConfig, stream: np.ndarray) -> list[flo
 def train_with_norms(model: nn.Module, config: TrainConfig, stream: np.ndarray) -> tuple[list[float], list[float]]:
     """Train in place for config.steps; each step's loss and, if it is limited, the gradients' norm before that."""
     optimizer, rates = new_optimizer(model, config), learning_rates(config)
+    batch_at = batch_of_parts if config.carry_state else batch_of
     losses, norms = [], []
     for step in range(config.steps):
         for group in optimizer.param_groups if rates else ():
@@ -168,7 +178,7 @@ def train_with_norms(model: nn.Module, config: TrainConfig, stream: np.ndarray) 
         total = 0.0
         for micro in range(config.grad_accum):
             with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
-                loss = model(*batch_of(stream, step * config.grad_accum + micro, config.batch, config.seq))
+                loss = model(*batch_at(stream, step * config.grad_accum + micro, config.batch, config.seq))
             (loss / config.grad_accum).backward()
             total += float(loss.detach()) / config.grad_accum
         if config.grad_clip:

@@ -13,10 +13,13 @@ from gpt2core.networks.lstm.tensors import Lstm
 
 
 class LSTM(nn.Module):
-    """The mean next-token loss of (B, T) tokens, from a state of 0. Its names are those of our files."""
+    """The mean next-token loss of (B, T) tokens, from a state of 0, or with `carries` from the state after the last
+    call, without its gradient. Its names are those of our files.
+    """
 
-    def __init__(self, sizes: Lstm) -> None:
+    def __init__(self, sizes: Lstm, carries: bool = False) -> None:
         super().__init__()
+        self.carries, self.state = carries, None
         self.embedding = nn.Embedding(sizes.vocab, sizes.embedding)
         self.lstm = nn.LSTM(sizes.embedding, sizes.hidden, sizes.layers, batch_first=True)
         self.head = nn.Linear(sizes.hidden, sizes.vocab)
@@ -24,7 +27,10 @@ class LSTM(nn.Module):
             self.head.weight = self.embedding.weight
 
     def logits(self, inputs: Tensor) -> Tensor:
-        found: Tensor = self.head(self.lstm(self.embedding(inputs))[0])
+        out, state = self.lstm(self.embedding(inputs), self.state)
+        if self.carries:
+            self.state = tuple(each.detach() for each in state)
+        found: Tensor = self.head(out)
         return found
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:

@@ -95,44 +95,74 @@ def cell_backward(gates, dh, dc, c, past):
 
 
 @kernel
+def state_before(cell, first_cell, t, row, sample):
+    """The cell's state of a sample before the time t: of its row, or before the first time; (0,) if it is 0."""
+    if t:
+        return cell[row]
+    return first_cell[sample] if first_cell.shape[0] else cell[0, :0]
+
+
+@kernel
+def lstm_carry(
+    first_h: Matrix, first_cell: Matrix, h: Matrix, cell: Matrix, sample0: TileInt, sample1: TileInt, group1: TileInt
+):
+    """Copy the states of the samples [sample0, sample1) after the last batch, whose group's rows end at group1.
+
+    Writes:   first_h, first_cell (B, H) =
+    Reads:    h, cell (N, H), the rows of the last time
+    Tiles:    disjoint ranges of samples are independent
+    Cost:     16*H bytes per sample
+    """
+    H, row = h.shape[1], group1 - (sample1 - sample0)
+    for s in range(sample1 - sample0):
+        for j in range(H):
+            first_h[sample0 + s, j] = h[row + s, j]
+            first_cell[sample0 + s, j] = cell[row + s, j]
+
+
+@kernel
 def lstm_forward(
-    h: Matrix, cell: Matrix, gates: Matrix, past: Matrix, cell_past: Matrix, weight: Matrix, bias: Vector,
-    by: Multiply, sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
+    h: Matrix, cell: Matrix, gates: Matrix, past: Matrix, cell_past: Matrix, first_h: Matrix, first_cell: Matrix,
+    weight: Matrix, bias: Vector, by: Multiply,
+    sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
 ):  # fmt: skip
     """Run the cells over the times [pos0, pos1) of the samples [sample0, sample1), whose rows begin at row0.
 
     Writes:   h, cell (N, H) =; gates (N, 4*H): on entry what the input gives them, on exit i, f, g, o
-    Reads:    past, cell_past: h and cell, the rows of the time before; weight (4*H, H), bias (4*H,)
+    Reads:    past, cell_past: h and cell, the rows of the time before; weight (4*H, H), bias (4*H,);
+              first_h, first_cell (B, H): the samples' states before the first time, or (0, 0)
     Maths:    a = gates + past @ weight.T + bias; i, f, o = sigmoid(a), g = tanh(a);
-              c = f c_(t-1) + i g; h = o tanh(c); both are 0 before the first time
+              c = f c_(t-1) + i g; h = o tanh(c); without first_h both are 0 before the first time
     Tiles:    a chunk of time follows the one before it; groups of samples are independent
     Cost:     8*H*H + 100*H flop and 44*H bytes per row; 16*H*H bytes per tile
     Source:   Hochreiter & Schmidhuber 1997; torch.nn.LSTM
     """
-    H, n = h.shape[1], sample1 - sample0
+    H, n, carried = h.shape[1], sample1 - sample0, first_h.shape[0]
     G = GATES * H
     for t in range(pos0, pos1):
         row = row0 + (t - pos0) * n
-        if t:
+        before = address_of(past, (row - n) * H) if t else address_of(first_h, sample0 * H)
+        if t or carried:
             multiply(
-                by, 0, 1, n, G, H, address_of(past, (row - n) * H), H, address_of(weight, 0), H,
-                address_of(gates, row * G), G, 1,
+                by, 0, 1, n, G, H, before, H, address_of(weight, 0), H, address_of(gates, row * G), G, 1
             )  # fmt: skip
-        for r in range(row, row + n):
-            cell_forward(h[r], cell[r], cell_past[r - n] if t else cell_past[r, :0], gates[r], bias)
+        for s in range(n):
+            r = row + s
+            cell_forward(h[r], cell[r], state_before(cell_past, first_cell, t, r - n, sample0 + s), gates[r], bias)
 
 
 @kernel
 def lstm_backward(
-    dgates: Matrix, dh: Matrix, dcell: Matrix, later: Matrix, cell: Matrix, weight: Matrix, by: Multiply, T: Scalar,
-    sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
+    dgates: Matrix, dh: Matrix, dcell: Matrix, later: Matrix, cell: Matrix, first_cell: Matrix, weight: Matrix,
+    by: Multiply, T: Scalar, sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
 ):  # fmt: skip
     """The gradients of what the cells take at the times [pos0, pos1), the last one first.
 
     Writes:   dgates (N, 4*H): on entry i, f, g, o, on exit the gradients of their sums; dh (N, H): on entry the
               gradient of h from what reads it, on exit also from the time after; dcell (B, H): the gradient of the
               samples' states from the time after, on exit from pos0; what it has is not read at the last time
-    Reads:    later: dgates, the rows of the time after; cell (N, H), also those of the time before; weight (4*H, H)
+    Reads:    later: dgates, the rows of the time after; cell (N, H), also those of the time before; weight (4*H, H);
+              first_cell (B, H): the samples' states before the first time, or (0, 0)
     Maths:    dh += dgates_(t+1) @ weight; dc += dh o (1 - tanh(c)^2); do = dh tanh(c) o (1 - o); di = dc g i (1 - i);
               dg = dc i (1 - g^2); df = dc c_(t-1) f (1 - f); dc_(t-1) = dc f
     Tiles:    a chunk of time follows the one after it; groups of samples are independent
@@ -152,42 +182,51 @@ def lstm_backward(
             dcell[sample0:sample1] = ZERO
         for s in range(n):
             r = row + s
-            cell_backward(dgates[r], dh[r], dcell[sample0 + s], cell[r], cell[r - n] if t else cell[r, :0])
+            past = state_before(cell, first_cell, t, r - n, sample0 + s)
+            cell_backward(dgates[r], dh[r], dcell[sample0 + s], cell[r], past)
 
 
 @kernel
 def lstm_backward_weight(
-    dweight: OwnMatrix, dbias: OwnVector, dgates: Matrix, h: Matrix, by: Multiply, T: Scalar, BS: Scalar,
-    out0: TileInt, out1: TileInt, to: TileInt, adds: Scalar, fetches: Scalar,
+    dweight: OwnMatrix, dbias: OwnVector, dgates: Matrix, h: Matrix, first_h: Matrix, by: Multiply, T: Scalar,
+    BS: Scalar, out0: TileInt, out1: TileInt, to: TileInt, adds: Scalar, fetches: Scalar,
 ):  # fmt: skip
     """The gradient of the recurrent weight's rows [out0, out1) and of their biases, over all groups of BS samples.
 
     Writes:   dweight (any, H) =, rows from `to` on; dbias (any,) =, elements from `to` on;
               both += if `adds` is set; `fetches`: dweight is not expected in a cache
-    Reads:    dgates (N, 4*H), h (N, H), T times of each sample
+    Reads:    dgates (N, 4*H), h (N, H), T times of each sample; first_h (B, H): h before the first time, or (0, 0)
     Maths:    dweight = sum over the times but the first of dgates_t.T @ h_(t-1), group by group; dbias = sum of dgates
               over the rows, in their order
     Tiles:    disjoint ranges of rows are independent
     Cost:     2*N*H flop per row of the weight; 4*N*H bytes per tile and 4*(N + H) per row
     """
-    N, H, G = h.shape[0], h.shape[1], dgates.shape[1]
-    if T == 1 and not adds:
+    N, H, G, carried = h.shape[0], h.shape[1], dgates.shape[1], first_h.shape[0]
+    if T == 1 and not (adds or carried):
         dweight[to : to + out1 - out0] = ZERO
-    more = adds
-    for first in range(0, N // T if T > 1 else 0, BS):
+    more, at = adds, address_of(dweight, to * H)
+    for first in range(0, N // T if T > 1 or carried else 0, BS):
         n, row = min(BS, N // T - first), first * T
-        multiply_halves(
-            by, 0, 0, 1, 0, out1 - out0, H, n * (T - 1), address_of(dgates, (row + n) * G + out0), G,
-            address_of(h, row * H), H, address_of(dweight, to * H), H, more, fetches,
-        )  # fmt: skip
-        more = 1
+        if carried:
+            multiply_halves(
+                by, 0, 0, 1, 0, out1 - out0, H, n, address_of(dgates, row * G + out0), G,
+                address_of(first_h, first * H), H, at, H, more, fetches,
+            )  # fmt: skip
+            more = 1
+        if T > 1:
+            multiply_halves(
+                by, 0, 0, 1, 0, out1 - out0, H, n * (T - 1), address_of(dgates, (row + n) * G + out0), G,
+                address_of(h, row * H), H, at, H, more, fetches,
+            )  # fmt: skip
+            more = 1
     linear.add_columns(dbias, dgates, out0, out1, to, adds)
 
 
 @dataclass(frozen=True)
 class Layer:
     """A layer of cells over slices of a batch: its tensors, with the weights of its input and of its recurrence, and T
-    times in groups of at most BS samples.
+    times in groups of at most BS samples. `first_h`, `first_cell`: the samples' states before the first time, if these
+    are the states after the previous batch.
     """
 
     step: Builder
@@ -204,6 +243,8 @@ class Layer:
     bias: Tensor
     T: int
     BS: int
+    first_h: Tensor | None = None
+    first_cell: Tensor | None = None
 
     def forward(self) -> None:
         """Add the products of the input and the recurrence of each chunk of time; with fusion a chunk is one op.
@@ -217,6 +258,8 @@ class Layer:
             self._apply_input(every)
         for chunk in chunks:
             with step.fused():
+                if self.first_h and self.first_cell and chunk is chunks[0]:
+                    self._carry(chunk, self.first_h, self.first_cell)
                 if step.fusion != "none":
                     self._apply_input(chunk)
                 step.op(
@@ -224,6 +267,7 @@ class Layer:
                     self.number,
                     h=Write(self.out, ROWS), cell=Write(self.cell, ROWS), gates=Update(self.gates, ROWS),
                     past=Read(self.out, "past0:row0"), cell_past=Read(self.cell, "past0:row0"),
+                    first_h=self._first(self.first_h, chunk), first_cell=self._first(self.first_cell, chunk),
                     weight=Read(self.weight), bias=Read(self.bias), by=Product(0, 1, self.BS, GATES * H, H),
                 )  # fmt: skip
         step.tape.gradient_in(self.gates, self.gates)
@@ -243,7 +287,8 @@ class Layer:
                     "recurrence", "backward", lstm_backward, chunk,
                     self._cost(chunk, "row1:next1", CELL_BACKWARD_FLOP, 13), self.number,
                     dgates=Update(self.gates, ROWS), dh=Update(dh, ROWS), dcell=written(self.dcell, "sample0:sample1"),
-                    later=Read(self.gates, "row1:next1"), cell=Read(self.cell, "past0:row1"), weight=Read(self.weight),
+                    later=Read(self.gates, "row1:next1"), cell=Read(self.cell, "past0:row1"),
+                    first_cell=self._first(self.first_cell, chunk), weight=Read(self.weight),
                     by=Product(0, 0, self.BS, H, GATES * H), T=self.T,
                 )  # fmt: skip
                 if not separate:
@@ -255,6 +300,23 @@ class Layer:
             dout=self.gates, inp=self.inp, weight=self.input_weight, bias=self.input_bias,
         )  # fmt: skip
         step.tape.shares.append(Share(self.weight, partial(self._weight_gradient), self.number))
+
+    def _first(self, states: Tensor | None, chunk: Grid) -> Read | None:
+        """A chunk's reading of the states before the first time; only the first chunk reads them."""
+        is_first = chunk.column("pos0")[0] == 0
+        return Read(states, "sample0:sample1") if states and is_first else None
+
+    def _carry(self, chunk: Grid, first_h: Tensor, first_cell: Tensor) -> None:
+        """Add the copy of the states after the previous batch, which `out` and `cell` have until they are written."""
+        H = self.step.shape(self.out)[-1]
+        lasts = [end - (last - first) for (_, end), (first, last) in
+                 zip(chunk.ranges("group0:group1"), chunk.ranges("sample0:sample1"), strict=True)]  # fmt: skip
+        self.step.op(
+            "carry", "forward", lstm_carry, chunk.with_columns(last0=lasts),
+            chunk.cost("sample0:sample1", 0, 4 * F32 * H), self.number,
+            first_h=Write(first_h, "sample0:sample1"), first_cell=Write(first_cell, "sample0:sample1"),
+            h=Read(self.out, "last0:group1"), cell=Read(self.cell, "last0:group1"),
+        )  # fmt: skip
 
     def _apply_input(self, grid: Grid) -> None:
         linear.apply(
@@ -277,7 +339,7 @@ class Layer:
             "recurrence_dweight", "backward", lstm_backward_weight, grid,
             grid.cost(BLOCK, 2 * H * rows, F32 * (H + rows), F32 * H * rows), self.number, filler=True,
             dweight=add_or_set(to.adds, dweight, BLOCK), dbias=add_or_set(to.adds, dbias, BLOCK),
-            dgates=Read(self.gates), h=Read(self.out),
+            dgates=Read(self.gates), h=Read(self.out), first_h=self.first_h and Read(self.first_h),
             by=Product(1, 0, grid.longest(BLOCK), H, self.BS * max(self.T - 1, 1)), T=self.T, BS=self.BS,
             adds=int(to.adds), fetches=int(not to.own),
         )  # fmt: skip

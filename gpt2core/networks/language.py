@@ -14,7 +14,8 @@ def load(step: Builder, config: TrainConfig, grid: Grid) -> None:
     tokens.forward(
         step, grid,
         inputs=Tensor("inputs"), targets=Tensor("targets"), stream=Outside("stream"),
-        row_batch=Tensor("row_batch"), row_time=Tensor("row_time"), T=config.seq, micros=config.grad_accum,
+        row_batch=Tensor("row_batch"), row_time=Tensor("row_time"), T=config.seq,
+        parts=config.batch if config.carry_state else 0, micros=config.grad_accum,
     )  # fmt: skip
 
 

@@ -284,6 +284,13 @@ class TrainConfig:
         0.0, "maximum norm of all gradients together; larger ones are scaled down; 0: no limit", check=AMOUNT,
         role="size",
     )
+    carry_state: bool = setting(
+        False, "lstm: the state of a batch begins where the one of the previous batch ended, without gradient; each "
+        "sample then reads its own contiguous part of the tokens", check=check_bool, role="size",
+    )
+    init_scale: float = setting(
+        0.0, "lstm: limit of the uniform initial weights; 0: those of torch.nn.LSTM", check=AMOUNT, role="values"
+    )
     seed: int = setting(
         1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1, role="seed"
     )
@@ -324,6 +331,7 @@ class TrainConfig:
         if self.fusion == "all" and self.needs_whole_gradients:
             yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
         yield from optimizers.conflicts(self, DEFAULTS)
+        yield from networks.conflicts(self, DEFAULTS)
         if self.op_threads is not None:
             yield from _caught(parse_op_threads, self.op_threads, self.threads)
         if any(getattr(self, name) != DEFAULTS[name] for name in ("scheduler", "threads")):  # by default none is loaded

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from gpt2core.spec.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gpt2core.spec.config import TrainConfig
 
 # Network by name: the module whose NETWORK implements networks/network.py. It is imported on first use.
 NETWORKS = {
@@ -18,10 +21,15 @@ NETWORKS = {
 DEFAULT = "gpt2"  # network of a model without the key `network`
 
 
+# Settings of TrainConfig that only some networks read: those whose `Model.settings` name them.
+OWN_SETTINGS = ("carry_state", "init_scale")
+
+
 class Model(ABC):
     """Sizes of a network's model. Each network has its own frozen dataclass, whose fields are the JSON keys."""
 
     network: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]] = ()  # those of OWN_SETTINGS that it reads
     name: str
     context: int  # maximum number of positions of a sample
     vocab: int  # number of tokens or classes
@@ -57,6 +65,20 @@ class Model(ABC):
         """JSON values only. The default network is not named."""
         sizes = dict(vars(self))  # not dataclasses.asdict, which copies deeply
         return sizes if self.network == DEFAULT else {"network": self.network, **sizes}
+
+
+def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[ConfigError]:
+    """Settings that the network of a run does not read, or that do not fit together."""
+    given = vars(config)
+    for name in OWN_SETTINGS:
+        if given[name] != defaults[name] and name not in config.model.settings:
+            network = config.model.network
+            accepted = f"the default {defaults[name]!r}, since network {network} does not read it"
+            yield ConfigError(name, given[name], accepted)
+    if config.carry_state and config.grad_accum > 1:
+        yield ConfigError("carry_state", True, f"false with grad_accum ({config.grad_accum})")
+    if config.init_scale and config.checkpoint is not None:
+        yield ConfigError("init_scale", config.init_scale, "0 with checkpoint, which has the initial weights")
 
 
 def network(name: object) -> Any:

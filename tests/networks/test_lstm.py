@@ -10,6 +10,7 @@ import numpy as np
 import poison
 import pytest
 
+from gpt2core.data import sources
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
 from gpt2core.networks import program
@@ -26,12 +27,18 @@ from taskloom.server.queue.experiments.memory import run_memory_bytes
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = pytest.mark.parametrize("case", lstms.CASES)
-FUSED = {"lstm": FUSIONS, "lstm_tied": ("none", "rows")}
+FUSED = {"lstm": FUSIONS, "lstm_tied": ("none", "rows"), "lstm_carried": FUSIONS}
 HOW = [
     *({"scheduler": "fork-join", "threads": threads} for threads in (1, 2, 3, 8)),
     {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic"},
     *({"scheduler": "task", "sync": sync, "threads": threads} for sync in SYNCS for threads in (1, 2, 3, 8)),
 ]
+SUMMED = {"grad_accum": 2, "grad_clip": 0.5}
+
+
+def allowed(case: str, how: dict[str, object]) -> dict[str, object]:
+    """Settings without grad_accum where the state is carried over."""
+    return {name: value for name, value in how.items() if case != "lstm_carried" or name != "grad_accum"}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -43,10 +50,11 @@ def no_canary() -> Iterator[None]:
 
 
 @CASES
-@pytest.mark.parametrize("how", [{}, {"grad_accum": 2, "grad_clip": 0.5}, {"precision": "bf16"}], ids=str)
+@pytest.mark.parametrize("how", [{}, SUMMED, {"precision": "bf16"}], ids=str)
 def test_every_scheduler_gives_the_same_bits(case: str, how: dict[str, object]) -> None:
+    how = allowed(case, how)
     first = train.train(lstms.config(case, steps=3, **how))
-    fusions = FUSED[case] if "grad_accum" not in how else ("none", "rows")
+    fusions = FUSED[case] if "grad_clip" not in how else ("none", "rows")
     fused = [{"fusion": f, "scheduler": s, "threads": 2} for f in fusions for s in ("fork-join", "task")]
     others = [*(HOW[2::4] if how else HOW), *fused]
     for other in others:
@@ -83,12 +91,12 @@ def test_a_sequence_of_one_token_has_no_recurrence() -> None:
 @CASES
 @pytest.mark.parametrize(
     "how",
-    [*({"fusion": fusion, "grad_clip": 0.0} for fusion in FUSIONS), {"grad_accum": 2, "grad_clip": 0.5},
+    [*({"fusion": fusion, "grad_clip": 0.0} for fusion in FUSIONS), SUMMED,
      {"precision": "bf16"}, {"seq": 1, "token_slice": 1}],
     ids=str,
 )  # fmt: skip
 def test_tasks_read_and_write_what_they_declare(case: str, how: dict[str, object]) -> None:
-    config = lstms.config(case, steps=1, **how)
+    config = lstms.config(case, steps=1, **allowed(case, how))
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
     poison.check(program.build(config), plan(config), lambda memory: train.fill(memory, config, data), libraries)
@@ -169,6 +177,43 @@ def test_initial_weights_are_torchs_distributions() -> None:
     again = {name: np.empty_like(array) for name, array in weights.items()}
     network_of(config).initialise(config, again)
     assert all(np.array_equal(weights[name], again[name]) for name in weights)
+
+
+def test_init_scale_is_the_limit_of_every_weight() -> None:
+    config = lstms.config(init_scale=0.05)
+    weights = {spec.name: np.empty(spec.shape, np.float32) for spec in network_of(config).tensors(config)["weights"]}
+    network_of(config).initialise(config, weights)
+    for name, array in weights.items():
+        assert 0.04 < np.abs(array).max() <= np.float32(0.05), name
+
+
+def test_a_carried_state_continues_the_previous_batch(tmp_path: Path) -> None:
+    """Without an update, two batches of 5 tokens have the losses of one batch of 10, whose samples are the same."""
+    path = str(tmp_path / "tokens.bin")
+    how = {"lr": 0.0, "token_slice": 2, "carry_state": True, "data": path}
+    stream = np.random.default_rng(3).integers(61, size=5 * 10 + 1, dtype=np.uint16)
+    sources.write_tokens(path, stream)
+    long = train.train(lstms.config(**how, steps=1)).losses
+    short = train.train(lstms.config(**how, seq=5, steps=2)).losses
+    assert np.mean(short) == pytest.approx(long[0], rel=1e-6)
+    from_zero = train.train(lstms.config(**{**how, "carry_state": False}, steps=1)).losses
+    assert from_zero == pytest.approx(long, rel=1e-6)  # a first batch's parts are its sequences
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "accepted"),
+    [
+        ({"model": "lstm-tiny", "carry_state": True, "grad_accum": 2}, "carry_state", r"false with grad_accum \(2\)"),
+        ({"model": "tiny", "carry_state": True}, "carry_state", "default False, since network gpt2 does not read it"),
+        ({"model": "tiny", "init_scale": 0.1}, "init_scale", "default 0.0, since network gpt2 does not read it"),
+        ({"model": "lstm-tiny", "init_scale": -0.1}, "init_scale", "0 or more"),
+        ({"model": "lstm-tiny", "init_scale": 0.1, "checkpoint": "x"}, "init_scale", "0 with checkpoint"),
+    ],
+)
+def test_settings_of_states_and_scales_that_are_refused(given: dict[str, object], field: str, accepted: str) -> None:
+    with pytest.raises(ConfigError, match=accepted) as raised:
+        TrainConfig.from_dict(given)
+    assert raised.value.field == field
 
 
 def test_a_time_steps_rows_are_consecutive() -> None:

@@ -23,7 +23,7 @@ def initial_weights(config: TrainConfig) -> dict[str, np.ndarray]:
 
 def train(config: TrainConfig, dtype: torch.dtype = torch.float64) -> tuple[list[float], dict[str, np.ndarray]]:
     """Losses and final weights."""
-    model = LSTM(model_of(config)).to(dtype)
+    model = LSTM(model_of(config), config.carry_state).to(dtype)
     load_weights(model, initial_weights(config))
     losses, _ = train_with_norms(model, config, open_tokens(config))
     return losses, weights_of(model)

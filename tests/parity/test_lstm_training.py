@@ -59,7 +59,8 @@ def test_a_checkpoint_goes_to_torch_and_back_unchanged(case: str, tmp_path: Path
     model = LSTM(model_of(config))
     path, back = tmp_path / "torch.safetensors", tmp_path / "ours.safetensors"
     save_model(model, path)
-    settings = {"checkpoint": str(path), "save": str(back), "steps": 1, "lr": 0.0, "weight_decay": 0.0}
+    settings = {"checkpoint": str(path), "save": str(back), "steps": 1, "lr": 0.0, "weight_decay": 0.0,
+                "init_scale": 0.0}  # fmt: skip
     result = train(lstms.config(case, **settings))
     expected = float(model(*batch_of(open_tokens(config), 0, config.batch, config.seq)).detach())
     assert result.losses[0] == pytest.approx(expected, rel=1e-5)

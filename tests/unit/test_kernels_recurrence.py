@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 from test_finite_differences import draw, gradient
 
 from gpt2core.layers.recurrence import lstm_backward, lstm_backward_weight, lstm_forward, sigmoid, tanh
@@ -22,11 +23,11 @@ def rows_of(sample0: int, sample1: int) -> np.ndarray:
     return sample0 * T + np.arange(T * n).reshape(T, n)
 
 
-def outputs(gates: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """h (N, H) from what the input gives the gates (N, 4H), written from the formulae."""
+def outputs(gates: np.ndarray, weight: np.ndarray, bias: np.ndarray, first: tuple[np.ndarray, ...]) -> np.ndarray:
+    """h (N, H) from what the input gives the gates (N, 4H) and from h and c before, written from the formulae."""
     out = np.empty((B * T, H))
     for group in GROUPS:
-        h = c = np.zeros((group[1] - group[0], H))
+        h, c = (each[slice(*group)] if len(each) else np.zeros((group[1] - group[0], H)) for each in first)
         for rows in rows_of(*group):
             i, f, g, o = np.split(gates[rows] + h @ weight.T + bias, 4, axis=1)
             c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
@@ -34,27 +35,29 @@ def outputs(gates: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarr
     return out
 
 
-def test_a_layer_of_cells(by: By) -> None:
+@pytest.mark.parametrize("carried", [0, B], ids=["from 0", "carried"])
+def test_a_layer_of_cells(by: By, carried: int) -> None:
+    first = first_h, first_cell = draw(carried, H), draw(carried, H)
     gates, weight, bias, dh = draw(B * T, 4 * H), 0.5 * draw(4 * H, H), draw(4 * H), draw(B * T, H)
     inside = [(group, chunk, int(rows_of(*group)[chunk[0], 0])) for group in GROUPS for chunk in CHUNKS]
     h, cell, kept = np.full_like(dh, np.nan), np.full_like(dh, np.nan), gates.copy()
     for group, chunk, row in inside:
-        lstm_forward(h, cell, kept, h, cell, weight, bias, by(), *group, *chunk, row)
-    np.testing.assert_allclose(h, outputs(gates.astype(np.float64), weight, bias), **CLOSE)
+        lstm_forward(h, cell, kept, h, cell, *first, weight, bias, by(), *group, *chunk, row)
+    np.testing.assert_allclose(h, outputs(gates.astype(np.float64), weight, bias, first), **CLOSE)
 
     dgates, whole, dcell = kept.copy(), dh.copy(), np.full((B, H), np.nan, np.float32)
     for group, chunk, row in reversed(inside):
-        lstm_backward(dgates, whole, dcell, dgates, cell, weight, by(), T, *group, *chunk, row)
-    np.testing.assert_allclose(dgates, gradient(lambda x: outputs(x, weight, bias), gates, dh), **CLOSE)
+        lstm_backward(dgates, whole, dcell, dgates, cell, first_cell, weight, by(), T, *group, *chunk, row)
+    np.testing.assert_allclose(dgates, gradient(lambda x: outputs(x, weight, bias, first), gates, dh), **CLOSE)
 
-    expected = gradient(lambda w: outputs(gates.astype(np.float64), w, bias), weight, dh)
-    of_bias = gradient(lambda b: outputs(gates.astype(np.float64), weight, b), bias, dh)
+    expected = gradient(lambda w: outputs(gates.astype(np.float64), w, bias, first), weight, dh)
+    of_bias = gradient(lambda b: outputs(gates.astype(np.float64), weight, b, first), bias, dh)
     dweight, dbias = np.full_like(weight, np.nan), np.full_like(bias, np.nan)
-    for first, last in ((0, 11), (11, 4 * H)):
-        lstm_backward_weight(dweight, dbias, dgates, h, by(), T, BS, first, last, first, 0, 1)
+    for out0, out1 in ((0, 11), (11, 4 * H)):
+        lstm_backward_weight(dweight, dbias, dgates, h, first_h, by(), T, BS, out0, out1, out0, 0, 1)
     np.testing.assert_allclose(dweight, expected, **CLOSE)
     np.testing.assert_allclose(dbias, of_bias, **CLOSE)
-    lstm_backward_weight(dweight, dbias, dgates, h, by(), T, BS, 0, 4 * H, 0, 1, 0)
+    lstm_backward_weight(dweight, dbias, dgates, h, first_h, by(), T, BS, 0, 4 * H, 0, 1, 0)
     np.testing.assert_allclose(dweight, 2 * expected, rtol=2e-5, atol=8e-6)
     np.testing.assert_allclose(dbias, 2 * of_bias, rtol=2e-5, atol=8e-6)
 
@@ -62,7 +65,7 @@ def test_a_layer_of_cells(by: By) -> None:
 def test_without_a_second_time_the_recurrent_weight_has_no_gradient(by: By) -> None:
     dweight, dbias = np.full((4 * H, H), np.nan, np.float32), np.full(4 * H, np.nan, np.float32)
     dgates = draw(B, 4 * H)
-    lstm_backward_weight(dweight, dbias, dgates, draw(B, H), by(), 1, BS, 0, 4 * H, 0, 0, 0)
+    lstm_backward_weight(dweight, dbias, dgates, draw(B, H), draw(0, H), by(), 1, BS, 0, 4 * H, 0, 0, 0)
     assert not dweight.any()
     np.testing.assert_allclose(dbias, dgates.sum(0), rtol=1e-5)
 

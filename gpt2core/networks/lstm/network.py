@@ -47,7 +47,7 @@ class LstmNetwork(Network):
     def initialise(self, config: TrainConfig, weights: Weights) -> None:
         from gpt2core.networks.lstm import initial
 
-        initial.initial_weights(model_of(config), config.seed, weights)
+        initial.initial_weights(model_of(config), config.seed, config.init_scale, weights)
 
     def claims(self, names: Collection[str]) -> bool:
         return any(name.startswith("lstm.") for name in names)

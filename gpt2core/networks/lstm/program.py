@@ -28,6 +28,8 @@ def forward(step: Builder, config: TrainConfig) -> None:
             input_weight=Tensor(f"weight_ih_l{k}"), input_bias=Tensor(f"bias_ih_l{k}"),
             weight=Tensor(f"weight_hh_l{k}"), bias=Tensor(f"bias_hh_l{k}"),
             T=config.seq, BS=slicing.sizes(config)[0],
+            first_h=Tensor("first_h", k) if config.carry_state else None,
+            first_cell=Tensor("first_cell", k) if config.carry_state else None,
         ).forward()  # fmt: skip
         step.tape.gradient_in(h, DH)
         x = h

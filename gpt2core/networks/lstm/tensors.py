@@ -24,6 +24,7 @@ class Lstm(Model):
     """E embedding, L layers of H hidden units, V vocabulary. `tied`: the head's weight is the embedding's."""
 
     network: ClassVar[str] = "lstm"
+    settings: ClassVar[tuple[str, ...]] = ("carry_state", "init_scale")
 
     embedding: int = 650
     hidden: int = 650
@@ -100,7 +101,8 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena. N = B*T rows.
 
     In the reverse pass `gates` becomes its own gradient. `dh` has the gradient of one layer's `h` after the other, and
-    `dcell` what the time after gives each sample's state.
+    `dcell` what the time after gives each sample's state. `first_h` and `first_cell` are the samples' states before
+    the first time, if these are the states after the previous batch.
     """
     model = model_of(config)
     E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
@@ -114,6 +116,7 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
             TensorSpec("gates", (L, N, GATES * H)),
             TensorSpec("cell", (L, N, H)),
             TensorSpec("h", (L, N, H)),
+            *(TensorSpec(name, (L, config.batch, H)) for name in ("first_h", "first_cell") if config.carry_state),
             TensorSpec("logits", (N, V)),
             TensorSpec("loss", (N,)),
         ],
