@@ -19,7 +19,7 @@ ALL_COMMANDS = tuple(f"taskloom.commands.{name}" for name in COMMANDS)
         (ALL_COMMANDS, {"numba", "scipy"}),
         (("taskloom.cli", "taskloom.commands.serve", "taskloom.commands.worker"), {"pydantic", "httpx", "rich"}),
         (("taskloom.commands.train",), {"pydantic", "httpx", "numpy"}),
-        (("taskloom.server.main",), {"numba", "scipy", "alembic", "ruptures"}),
+        (("taskloom.server.main",), {"numba", "scipy", "alembic", "ruptures", "optuna"}),
     ],
 )
 def test_a_process_loads_only_what_it_needs(rooms: tuple[str, ...], absent: set[str]) -> None:
