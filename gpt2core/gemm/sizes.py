@@ -1,5 +1,6 @@
 """Sizes of our own matrix product's panels and scratch. No Numba, because servers read them to size a run's memory."""
 
+LANES = 16  # columns of a vector, and of a packed panel of a convolution
 PANEL = 48  # columns of B in a packed panel of our own matrix product
 PRODUCT_DEPTH = 768  # words of a column in a panel
 PRODUCT_BLOCK = 256 * PRODUCT_DEPTH  # words of A; with a panel they fit into a core's second cache

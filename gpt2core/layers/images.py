@@ -3,6 +3,7 @@
 import numpy as np
 
 from gpt2core.compile.jit import kernel
+from gpt2core.layers.halo import clear_halo
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
 from gpt2core.step.ops import Outside, Tensor, Write
@@ -12,17 +13,6 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of CIFAR-10's 
 CHANNELS = len(MEAN)
 SCALE = tuple(np.float32(1 / 255 / std) for std in STD)
 SHIFT = tuple(np.float32(-mean / std) for mean, std in zip(MEAN, STD, strict=True))
-
-
-@kernel
-def clear_halo(image, height, width, channels):
-    """Zeros around an image of `height` rows of `width` pixels, in an array of (height + 2, width + 2, channels)."""
-    line = (width + 2) * channels
-    image[:line] = 0
-    for y in range(1, height + 1):
-        image[y * line : y * line + channels] = 0
-        image[(y + 1) * line - channels : (y + 1) * line] = 0
-    image[(height + 1) * line : (height + 2) * line] = 0
 
 
 @kernel
@@ -44,7 +34,7 @@ def images_load(
     for n in range(row0, row1):
         at = order[(first + n) % order.shape[0]]
         targets[n] = samples[at]
-        clear_halo(out[n], side, side, CHANNELS)
+        clear_halo(out[n], side, CHANNELS)
         for c in range(CHANNELS):
             scale, shift = SCALE[c], SHIFT[c]
             for y in range(side):

@@ -1,0 +1,329 @@
+"""Convolutions of images, by implicit matrix products: no copy of an input's windows is made (im2col).
+
+An image is (side + 2, side + 2, channels) with a halo of zeros, so the inputs of a row of a window are consecutive, and
+those of the next pixel lie `stride` pixels behind. So a register tile (gemm/strided_tile.py) reads them as they lie.
+Weights are (out, rows, columns, in), and are packed once a step: a panel of outputs side by side. ReLU and a shortcut
+are done in registers. What has been rectified tells where its gradient is 0, so the gradients here are those before
+the ReLU.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gpt2core.compile.jit import address_of, kernel
+from gpt2core.gemm.sizes import LANES
+from gpt2core.gemm.strided_tile import TILE_COLUMNS, TILE_ROWS, ragged_tile, whole_tile
+from gpt2core.layers.halo import clear_halo
+from gpt2core.layers.windows import Convolution
+from gpt2core.step import parameters
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import F32, ONE_TILE, ROWS, Grid
+from gpt2core.step.ops import Read, Tensor, Update, Write, add_or_set
+from gpt2core.step.parameters import BLOCK, Destination, Parameter
+from gpt2core.step.signature import Matrix, OwnMatrix, Scalar, TileInt, Vector
+from gpt2core.step.tape import Share
+
+PART = "part0:part1"  # the rows of a slice's share of a weight's gradient
+
+
+@kernel
+def vectors_of(columns):
+    """Vectors of LANES floats that have these columns."""
+    return (columns + LANES - 1) // LANES
+
+
+@kernel
+def taps(size, stride, phase):
+    """Number of outputs along one dimension that a window of `size` makes of an input at a position of this `phase`,
+    that is, modulo the stride."""
+    if size == 1:
+        return 1 if phase == 0 else 0
+    return 3 if stride == 1 else 1 + phase
+
+
+@kernel
+def tap(size, stride, phase, i):
+    """Row of the window through which the i-th of these outputs reads the input."""
+    if size == 1:
+        return 0
+    if stride == 1:
+        return 2 - i
+    return 1 if phase == 0 else 2 - 2 * i
+
+
+@kernel
+def pack(packed: Vector, turned: Vector, weight: Matrix, C: Scalar, size: Scalar, stride: Scalar):
+    """Pack a weight for products with windows, and turned for the gradient of the input.
+
+    Writes:   packed (panels, size*size*C, LANES) =, zeros behind the last output; turned =, phase after phase
+              (panels, taps*taps*OC, LANES), or (0,) for none
+    Reads:    weight (OC, size*size*C)
+    Maths:    along the input's phases, an output's rows and columns of the window are in the opposite order
+    """
+    OC, K = weight.shape[0], size * size * C
+    for o0 in range(0, OC, LANES):
+        panel = packed[o0 * K : (o0 + LANES) * K]
+        for o in range(LANES):
+            for k in range(K):
+                panel[k * LANES + o] = weight[o0 + o, k] if o0 + o < OC else np.float32(0)
+    if turned.shape[0] == 0:
+        return
+    at = 0
+    for py in range(stride):
+        for px in range(stride):
+            for c0 in range(0, C, LANES):
+                for ty in range(taps(size, stride, py)):
+                    for tx in range(taps(size, stride, px)):
+                        k = (tap(size, stride, py, ty) * size + tap(size, stride, px, tx)) * C
+                        for o in range(OC):
+                            for c in range(LANES):
+                                turned[at + c] = weight[o, k + c0 + c] if c0 + c < C else np.float32(0)
+                            at += LANES
+
+
+@kernel
+def sweep(
+    a, a_pixel, a_row, a_line, panels, length, lines, c, c_pixel, c_row, height, width, columns, start, gate, rectify
+):
+    """Compute `columns` channels of height x width pixels, panel by panel of the packed weights.
+
+    a, c, start, gate: addresses of the first pixel; start and gate lie as c does. `length` words in each of `lines`
+    lines of a window. Strides in bytes: of pixels, of rows of pixels, and of a window's lines.
+    """
+    for c0 in range(0, columns, TILE_COLUMNS):
+        some = min(TILE_COLUMNS, columns - c0)
+        panel, vectors = panels + 4 * c0 * length * lines, vectors_of(some)
+        for y in range(height):
+            x, at_a, at = 0, a + y * a_row, 4 * c0 + y * c_row
+            while x < width:
+                rows = TILE_ROWS if x + TILE_ROWS <= width else 1
+                whole_tile(
+                    rows, vectors, at_a, a_pixel, 4, a_line, panel, 4 * LANES, 4 * LANES * length,
+                    4 * LANES * length * lines, length, lines, c + at, c_pixel, some,
+                    start + at if start else 0, c_pixel, gate + at if gate else 0, c_pixel, rectify,
+                )  # fmt: skip
+                x, at_a, at = x + rows, at_a + rows * a_pixel, at + rows * c_pixel
+
+
+@kernel
+def convolve(
+    out: Matrix, inp: Matrix, shortcut: Matrix, packed: Vector, side: Scalar, C: Scalar, OC: Scalar, size: Scalar,
+    stride: Scalar, rectify: Scalar, row0: TileInt, row1: TileInt,
+):  # fmt: skip
+    """Convolve images [row0, row1) of `side` rows.
+
+    Writes:   out (N, (S+2)*(S+2)*OC) =, S = (side + stride - 1) // stride, with a halo of zeros
+    Reads:    inp (N, (side+2)*(side+2)*C) with a halo of zeros; shortcut as out, or (0, 0) for none, may be out;
+              packed: see `pack`
+    Maths:    out = shortcut + window @ weight.T, and with `rectify` max(out, 0); windows are centred, size 1 or 3
+    Tiles:    disjoint ranges of images are independent
+    Cost:     2*size*size*C*OC flop per pixel of the output
+    Source:   torch.nn.functional.conv2d with padding size // 2
+    """
+    S = (side + stride - 1) // stride
+    line, out_line = (side + 2) * C, (S + 2) * OC
+    first, inner = 0 if size == 3 else line + C, out_line + OC
+    for n in range(row0, row1):
+        sweep(
+            address_of(inp, n * inp.shape[1] + first), 4 * stride * C, 4 * stride * line, 4 * line,
+            address_of(packed, 0), size * C, size, address_of(out, n * out.shape[1] + inner), 4 * OC, 4 * out_line,
+            S, S, OC, address_of(shortcut, n * out.shape[1] + inner) if shortcut.shape[0] else 0, 0, rectify,
+        )  # fmt: skip
+        clear_halo(out[n], S, OC)
+
+
+@kernel
+def convolve_backward_input(
+    dinp: Matrix, dout: Matrix, past: Matrix, inp: Matrix, turned: Vector, side: Scalar, C: Scalar, OC: Scalar,
+    size: Scalar, stride: Scalar, row0: TileInt, row1: TileInt,
+):  # fmt: skip
+    """The gradient of a convolution's input, of images [row0, row1) of `side` rows.
+
+    Writes:   dinp (N, (side+2)*(side+2)*C) =, with a halo of zeros
+    Reads:    dout (N, (S+2)*(S+2)*OC) with a halo of zeros; past as dinp, or (0, 0) for none, may be dinp; inp as dinp,
+              or (0, 0) if it has not been rectified; turned: see `pack`
+    Maths:    dinp = past + the convolution of dout with the turned weight, for each phase of the stride; 0 where inp
+              is not above 0
+    Tiles:    disjoint ranges of images are independent
+    Cost:     2*size*size*C*OC flop per pixel of the output
+    """
+    S = (side + stride - 1) // stride
+    line, out_line = (side + 2) * C, (S + 2) * OC
+    first = 0 if size == 3 and stride == 1 else out_line + OC
+    for n in range(row0, row1):
+        panels = address_of(turned, 0)
+        for py in range(stride):
+            for px in range(stride):
+                ty, tx = taps(size, stride, py), taps(size, stride, px)
+                at = n * dinp.shape[1] + (1 + py) * line + (1 + px) * C
+                sweep(
+                    address_of(dout, n * dout.shape[1] + first), 4 * OC, 4 * out_line, 4 * out_line, panels, tx * OC,
+                    ty, address_of(dinp, at), 4 * stride * C, 4 * stride * line, (side - py + stride - 1) // stride,
+                    (side - px + stride - 1) // stride, C, address_of(past, at) if past.shape[0] else 0,
+                    address_of(inp, at) if inp.shape[0] else 0, 0,
+                )  # fmt: skip
+                panels += 4 * ty * tx * OC * LANES * vectors_of(C)
+        clear_halo(dinp[n], side, C)
+
+
+@kernel
+def convolve_backward_weight(
+    shares: Matrix, dout: Matrix, inp: Matrix, side: Scalar, C: Scalar, OC: Scalar, size: Scalar, stride: Scalar,
+    row0: TileInt, row1: TileInt, part0: TileInt,
+):  # fmt: skip
+    """A share of the gradient of a convolution's weight, from images [row0, row1) of `side` rows.
+
+    Writes:   shares (any, size*size*C) =, OC rows from part0 on
+    Reads:    dout (N, (S+2)*(S+2)*OC), inp (N, (side+2)*(side+2)*C) with a halo of zeros
+    Maths:    sum over the pixels, image after image, of dout.T @ window
+    Tiles:    slices of images have shares of their own
+    Cost:     2*size*size*C*OC flop per pixel of the output
+    """
+    S = (side + stride - 1) // stride
+    line, out_line, K = (side + 2) * C, (S + 2) * OC, size * size * C
+    first = 0 if size == 3 else line + C
+    for n in range(row0, row1):
+        for ky in range(size):
+            for k in range(0, size * C, TILE_COLUMNS):
+                some = min(TILE_COLUMNS, size * C - k)
+                b, o = address_of(inp, n * inp.shape[1] + first + ky * line + k), 0
+                while o < OC:
+                    rows = TILE_ROWS if o + TILE_ROWS <= OC else 1
+                    a = address_of(dout, n * dout.shape[1] + out_line + OC + o)
+                    c = address_of(shares, (part0 + o) * K + ky * size * C + k)
+                    if some % LANES == 0:
+                        whole_tile(
+                            rows, vectors_of(some), a, 4, 4 * OC, 4 * out_line, b, 4 * stride * C, 4 * stride * line,
+                            4 * LANES, S, S, c, 4 * K, some, c if n > row0 else 0, 4 * K, 0, 0, 0,
+                        )  # fmt: skip
+                    else:
+                        ragged_tile(
+                            rows, vectors_of(some), a, 4, 4 * OC, 4 * out_line, b, 4 * stride * C, 4 * stride * line,
+                            4 * LANES, S, S, c, 4 * K, some, c if n > row0 else 0, 4 * K, 0, 0, 0,
+                        )  # fmt: skip
+                    o += rows
+
+
+@kernel
+def fold(dweight: OwnMatrix, shares: Matrix, OC: Scalar, out0: TileInt, out1: TileInt, to: TileInt, adds: Scalar):
+    """Sum the slices' shares of the gradient of a weight's outputs [out0, out1), slice after slice.
+
+    Writes:   dweight (any, K) =, rows from `to` on; += if `adds` is set
+    Reads:    shares (slices*OC, K)
+    Tiles:    disjoint ranges of outputs are independent
+    Cost:     K flop and 4*K bytes per output and slice
+    """
+    K = shares.shape[1]
+    for o in range(out0, out1):
+        row = dweight[to + o - out0]
+        for first in range(o, shares.shape[0], OC):
+            share = shares[first]
+            if first == o and not adds:
+                for k in range(K):
+                    row[k] = share[k]
+            else:
+                for k in range(K):
+                    row[k] += share[k]
+
+
+def pack_weights(step: Builder, convolutions: Sequence[Convolution]) -> None:
+    """Add the packing of weights, an op each. Micro-batches after the first one use what it has packed."""
+    for number, each in enumerate(convolutions if step.micro == 0 else ()):
+        turned = each.needs_dinp
+        size = each.K * each.OC
+        step.op(
+            "pack", "forward", pack, ONE_TILE, [(0, F32 * size * (3 if turned else 2))], number,
+            packed=Write(_packed(each)), turned=Write(_turned(each)) if turned else None, weight=Read(_weight(each)),
+            C=each.C, size=each.size, stride=each.stride,
+        )  # fmt: skip
+
+
+def apply(
+    step: Builder, grid: Grid, number: int, each: Convolution, *,
+    out: Tensor, inp: Tensor, shortcut: Tensor | None = None, rectify: bool = True,
+) -> None:  # fmt: skip
+    """Add a convolution over a grid of images. A shortcut is added to it, which may be `out`; then a ReLU follows."""
+    written = Update if shortcut == out else Write
+    values = each.side**2 * each.C + each.out_side**2 * each.OC * (2 if shortcut else 1)
+    step.op(
+        name_of(each), "forward", convolve, grid, grid.cost(ROWS, each.flop, F32 * values, F32 * each.K * each.OC),
+        number,
+        out=written(out, ROWS), inp=Read(inp, ROWS), shortcut=shortcut and Read(shortcut, ROWS),
+        packed=Read(_packed(each)), rectify=int(rectify), OC=each.OC, **_sizes(each),
+    )  # fmt: skip
+
+
+def apply_backward(
+    step: Builder, grid: Grid, number: int, each: Convolution, *,
+    dinp: Tensor, dout: Tensor, past: Tensor | None = None, inp: Tensor | None = None,
+) -> None:  # fmt: skip
+    """Add the gradient of the input over a grid of images, to which that of `past` is added; it may be `dinp`. With
+    `inp` the gradient is that before the input's ReLU."""
+    written = Update if past == dinp else Write
+    values = each.side**2 * each.C * (1 + (past is not None) + (inp is not None)) + each.out_side**2 * each.OC
+    step.op(
+        f"{name_of(each)}_dinp", "backward", convolve_backward_input, grid,
+        grid.cost(ROWS, each.flop, F32 * values, F32 * each.K * each.OC), number,
+        dinp=written(dinp, ROWS), dout=Read(dout, ROWS), past=past and Read(past, ROWS), inp=inp and Read(inp, ROWS),
+        turned=Read(_turned(each)), OC=each.OC, **_sizes(each),
+    )  # fmt: skip
+
+
+def share_weight_gradient(
+    step: Builder, grid: Grid, number: int, each: Convolution, *, dout: Tensor, inp: Tensor
+) -> None:
+    """Add each slice's share of the weight's gradient, over a grid of images, and leave their sum."""
+    slices = range(len(grid))
+    with_parts = grid.with_columns(part0=[each.OC * s for s in slices], part1=[each.OC * (s + 1) for s in slices])
+    values = each.side**2 * each.C + each.out_side**2 * each.OC
+    step.op(
+        f"{name_of(each)}_dweight", "backward", convolve_backward_weight, with_parts,
+        grid.cost(ROWS, each.flop, F32 * values, F32 * each.K * each.OC), number, filler=True,
+        shares=Write(_shares(each), PART), dout=Read(dout, ROWS), inp=Read(inp, ROWS), OC=each.OC, **_sizes(each),
+    )  # fmt: skip
+    step.tape.shares.append(Share(_weight(each), partial(_fold, step, number, each), number))
+
+
+def _fold(step: Builder, number: int, each: Convolution, to: Destination) -> None:
+    """Add the sum of the slices' shares."""
+    grid, (dweight, _) = parameters.block_grid(step, _weight(each), to.own), to.of(step, _weight(each))
+    count = step.shape(_shares(each))[0] // each.OC
+    ranges = tuple([(each.OC * s + o0, each.OC * s + o1) for s in range(count)] for o0, o1 in grid.ranges(BLOCK))
+    step.op(
+        f"{name_of(each)}_fold", "backward", fold, Grid(grid.labels, grid.columns, {PART: ranges}),
+        grid.cost(BLOCK, count * each.K, F32 * (count + 1) * each.K), number, filler=True,
+        dweight=add_or_set(to.adds, dweight, BLOCK), shares=Read(_shares(each), PART), OC=each.OC, adds=int(to.adds),
+    )  # fmt: skip
+
+
+def parameters_of(step: Builder, *convolutions: Convolution) -> dict[Tensor, list[Parameter]]:
+    """The blocks of their weights."""
+    return {_weight(each): parameters.matrix(step, _weight(each)) for each in convolutions}
+
+
+def name_of(each: Convolution) -> str:
+    """Name of its ops: by its window."""
+    return f"conv{each.size}x{each.size}"
+
+
+def _sizes(each: Convolution) -> dict[str, Any]:
+    return {"side": each.side, "C": each.C, "size": each.size, "stride": each.stride}
+
+
+def _weight(each: Convolution) -> Tensor:
+    return Tensor(each.weight)
+
+
+def _packed(each: Convolution) -> Tensor:
+    return Tensor(f"packed.{each.weight}")
+
+
+def _turned(each: Convolution) -> Tensor:
+    return Tensor(f"turned.{each.weight}")
+
+
+def _shares(each: Convolution) -> Tensor:
+    return Tensor(f"shares.{each.weight}")

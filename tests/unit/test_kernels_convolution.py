@@ -1,0 +1,186 @@
+"""Convolutions against windows written out in float64, and against finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from test_finite_differences import gradient
+
+from gpt2core.gemm.sizes import LANES
+from gpt2core.layers import windows
+from gpt2core.layers.convolution import convolve, convolve_backward_input, convolve_backward_weight, fold, pack
+
+NONE = np.zeros((0, 0), np.float32)
+NO_VECTOR = np.zeros(0, np.float32)
+
+
+def reference(x: np.ndarray, weight: np.ndarray, stride: int) -> np.ndarray:
+    """The convolution of x (N, S, S, C) with weight (OC, size, size, C)."""
+    size, side = weight.shape[1], x.shape[1]
+    padded = np.pad(x, ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0)))
+    out = np.zeros((len(x), -(-side // stride), -(-side // stride), len(weight)))
+    for ky in range(size):
+        for kx in range(size):
+            seen = padded[:, ky : ky + side : stride, kx : kx + side : stride]
+            out += seen @ weight[:, ky, kx].T
+    return out
+
+
+def with_halo(x: np.ndarray) -> np.ndarray:
+    """Images as kernels take them."""
+    return np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))).astype(np.float32).reshape(len(x), -1)
+
+
+def inner(flat: np.ndarray, side: int) -> np.ndarray:
+    """Images as people see them. Their halo is zero."""
+    image = flat.reshape(len(flat), side + 2, side + 2, -1)
+    halo = image.copy()
+    halo[:, 1:-1, 1:-1] = 0
+    assert not halo.any()
+    return image[:, 1:-1, 1:-1]
+
+
+class Case:
+    """A convolution of three images, and its kernels."""
+
+    def __init__(self, C: int, OC: int, side: int, size: int, stride: int, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.sizes = (side, C, OC, size, stride)
+        self.S = -(-side // stride)
+        self.x, self.dout = rng.normal(size=(3, side, side, C)), rng.normal(size=(3, self.S, self.S, OC))
+        self.weight = rng.normal(size=(OC, size, size, C))
+        each = windows.Convolution("w", C, OC, side, size, stride)
+        specs = {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in windows.temporary([each], 2)}
+        self.packed, self.turned, self.shares = specs["packed.w"], specs["turned.w"], specs["shares.w"]
+        pack(self.packed, self.turned, self.flat_weight, C, size, stride)
+
+    @property
+    def flat_weight(self) -> np.ndarray:
+        return self.weight.reshape(len(self.weight), -1).astype(np.float32)
+
+    def forward(self, shortcut: np.ndarray = NONE, rectify: int = 0) -> np.ndarray:
+        out = np.full((3, (self.S + 2) ** 2 * self.sizes[2]), np.nan, np.float32)
+        for row0, row1 in ((0, 2), (2, 3)):
+            convolve(out, with_halo(self.x), shortcut, self.packed, *self.sizes, rectify, row0, row1)
+        return inner(out, self.S)
+
+    def backward(self, past: np.ndarray = NONE, inp: np.ndarray = NONE) -> np.ndarray:
+        side, C = self.sizes[:2]
+        dinp = past if len(past) else np.full((3, (side + 2) ** 2 * C), np.nan, np.float32)
+        for row0, row1 in ((0, 2), (2, 3)):
+            convolve_backward_input(dinp, with_halo(self.dout), past, inp, self.turned, *self.sizes, row0, row1)
+        return inner(dinp, side)
+
+    def backward_weight(self) -> np.ndarray:
+        OC = self.sizes[2]
+        for slot, (row0, row1) in enumerate(((0, 2), (2, 3))):
+            convolve_backward_weight(
+                self.shares, with_halo(self.dout), with_halo(self.x), *self.sizes, row0, row1, slot * OC
+            )
+        dweight = np.full(self.flat_weight.shape, np.nan, np.float32)
+        for out0, out1 in ((0, OC // 2), (OC // 2, OC)):
+            fold(dweight, self.shares, OC, out0, out1, out0, 0)
+        return dweight.reshape(self.weight.shape)
+
+    def close(self, found: np.ndarray, expected: np.ndarray) -> None:
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * float(np.abs(expected).max() or 1))
+
+
+CHANNELS = st.integers(1, 65)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CHANNELS, CHANNELS, st.integers(5, 33), st.sampled_from([1, 3]), st.sampled_from([1, 2]))
+@example(3, 16, 32, 3, 1)
+@example(16, 32, 32, 3, 2)
+@example(16, 32, 32, 1, 2)
+@example(64, 64, 8, 3, 1)
+@example(65, 33, 7, 3, 2)
+@example(1, 1, 5, 1, 1)
+def test_a_convolution_and_its_gradients(C: int, OC: int, side: int, size: int, stride: int) -> None:
+    case = Case(C, OC, side, size, stride, seed=C + 100 * OC + side)
+    case.close(case.forward(), reference(case.x, case.weight, stride))
+    # The transpose of a linear map, by its definition: <dout, conv(x, w)> = <dx, x> = <dw, w>.
+    product = float((case.dout * reference(case.x, case.weight, stride)).sum())
+    norm = float(np.linalg.norm(case.dout) * np.linalg.norm(case.x) * np.linalg.norm(case.weight))
+    dx, dw = case.backward(), case.backward_weight()
+    assert abs(float((dx * case.x).sum()) - product) <= 1e-6 * norm
+    assert abs(float((dw * case.weight).sum()) - product) <= 1e-6 * norm
+    case.close(dx, transposed_input(case, stride))
+    case.close(dw, transposed_weight(case, stride))
+
+
+def transposed_input(case: Case, stride: int) -> np.ndarray:
+    size, side = case.weight.shape[1], case.x.shape[1]
+    padded = np.zeros((3, side + size - 1, side + size - 1, case.x.shape[3]))
+    for ky in range(size):
+        for kx in range(size):
+            padded[:, ky : ky + side : stride, kx : kx + side : stride] += case.dout @ case.weight[:, ky, kx]
+    cut = slice(size // 2, size // 2 + side)
+    return padded[:, cut, cut]
+
+
+def transposed_weight(case: Case, stride: int) -> np.ndarray:
+    size, side = case.weight.shape[1], case.x.shape[1]
+    padded = np.pad(case.x, ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0)))
+    out = np.zeros_like(case.weight)
+    for ky in range(size):
+        for kx in range(size):
+            seen = padded[:, ky : ky + side : stride, kx : kx + side : stride]
+            out[:, ky, kx] = np.einsum("nyxo,nyxc->oc", case.dout, seen)
+    return out
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 5, 3, 1), (3, 2, 5, 3, 2), (2, 2, 6, 3, 2), (2, 3, 5, 1, 2)])
+def test_gradients_are_finite_differences(sizes: tuple[int, int, int, int, int]) -> None:
+    case, stride = Case(*sizes), sizes[4]
+    case.close(case.backward(), gradient(lambda x: reference(x, case.weight, stride), case.x, case.dout))
+    case.close(case.backward_weight(), gradient(lambda w: reference(case.x, w, stride), case.weight, case.dout))
+
+
+@pytest.mark.parametrize("sizes", [(5, 17, 9, 3, 1), (5, 17, 9, 3, 2)])
+def test_a_shortcut_and_a_relu_follow(sizes: tuple[int, int, int, int, int]) -> None:
+    case, stride = Case(*sizes), sizes[4]
+    shortcut = np.random.default_rng(1).normal(size=case.dout.shape)
+    expected = shortcut + reference(case.x, case.weight, stride)
+    case.close(case.forward(with_halo(shortcut), rectify=1), np.maximum(expected, 0))
+    case.close(case.forward(with_halo(shortcut)), expected)
+
+
+@pytest.mark.parametrize("sizes", [(5, 17, 9, 3, 1), (5, 17, 9, 3, 2), (20, 4, 8, 1, 2)])
+def test_a_gradient_from_elsewhere_joins_before_the_inputs_relu(sizes: tuple[int, int, int, int, int]) -> None:
+    case, stride = Case(*sizes), sizes[4]
+    rng = np.random.default_rng(1)
+    past, inp = rng.normal(size=case.x.shape), np.maximum(rng.normal(size=case.x.shape), 0)
+    expected = np.where(inp > 0, past + transposed_input(case, stride), 0)
+    case.close(case.backward(with_halo(past), with_halo(inp)), expected)
+
+
+def test_shares_are_added_slice_by_slice() -> None:
+    shares = np.random.default_rng(0).normal(size=(4 * 3, 5)).astype(np.float32)
+    total = ((shares[0:3] + shares[3:6]) + shares[6:9]) + shares[9:12]
+    dweight = np.ones((3, 5), np.float32)
+    fold(dweight, shares, 3, 1, 3, 1, 0)
+    assert np.array_equal(dweight[1:], total[1:])
+    assert np.all(dweight[0] == 1)
+    fold(dweight, shares, 3, 0, 1, 0, 1)
+    added = np.ones(5, np.float32)
+    for first in range(0, 12, 3):
+        added += shares[first]
+    assert np.array_equal(dweight[0], added)
+
+
+def test_nan_is_not_rectified_away() -> None:
+    """A diverging run must be seen."""
+    case = Case(1, 1, 5, 3, 1)
+    case.x[0, 2, 2, 0] = np.nan
+    assert np.isnan(case.forward(rectify=1)[0, 1:4, 1:4]).all()
+
+
+def test_panels_end_with_zeros() -> None:
+    case = Case(3, 17, 5, 3, 1)
+    panels = case.packed.reshape(2, 27, LANES)
+    np.testing.assert_array_equal(panels[1, :, 0], case.flat_weight[16])
+    assert not panels[1, :, 1:].any()
