@@ -20,6 +20,7 @@ from taskloom.server.queue.attempts.waiting import WaitingRoom
 from taskloom.server.readiness import Readiness
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
+from taskloom.server.unread import Unread
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Context:
     waiting: WaitingRoom
     rates: Rates
     in_flight: InFlight
+    unread: Unread
     expanding: Threads  # one thread, because each expansion uses a core
     metrics: Metrics
     readiness: Readiness

@@ -79,6 +79,7 @@ from taskloom.server.readiness import Readiness
 from taskloom.server.routing import operations
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
+from taskloom.server.unread import Unread
 from taskloom.server.webhooks.deliveries import Deliveries
 from taskloom.server.webhooks.routes import router as webhooks
 
@@ -149,6 +150,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         waiting=waiting,
         rates=Rates(settings.rate_per_s),
         in_flight=InFlight(settings.max_bytes_in_flight),
+        unread=Unread(settings.send_timeout_s, settings.max_bytes_unread),
         expanding=Threads(1),
         metrics=Metrics(database, settings.lease_s),
         readiness=Readiness(database, store),

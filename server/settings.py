@@ -75,13 +75,17 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, except results and artifacts")
     max_result_bytes: int = Field(64 << 20, ge=1, description="largest body of an uploaded result")
     max_bytes_in_flight: int = Field(
-        128 << 20, ge=1, description="bytes of request bodies in each server's memory, over all requests"
+        128 << 20, ge=1, description="bytes of requests in each server's memory, over all connections"
     )
     header_timeout_s: float = Field(10.0, gt=0, description="longest time for a request's headers to arrive")
     body_timeout_s: float = Field(15.0, gt=0, description="how far a body may fall behind min_body_rate")
     min_body_rate: float = Field(16384.0, gt=0, description="minimum rate of a body, in bytes per second")
     linger_s: float = Field(
         5.0, gt=0, description="how long the rest of a rejected body is discarded"
+    )
+    send_timeout_s: float = Field(30.0, gt=0, description="a connection ends when its client reads nothing for this long")
+    max_bytes_unread: int = Field(
+        64 << 20, ge=1, description="bytes of answers in each server's memory that wait for slow clients"
     )
     artifact_root: Path | None = Field(
         None, description="folder of artifacts; default FILE.artifacts beside SQLite's FILE, otherwise ./artifacts"

@@ -14,7 +14,7 @@ STREAM_BYTES = 1 << 20  # of a streamed body in memory
 
 
 class InFlight:
-    """Bytes of bodies in this process over all requests; used only from its event loop."""
+    """Bytes of requests in this process; used only from its event loop."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes, self._held_bytes = most_bytes, 0
@@ -30,9 +30,9 @@ class InFlight:
 
     def take(self, size_bytes: int) -> None:
         """Account for more bytes. Raises ServerBusy."""
-        if self._held_bytes + size_bytes > self._most_bytes:
+        if size_bytes > 0 and self._held_bytes + size_bytes > self._most_bytes:
             refusal = ServerBusy(
-                f"at most {self._most_bytes} bytes of bodies may be in memory at once", max_bytes=self._most_bytes
+                f"at most {self._most_bytes} bytes of requests may be in memory at once", max_bytes=self._most_bytes
             )
             refusal.headers["Retry-After"] = "1"
             raise refusal
@@ -49,6 +49,10 @@ class Share:
         """Account for more bytes. Raises ServerBusy."""
         self._of.take(size_bytes)
         self.held_bytes += size_bytes
+
+    def hold(self, size_bytes: int) -> None:
+        """Account for this many bytes in all. Raises ServerBusy."""
+        self.take(size_bytes - self.held_bytes)
 
 
 def check_declared(content_length: str | None, limit_bytes: int) -> None:
