@@ -83,7 +83,9 @@ class Settings(BaseSettings):
     linger_s: float = Field(
         5.0, gt=0, description="how long the rest of a rejected body is discarded"
     )
-    send_timeout_s: float = Field(30.0, gt=0, description="a connection ends when its client reads nothing for this long")
+    send_timeout_s: float = Field(
+        30.0, gt=0, description="a connection ends when its client reads nothing for this long"
+    )
     max_bytes_unread: int = Field(
         64 << 20, ge=1, description="bytes of answers in each server's memory that wait for slow clients"
     )
