@@ -14,11 +14,12 @@ from functools import lru_cache
 import numpy as np
 
 from gpt2core.spec.result import median
-from taskloom.analysis.comparison import NOISE_FLOOR, Verdict, decide
+from taskloom.analysis.comparison import NOISE_FLOOR, decide
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, TAIL, anytime_rows, logarithms, walsh_rows
 from taskloom.analysis.processes import Process
 from taskloom.analysis.rank_tests import Floats
+from taskloom.analysis.reasons import Verdict
 
 FEWEST_PAIRS = 3
 POWER = 0.8

@@ -8,30 +8,29 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from gpt2core.spec.config import PROBLEM, with_role
 from gpt2core.spec.result import median
-from taskloom.analysis import estimators
+from taskloom.analysis import estimators, sentences
 from taskloom.analysis.agreement import COMPARED, first_disagreement, without
 from taskloom.analysis.diagnosis import diagnose
-from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Test, e_value, logarithms
+from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Test, Unit, e_value, logarithms
 from taskloom.analysis.family import Family
 from taskloom.analysis.fingerprint import core_differences, differing, environment_differences
 from taskloom.analysis.pooling import FEWEST_IN_STRATUM, pool
 from taskloom.analysis.processes import Facts, Process, distinct
 from taskloom.analysis.rank_tests import mann_whitney_p_value
+from taskloom.analysis.reasons import Kind, Reason, Verdict
+from taskloom.analysis.sentences import reason
 from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
 from taskloom.analysis.validity import doubtful, marks, summary
 from taskloom.analysis.wording import counted, disturbed_share
 
 NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
 MIXED = 0.2  # a monotone drift alone then gives p > 0.2, since times have the ranks of their blocks
-ONE_EACH = "one process each"  # in the reason of a comparison of two runs
-UNSOUND = "would be"  # how the reason of a verdict begins that a diagnosis downgraded
-Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,8 @@ class InstructionsRatio:
 @dataclass(frozen=True)
 class Membership:
     """The family of a comparison of two variants of one experiment. p_adjusted: null if so few processes decide nothing
-    in it. alone: the verdict by the comparison's own p-value. primary: it is the question, which is judged alone."""
+    in it. alone: the verdict by the comparison's own p-value. primary: it is the question, which is judged alone.
+    sentence: with which statements it was judged; empty: with none."""
 
     experiment_id: int
     comparisons: int
@@ -66,6 +66,7 @@ class Membership:
     p_adjusted: float | None
     alone: Verdict
     primary: bool
+    sentence: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ class Comparison:
     brief: list[str] = field(default_factory=list)
     family: Membership | None = None
     disturbed_runs: int = 0
+    why: Reason = field(default_factory=lambda: Reason("wide"))
+    sentence: str = ""
 
 
 def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:
@@ -119,16 +122,17 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
         refused = Comparison(
             *sides, "refused", None, None, None, False, None, None, noise_floor, differs, marked, refusal
         )
-        return replace(refused, brief=brief, disturbed_runs=disturbed_runs)
+        why = reason("refused", findings=[refusal])
+        return _told(replace(refused, brief=brief, disturbed_runs=disturbed_runs, why=why))
     evidence = weigh(a, b)
     found = evidence.estimate
-    decision = _decide(found, noise_floor, evidence.broken)
-    reasons = [decision.reason, evidence.told]
+    decision = _decide(found, noise_floor, evidence.broken, evidence.lacking)
+    reasons = [decision.reason, evidence.design]
     if differs:
         reasons.append("not like for like: see differs")
     if disturbed_runs:
         reasons.append(disturbed_share(disturbed_runs, len(a) + len(b)).lower())
-    return Comparison(
+    return _told(Comparison(
         *sides,
         verdict=decision.verdict,
         ratio=found.value,
@@ -152,7 +156,16 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
         instructions=_instructions(a, b),
         brief=brief,
         disturbed_runs=disturbed_runs,
-    )
+        why=decision.why,
+    ))  # fmt: skip
+
+
+def _told(found: Comparison) -> Comparison:
+    """The comparison with its sentence."""
+    figures = sentences.figures(found.ratio, found.ratio_low, found.ratio_high)
+    runs = len(found.a.runs) + len(found.b.runs)
+    words = sentences.verdict(found.verdict, "A", "B", figures, found.why)
+    return replace(found, sentence=sentences.disturbed(words, found.disturbed_runs, runs))
 
 
 def _instructions(a: Sequence[Process], b: Sequence[Process]) -> InstructionsRatio:
@@ -174,6 +187,7 @@ class Decision:
     ratio: Estimate
     p_value: float | None
     reason: str
+    why: Reason
 
 
 def decide(a: Sequence[float], b: Sequence[float], paired: bool, noise_floor: float = NOISE_FLOOR) -> Decision:
@@ -182,26 +196,46 @@ def decide(a: Sequence[float], b: Sequence[float], paired: bool, noise_floor: fl
     return _decide(estimators.paired(a, b) if paired else estimators.unpaired(a, b), noise_floor)
 
 
-def _decide(found: Estimate, noise_floor: float, broken: Sequence[str] = ()) -> Decision:
-    verdict, reason = _judge(found, noise_floor)
-    if broken and verdict in ("faster", "slower", "same"):
-        verdict, reason = "undecided", f"{UNSOUND} {verdict}, but the values show {' and '.join(broken)} ({reason})"
-    return Decision(verdict, found, found.p_value, reason)
+def _decide(
+    found: Estimate, noise_floor: float, broken: Sequence[str] = (), lacking: Kind | None = None
+) -> Decision:
+    outcome = verdict_of(found.value, found.low, found.high, found.p_value, noise_floor)
+    why = _why(found, outcome, broken, lacking)
+    text = sentences.evidence(found, outcome, noise_floor, why)
+    return Decision("undecided" if why.kind == "dependent" else outcome, found, found.p_value, text, why)
+
+
+def _why(found: Estimate, outcome: Verdict, broken: Sequence[str], lacking: Kind | None) -> Reason:
+    """The reason of a verdict by interval and test alone. lacking: the reason if the design allows neither."""
+    if found.low is not None and found.high is not None:
+        if outcome == "undecided":
+            return reason("wide", findings=broken)
+        if broken:
+            return reason("dependent", findings=broken)
+        return reason("equivalent" if outcome == "same" else "significant")
+    if lacking is not None:
+        unit: Unit = "occasions" if lacking == "not-interleaved" else "pairs"
+        return reason(lacking, needed=None if lacking == "not-planned" else FEWEST, unit=unit, findings=broken)
+    needed = Family(1).needed(found.test)
+    if found.paired and found.n >= needed:
+        return reason("too-few-on-an-occasion", needed=FEWEST_IN_STRATUM, unit="pairs", findings=broken)
+    return reason("too-few", needed=needed, unit=found.unit, findings=broken)
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The times of a comparison, their estimate, and a description of the design. broken: reasons why the interval may
-    not hold."""
+    not hold. lacking: what the design lacks if it allows neither interval nor test."""
 
     a_s: Sequence[float]
     b_s: Sequence[float]
     estimate: Estimate
-    told: str
+    design: str
     scope: str = ""
     e_value: float | None = None
     broken: tuple[str, ...] = ()
     diagnosis: tuple[str, ...] = ()
+    lacking: Kind | None = None
 
 
 Value = Callable[[Process], float]
@@ -245,43 +279,46 @@ def _in_pairs(
     for (process, _), log in zip(matched, logs, strict=True):
         strata.setdefault(process.occasion, []).append(log)
     found = diagnose(np.exp(logs))
-    told, scope = f"{counted(len(matched), 'pair')} of processes", ""
+    design, scope = f"{counted(len(matched), 'pair')} of processes", ""
     if len(matched) < max(len(a), len(b)):
-        told += f", {counted(len(a) + len(b) - 2 * len(matched), 'process')} without a partner left out"
+        design += f", {counted(len(a) + len(b) - 2 * len(matched), 'process')} without a partner left out"
     if len(strata) == 1:
         estimate = estimators.anytime(logs) if sequential else estimators.of_logs(logs)
     else:
         pooled = pool([np.array(values) for values in strata.values()], "occasions", sequential)
         estimate, scope = pooled.estimate, pooled.scope
-        told += f" on {len(strata)} occasions: {scope}"
+        design += f" on {len(strata)} occasions: {scope}"
         found = replace(found, broken=pooled.broken)  # within occasions, since they may differ from each other
-    return Evidence(a_s, b_s, estimate, told, scope, e_value(logs), found.broken, tuple(found.told))
+    return Evidence(a_s, b_s, estimate, design, scope, e_value(logs), found.broken, tuple(found.findings))
 
 
 def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> Evidence:
     a_s, b_s = [value(p) for p in a], [value(p) for p in b]
-    told = f"{len(a)} and {len(b)} processes, not paired"
+    design = f"{len(a)} and {len(b)} processes, not paired"
     if len(a) == len(b) == 1:
-        told = f"{ONE_EACH}: the figures describe their steps, and another process may be faster or slower"
-        return Evidence(step_values(a), step_values(b), estimators.bare(a_s, b_s), told)
+        design = "one process each: the figures describe their steps, and another process may be faster or slower"
+        steps_s = step_values(a), step_values(b)
+        return Evidence(*steps_s, estimators.bare(a_s, b_s), design, lacking="one-process")
     if interleaved(a, b) and not any(process.stop_rule for process in (*a, *b)):
         sides = [diagnose([value(p) for p in sorted(side, key=lambda p: p.block)]) for side in (a, b)]
         broken, diagnosis = (
             tuple(dict.fromkeys(itertools.chain(*texts)))
-            for texts in ((side.broken for side in sides), (side.told for side in sides))
+            for texts in ((side.broken for side in sides), (side.findings for side in sides))
         )
-        return Evidence(a_s, b_s, estimators.unpaired(a_s, b_s), told, broken=broken, diagnosis=diagnosis)
+        return Evidence(a_s, b_s, estimators.unpaired(a_s, b_s), design, broken=broken, diagnosis=diagnosis)
     of_a, of_b = (
         list(by_occasion([p.occasion for p in side], values).values()) for side, values in ((a, a_s), (b, b_s))
     )
     if min(len(of_a), len(of_b)) >= FEWEST:
         counts = f"{len(of_a)} and {len(of_b)} occasions, one value each"
         return Evidence(a_s, b_s, estimators.unpaired(of_a, of_b, "occasions"), counts)
-    if interleaved(a, b):
-        told += ": their number was not fixed beforehand, and only pairs are valid then"
-    else:
-        told += f": not of one interleaved occasion, and only {FEWEST} occasions a side show how much those differ"
-    return Evidence(a_s, b_s, estimators.bare(a_s, b_s), told)
+    lacking: Kind = "not-planned" if interleaved(a, b) else "not-interleaved"
+    design += {
+        "not-planned": ": their number was not fixed beforehand, and only pairs are valid then",
+        "not-interleaved": f": not of one interleaved occasion, and only {FEWEST} occasions a side show how much those "
+        "differ",
+    }[lacking]
+    return Evidence(a_s, b_s, estimators.bare(a_s, b_s), design, lacking=lacking)
 
 
 def interleaved(a: Sequence[Process], b: Sequence[Process]) -> bool:
@@ -308,18 +345,21 @@ def rejudged(found: Comparison, p_adjusted: float | None, family: Family) -> Com
     any verdict. Same and refused do not change. The reason of an undecided one says if so few processes cannot decide
     it alone."""
     called = found.verdict in ("faster", "slower")
-    unsound = found.reason.startswith(UNSOUND)
-    if found.p_value is None or unsound or (found.verdict != "undecided" and not called):
+    sound = found.why.kind != "dependent"
+    if found.p_value is None or not sound or (found.verdict != "undecided" and not called):
         return found
     if called and p_adjusted is not None and p_adjusted < 1 - CONFIDENCE:
         return found
+    unit: Unit = "pairs" if found.paired else "occasions" if found.unit == "occasions" else "processes"
     if family.size > 1 and family.smallest_p(found.n, found.test) >= 1 - CONFIDENCE:
-        why = f"too few processes: {family.shortage(found.test)} per side to be decided alone, whatever the times"
+        needed = family.needed(found.test)
+        why = reason("too-few-in-family", needed=needed, of=family, unit=unit, findings=found.why.findings)
     elif called:
-        why = f"one of {family}: adjusted p = {p_adjusted:.2g}"
+        why = reason("adjusted", of=family, findings=found.why.findings)
     else:
         return found
-    return replace(found, verdict="undecided", reason=f"{why} ({found.reason})")
+    text = sentences.in_family(why, family, p_adjusted, found.reason)
+    return _told(replace(found, verdict="undecided", reason=text, why=why))
 
 
 def _side(processes: Sequence[Process]) -> Side:
@@ -347,24 +387,6 @@ def _refusal(a: Sequence[Process], b: Sequence[Process]) -> str | None:
             return f"{name} mixes configurations: " + "; ".join(mixed)
     agreement = first_disagreement(a, b)
     return None if agreement.holds else agreement.reason
-
-
-def _judge(found: Estimate, noise_floor: float) -> tuple[Verdict, str]:
-    if found.low is None or found.high is None:
-        if found.p_value is None and found.n >= FEWEST:
-            return "undecided", f"these processes allow no interval and no test (ratio {found.value:.4f})"
-        least = f"at least {Family(1).needed(found.test)} {'' if found.paired else 'a side '}on one occasion"
-        if found.paired and found.n >= Family(1).needed(found.test):
-            least = f"at least {FEWEST_IN_STRATUM} on every occasion"
-        return "undecided", f"too few processes to tell, whatever they show: {least} (ratio {found.value:.4f})"
-    bounds = f"{CONFIDENCE:.0%} interval {found.low:.4f} to {found.high:.4f}"
-    interval = f"ratio {found.value:.4f}, {bounds}, p = {found.p_value:.2g}"
-    verdict = verdict_of(found.value, found.low, found.high, found.p_value, noise_floor)
-    if verdict == "same":
-        return verdict, f"equivalent within the noise floor of {noise_floor:.2%} ({interval})"
-    if verdict == "undecided":
-        return verdict, f"the interval allows more than one verdict ({interval})"
-    return verdict, interval
 
 
 def verdict_of(

@@ -20,7 +20,6 @@ RESEMBLE_Z, DRIFT_Z = 2.576, 2.807  # one-sided and two-sided, each 1 in 200
 FEWEST_VALUES = 10
 SMALLEST_CLUSTER = 3
 CLUSTER_SHARE = 0.2
-LEVELS = "two levels"  # how the finding begins that breaks no interval
 GAP = 2.5  # between two levels, in ranges of the wider one
 
 
@@ -37,12 +36,12 @@ class Diagnosis:
     broken: tuple[str, ...]
 
     @property
-    def told(self) -> list[str]:
-        """Describe all findings."""
+    def findings(self) -> list[str]:
+        """All findings in words: those under which intervals do not hold, then two levels."""
         if self.levels is None:
             return list(self.broken)
         low, high = self.levels
-        return [*self.broken, f"{LEVELS}, {high / low - 1:.1%} apart"]
+        return [*self.broken, f"two levels, {high / low - 1:.1%} apart"]
 
 
 def diagnose(values: Sequence[float] | Floats) -> Diagnosis:

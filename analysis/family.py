@@ -36,10 +36,6 @@ class Family:
         """Fewest pairs (two samples: a side) that can decide one comparison alone."""
         return next(n for n in itertools.count(FEWEST) if self.smallest_p(n, test) < 1 - CONFIDENCE)
 
-    def shortage(self, test: Test = "signed-rank") -> str:
-        """Text: the number of pairs that one of these statements needs at least."""
-        return f"one of {self} needs at least {self.needed(test)}"
-
 
 def decidable(low: float | None, n: int, test: Test, statements: int) -> bool:
     """Whether a ratio of n pairs (two samples: n a side) can be decided among this number of statements. low: lower

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from taskloom.analysis import sentences
 from taskloom.analysis.comparison import Comparison, Membership, rejudged
 from taskloom.analysis.family import Family, decidable
 from taskloom.analysis.processes import Process
@@ -30,13 +31,18 @@ def in_family(
     sides = a[0].variant, b[0].variant
     if found.p_value is None or sides[0] == sides[1]:
         return found
-    alone = Membership(experiment_id, 1, 0, found.p_value, found.verdict, primary=True)
     if opposed_as(primary, *sides):
-        return replace(found, family=alone)
+        return _member(found, found, experiment_id, Family(1), found.p_value, primary=True)
     family, p_adjusted = _adjusted(found, sides, everyone, primary)
-    judged = rejudged(found, p_adjusted, family)
-    membership = replace(
-        alone, comparisons=family.comparisons, pooled=family.pooled, p_adjusted=p_adjusted, primary=False
+    return _member(rejudged(found, p_adjusted, family), found, experiment_id, family, p_adjusted, primary=False)
+
+
+def _member(
+    judged: Comparison, alone: Comparison, experiment_id: int, family: Family, p_adjusted: float | None, primary: bool
+) -> Comparison:
+    told = sentences.membership(family, experiment_id, p_adjusted, alone.verdict, primary)
+    membership = Membership(
+        experiment_id, family.comparisons, family.pooled, p_adjusted, alone.verdict, primary, sentence=told
     )
     return replace(judged, family=membership)
 

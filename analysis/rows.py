@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from taskloom.analysis.comparison import InstructionsRatio, Verdict
+from taskloom.analysis.comparison import InstructionsRatio
+from taskloom.analysis.estimators import Unit
+from taskloom.analysis.reasons import Reason, Verdict
 
 
 @dataclass(frozen=True)
 class SweepRow:
     """`b` against `a`, the axis's first value, with everything else as in `at`. verdict: by p_adjusted, which is null
-    if there are too few processes for any verdict. primary: the experiment's question, judged alone."""
+    if there are too few processes for any verdict. primary: the experiment's question, judged alone. why: the reason of
+    the verdict; reason: in full, with all figures; sentence: the verdict in words."""
 
     at: dict[str, Any]
     a: Any
@@ -34,6 +37,8 @@ class SweepRow:
     diagnosis: list[str]
     instructions: InstructionsRatio | None = None
     primary: bool = False
+    why: Reason = field(default_factory=lambda: Reason("wide"))
+    sentence: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ class Pooled:
     scope: the population of ratio and interval: places like these, if they are enough for a sample, or only these.
     between_places: standard deviation of the places' log ratios beyond what their pairs explain. diagnosis: findings
     within places under which the interval does not hold, so that the verdict is undecided. p_adjusted: null if there
-    are too few pairs for any verdict. reason: says how many pairs are missing; null if none are.
+    are too few pairs for any verdict. unit: places if the ratio is about places like these, else pairs. why: the reason
+    of the verdict; reason: says how many pairs are missing; null if none are; sentence: the verdict in words.
     """
 
     threads: int
@@ -68,3 +74,6 @@ class Pooled:
     between_places: float | None
     diagnosis: list[str] = field(default_factory=list)
     reason: str | None = None
+    unit: Unit = "pairs"
+    why: Reason = field(default_factory=lambda: Reason("wide"))
+    sentence: str = ""

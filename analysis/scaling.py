@@ -162,7 +162,7 @@ def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None,
         outliers=[group[i].run_id for i in outliers(medians_s)],
         final_loss=float(group[0].losses[-1]),
         agrees=agrees,
-        diagnosis=diagnose([p.median_step_s for p in sorted(group, key=lambda p: (p.block, p.run_id))]).told,
+        diagnosis=diagnose([p.median_step_s for p in sorted(group, key=lambda p: (p.block, p.run_id))]).findings,
         levels=levels(group, warm_steps=1 + int(config["warmup"])),
     )
 

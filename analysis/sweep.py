@@ -18,6 +18,7 @@ from typing import Any
 
 from gpt2core.spec.config import PROBLEM
 from gpt2core.spec.result import median
+from taskloom.analysis import sentences
 from taskloom.analysis.comparison import (
     NOISE_FLOOR,
     Comparison,
@@ -28,11 +29,13 @@ from taskloom.analysis.comparison import (
 )
 from taskloom.analysis.estimators import FEWEST, Test, logarithms
 from taskloom.analysis.family import Family, decidable
+from taskloom.analysis.pooling import FEWEST_IN_STRATUM, pool
 from taskloom.analysis.pooling import Pooled as Pool
-from taskloom.analysis.pooling import pool
 from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.rank_tests import Floats
+from taskloom.analysis.reasons import Reason, Verdict
 from taskloom.analysis.rows import Pooled, PrimaryRow, SweepRow
+from taskloom.analysis.sentences import reason
 from taskloom.analysis.statistics import holm
 from taskloom.analysis.validity import doubtful
 from taskloom.analysis.variants import Group, Sides, Variant, by_variant, opposed, opposed_as, variant_of, varying
@@ -103,7 +106,9 @@ def sweep(
             p_adjusted = next(adjusted)
             found = rejudged(found, p_adjusted, Family(tested, together.pooled) if p_adjusted is None else together)
             columns = _columns(found, p_adjusted)
-        rows.append(SweepRow(at=at, a=first, b=second, primary=alone, **columns))
+        row = SweepRow(at=at, a=first, b=second, primary=alone, **columns)
+        several = f" (one of {tested} comparisons)" if tested > 1 and not alone else ""
+        rows.append(replace(row, sentence=_sentence(row, chosen, several)))
     medians_s = [median([process.median_step_s for process in group]) for group in groups]
     order = sorted(range(len(groups)), key=medians_s.__getitem__)
     best, beats_share = _fastest([groups[i] for i in order], noise_floor)
@@ -113,7 +118,7 @@ def sweep(
         comparisons=tested,
         noise_floor=noise_floor,
         rows=rows,
-        pooled=_judged(pooled, iter(of_these_places), iter(of_other_places), noise_floor),
+        pooled=_judged(str(chosen), pooled, iter(of_these_places), iter(of_other_places), noise_floor),
         best=None if best is None else variant_of(best),
         best_step_s=None if best is None else median([process.median_step_s for process in best]),
         beats_share=beats_share,
@@ -139,7 +144,13 @@ def _question(groups: Sequence[Group], primary: Sides, noise_floor: float) -> Pr
     axis = names[0] if len(names) == 1 else None
     first, second = (variant[axis] if axis else {n: variant[n] for n in names} for variant in (of_a, of_b))
     columns = _judged_alone(compare(a, b, noise_floor))
-    return PrimaryRow(at=at, a=first, b=second, primary=True, axis=axis, **columns)
+    row = PrimaryRow(at=at, a=first, b=second, primary=True, axis=axis, **columns)
+    return replace(row, sentence=_sentence(row, axis))
+
+
+def _sentence(row: SweepRow, axis: str | None, several: str = "") -> str:
+    ratio, where = sentences.figures(row.ratio, row.ratio_low, row.ratio_high), sentences.of_settings(row.at)
+    return sentences.of_sides(row.verdict, axis, row.a, row.b, ratio, row.why, where=where, several=several)
 
 
 def _judged_alone(found: Comparison) -> dict[str, Any]:
@@ -237,6 +248,7 @@ def _pooled(
 
 
 def _judged(
+    axis: str,
     pooled: Sequence[tuple[int, Any, Any, list[Floats], Pool]],
     of_these: Iterator[float | None],
     of_others: Iterator[float | None],
@@ -245,14 +257,39 @@ def _judged(
     """Verdicts of the pooled ratios by their adjusted p-values."""
     rows = []
     for threads, first, second, places, found in pooled:
-        of, alike = found.estimate, sum(other.estimate.unit == found.estimate.unit for *_, other in pooled)
-        p_adjusted, reason = next(of_others if of.unit == "places" else of_these), None
-        if p_adjusted is None and of.low is not None:
-            reason = f"too few {of.unit}: {Family(0, alike).shortage(of.test)}, whatever the times"
-        verdict = verdict_of(of.value, of.low, of.high, 1.0 if p_adjusted is None else p_adjusted, noise_floor)
+        of = found.estimate
+        family = Family(0, sum(other.estimate.unit == of.unit for *_, other in pooled))
+        p_adjusted, pairs, text = next(of_others if of.unit == "places" else of_these), sum(map(len, places)), None
+        outcome = verdict_of(of.value, of.low, of.high, 1.0 if p_adjusted is None else p_adjusted, noise_floor)
+        alone = verdict_of(of.value, of.low, of.high, of.p_value, noise_floor)
+        why = _why_pooled(found, pairs, family, p_adjusted, outcome, alone)
+        if why.kind == "too-few-in-family":
+            text = f"too few {of.unit}: one of {family} needs at least {why.needed}, whatever the times"
+        verdict = "undecided" if found.broken else outcome
+        ratio = sentences.figures(of.value, of.low, of.high)
+        several = f" ({pairs} pairs of runs, {found.scope})"
+        where = sentences.of_settings({"threads": threads})
         rows.append(Pooled(
-            threads, first, second, len(places), sum(map(len, places)), of.value, of.low, of.high, p_adjusted,
-            "undecided" if found.broken else verdict, found.scope, found.between, list(found.broken),
-            reason if verdict == "undecided" else None,
+            threads, first, second, len(places), pairs, of.value, of.low, of.high, p_adjusted, verdict, found.scope,
+            found.between, list(found.broken), text if verdict == "undecided" else None, of.unit, why,
+            sentences.of_sides(verdict, axis, first, second, ratio, why, where=where, several=several),
         ))  # fmt: skip
     return rows
+
+
+def _why_pooled(
+    found: Pool, pairs: int, family: Family, p_adjusted: float | None, outcome: Verdict, alone: Verdict
+) -> Reason:
+    """The reason of a pooled verdict. outcome, alone: by the adjusted p-value, and by its own."""
+    of = found.estimate
+    if of.low is None:
+        if pairs < FEWEST:
+            return reason("too-few", needed=FEWEST, unit="pairs")
+        return reason("too-few-at-a-place", needed=FEWEST_IN_STRATUM, unit="pairs")
+    if found.broken:
+        return reason("dependent", findings=found.broken)
+    if outcome != "undecided":
+        return reason("equivalent" if outcome == "same" else "significant")
+    if p_adjusted is None:
+        return reason("too-few-in-family", needed=family.needed(of.test), of=family, unit=of.unit)
+    return reason("wide") if alone == "undecided" else reason("adjusted", of=family)

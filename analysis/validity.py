@@ -40,7 +40,7 @@ def summary(processes: Sequence[Process]) -> list[str]:
         return []
     reasons = []
     if loads:
-        low, high = f"{min(loads):.0%}".removesuffix("%"), f"{max(loads):.0%}".removesuffix("%")
+        low, high = (f"{100 * load:.0f}" for load in (min(loads), max(loads)))
         reasons.append(f"foreign load {high} %" if low == high else f"foreign load {low} to {high} %")
     if flagged:
         reasons.append(f"flagged steps in {flagged}")

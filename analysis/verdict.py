@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from taskloom.analysis.comparison import ONE_EACH
-from taskloom.analysis.estimators import FEWEST
-from taskloom.analysis.pooling import FEWEST_IN_STRATUM
+from taskloom.analysis import sentences
+from taskloom.analysis.reasons import Reason
 from taskloom.analysis.rows import Pooled, SweepRow
-from taskloom.analysis.wording import disturbed_share, is_or_are, settings, value_name
+from taskloom.analysis.wording import value_name
 
 if TYPE_CHECKING:
     from taskloom.analysis.sweep import Sweep
@@ -22,7 +19,8 @@ Row = Pooled | SweepRow
 @dataclass(frozen=True)
 class Headline:
     """Verdict on `b` relative to `a`; none: nothing to compare. primary: on the declared question, judged alone.
-    ratio: step time of `a` / step time of `b`. disturbed_runs: those of `runs` with flagged steps or foreign load."""
+    ratio: step time of `a` / step time of `b`. disturbed_runs: those of `runs` with flagged steps or foreign load. why:
+    the reason of the verdict."""
 
     sentence: str
     verdict: Literal["faster", "slower", "same", "undecided", "refused", "none"]
@@ -34,22 +32,21 @@ class Headline:
     primary: bool = False
     runs: int = 0
     disturbed_runs: int = 0
+    why: Reason | None = None
 
 
 def headline(found: Sweep) -> Headline:
     """Verdict of a sweep, with a sentence."""
     row = _first(found)
     if row is None:
-        sentence = "No run has succeeded."
-        if found.primary_missing:
-            sentence = "The question cannot be answered: no run of one of its sides has succeeded."
-        elif found.best is not None:
+        sentence = sentences.NO_SIDE if found.primary_missing else sentences.NO_RUN
+        if found.best is not None and not found.primary_missing:
             best = f"{found.best.name}, {_seconds(found.best_step_s)} a step"
             sentence = f"There is nothing to compare; smallest median: {best}."
         return Headline(sentence, "none", runs=found.runs, disturbed_runs=found.disturbed_runs)
-    axis = _axis(found, row)
+    axis = found.primary.axis if found.primary is not None and row is found.primary else found.axis
     return Headline(
-        _disturbed(found, _sentence(found, row)),
+        sentences.disturbed(row.sentence, found.disturbed_runs, found.runs),
         row.verdict,
         _value(axis, row.a),
         _value(axis, row.b),
@@ -59,6 +56,7 @@ def headline(found: Sweep) -> Headline:
         row is found.primary,
         found.runs,
         found.disturbed_runs,
+        row.why,
     )
 
 
@@ -76,69 +74,6 @@ def _first(found: Sweep) -> Row | None:
     if found.pooled:
         return max(found.pooled, key=lambda row: row.threads)
     return max(found.rows, key=lambda row: row.at.get("threads", 0), default=None)
-
-
-def _axis(found: Sweep, row: Row) -> str | None:
-    return found.primary.axis if found.primary is not None and row is found.primary else found.axis
-
-
-def _sentence(found: Sweep, row: Row) -> str:
-    axis, several = _axis(found, row), ""
-    a, b = value_name(axis, row.a), value_name(axis, row.b)
-    verb = is_or_are(axis, row.b)
-    if isinstance(row, Pooled):
-        at: Mapping[str, Any] = {"threads": row.threads}
-        several = f" ({row.pairs} pairs of runs, {row.scope})"
-    elif row is found.primary:
-        at = row.at
-    else:
-        at = {name: value for name, value in row.at.items() if name == "threads"}
-        several = f" (one of {found.comparisons} comparisons)" if found.comparisons > 1 else ""
-    where = f" on {settings(at)}" if list(at) == ["threads"] else f" with {settings(at)}" if at else ""
-    if row.verdict == "refused" or row.ratio is None:
-        return f"The comparison of {b} with {a}{where} is refused: {row.reason or 'nothing to compare'}."
-    interval = "" if row.ratio_low is None else f" [{row.ratio_low:.3f}, {row.ratio_high:.3f}]"
-    figures = f"{row.ratio:.3f}{interval} times as fast as {a}{where}"
-    reading = f"{a} time / {b} time {row.ratio:.3f}{interval}"
-    told = {
-        "faster": f"{b} {verb} {figures}",
-        "slower": f"{b} {verb} slower: {figures}",
-        "same": f"{b} and {a} are equivalent within the noise floor{where}: {reading}",
-        "undecided": f"It is undecided whether {b} or {a} is faster{where}: {reading}",
-    }
-    missing = f" {_missing(row)}" if row.verdict == "undecided" else ""
-    return f"{told[row.verdict]}{several}.{missing}"
-
-
-def _disturbed(found: Sweep, sentence: str) -> str:
-    """The sentence with the share of disturbed runs: first if most are disturbed."""
-    if not found.disturbed_runs:
-        return sentence
-    share = disturbed_share(found.disturbed_runs, found.runs)
-    return f"{share}. {sentence}" if 2 * found.disturbed_runs > found.runs else f"{sentence} {share}."
-
-
-def _missing(row: Row) -> str:
-    """The reason why a comparison is undecided, or what would decide it, in a sentence."""
-    reason = row.reason or " and ".join(row.diagnosis)
-    dependent = [finding for finding in row.diagnosis if finding in reason]
-    if dependent:
-        return f"The interval does not hold, because the values show {' and '.join(dependent)}."
-    shortage = re.match("too few [a-z]+: ([^,]+),", reason)
-    if shortage:
-        return f"There are too few runs: {shortage[1]}."
-    if row.ratio_low is not None:
-        return "More repetitions narrow the interval."
-    if isinstance(row, Pooled):
-        if row.pairs < FEWEST:
-            return f"A verdict needs at least {FEWEST} pairs of runs."
-        return f"A verdict needs at least {FEWEST_IN_STRATUM} pairs of runs with each slicing."
-    wanted = re.search(r"whatever they show: (at least \d+) (on [a-z]+ occasion)", reason)
-    if wanted and row.paired:
-        return f"A verdict needs {wanted[1]} pairs of runs {wanted[2]}."
-    if ONE_EACH in reason:
-        return f"A verdict needs at least {FEWEST} pairs of runs on one occasion."
-    return "A verdict needs runs in interleaved blocks."
 
 
 def _seconds(value: float | None) -> str:

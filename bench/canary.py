@@ -93,7 +93,7 @@ def followed(target_s: Sequence[float], canary_s: Sequence[float]) -> Measured:
     found: Measured = {
         "blocks": len(target), "sd_target": None, "sd_canary": None, "sd_over_canary": None,
         "correlation": None, "slope": None, "removed": None,
-        "findings": {"target": diagnose(target_s).told, "canary": diagnose(canary_s).told},
+        "findings": {"target": diagnose(target_s).findings, "canary": diagnose(canary_s).findings},
     }  # fmt: skip
     if len(target) < FEWEST or np.ptp(target) == 0 or np.ptp(reference) == 0:
         return found

@@ -64,6 +64,41 @@ class ComparedFamily(Model):
         description="verdict by the comparison's own p-value, as if it were the only one"
     )
     primary: bool = Field(description="whether it is the experiment's question, which is judged alone")
+    sentence: str = Field("", description="with which statements it was judged; empty: with none")
+
+
+class VerdictReason(Model):
+    """Why a comparison has its verdict, as data."""
+
+    kind: Literal[
+        "significant",
+        "equivalent",
+        "wide",
+        "dependent",
+        "adjusted",
+        "too-few",
+        "too-few-in-family",
+        "too-few-on-an-occasion",
+        "too-few-at-a-place",
+        "one-process",
+        "not-interleaved",
+        "not-planned",
+        "refused",
+    ] = Field(
+        description="significant and equivalent decide; wide: the interval allows several verdicts; dependent: the "
+        "interval does not hold, because of `findings`; adjusted: significant alone, but not among `of` statements; "
+        "too-few: less than `needed`; one-process, not-interleaved, not-planned: neither interval nor test; refused: "
+        "`findings` say why"
+    )
+    needed: int | None = Field(None, description="fewest `unit`s that can decide; null: more of them decide nothing")
+    of: int | None = Field(None, description="number of statements that are decided together; null: one alone")
+    unit: Literal["pairs", "processes", "occasions", "places"] | None = Field(
+        None, description="what `needed` counts; of processes and occasions on each side"
+    )
+    findings: list[str] = Field(
+        default_factory=list, description="findings under which the interval does not hold; if refused, why"
+    )
+    sentence: str = Field("", description="the reason in words")
 
 
 class Comparison(Model):
@@ -95,7 +130,7 @@ class Comparison(Model):
     )
     differs: list[str] = Field(description="differences other than the compared settings")
     marks: list[str] = Field(default_factory=list, description="runs with flagged steps or foreign load")
-    reason: str
+    reason: str = Field(description="the reason of the verdict with all figures")
     ratio_middle: float | None = Field(None, description="median of the pairs' ratios, or ratio of medians")
     n: int = Field(0, description="number of `unit`s behind the ratio; of two samples the smaller")
     unit: str = Field("", description="pairs, processes or occasions")
@@ -114,6 +149,8 @@ class Comparison(Model):
         None, description="if both sides are variants of one experiment: its family, by which `verdict` is judged"
     )
     disturbed_runs: int = Field(0, description="runs of both sides with flagged steps or foreign load")
+    why: VerdictReason | None = Field(None, description="the reason of the verdict as data")
+    sentence: str = Field("", description="the verdict in words")
 
 
 class Levels(Model):

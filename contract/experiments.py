@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from taskloom.contract.analysis import VerdictReason
 from taskloom.contract.bodies import MOST, MOST_ID, Model, Request
 from taskloom.contract.runs import NodeTime, RunSpec
 from taskloom.contract.settings import wrong_values
@@ -198,6 +199,7 @@ class Verdict(Model):
     primary: bool = Field(False, description="whether it is the verdict on the declared question, judged alone")
     runs: int = Field(0, description="successful runs behind it")
     disturbed_runs: int = Field(0, description="those of `runs` with flagged steps or foreign load")
+    why: VerdictReason | None = Field(None, description="the reason of the verdict; null: nothing to compare")
 
 
 EtaBasis = Literal["finished-runs", "guess"]

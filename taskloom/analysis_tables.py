@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from taskloom.analysis.history import Series
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
-    from taskloom.analysis.rows import Pooled, SweepRow
+    from taskloom.analysis.rows import SweepRow
     from taskloom.analysis.sweep import Sweep
     from taskloom.analysis.variants import Variant
 
@@ -57,13 +57,10 @@ def sweep(found: Sweep) -> Shown:
     yield table
     sides = sides_of(found.axis, ((row.a, row.b) for row in found.rows))
     yield f"ratio: {sides.ratio}; above 1: {sides.above_1}"
-    for of in found.pooled:
-        bounds = "" if of.ratio_low is None else f" [{number(of.ratio_low, 3)}, {number(of.ratio_high, 3)}]"
-        adjusted = "" if of.p_adjusted is None else f", adjusted p {of.p_adjusted:.2g}"
-        yield (f"{_against(found, of)}, {counted(of.threads, 'thread')}, {of.scope}: {of.verdict}, ratio "
-               f"{number(of.ratio, 3)}{bounds}{adjusted}")  # fmt: skip
-    reasons = [*(row.reason for row in found.rows), *(of.reason or "" for of in found.pooled)]
-    yield from dict.fromkeys(reason.partition(",")[0] for reason in reasons if reason.startswith("too few"))
+    yield from (of.sentence for of in found.pooled if of.sentence != found.verdict.sentence)
+    reasons = [row.why for row in found.rows if row.verdict == "undecided"]
+    reasons += [of.why for of in found.pooled if of.verdict == "undecided"]
+    yield from dict.fromkeys(why.sentence for why in reasons if why != found.verdict.why)
     if found.best is not None:
         share = "" if found.beats_share is None else f"{found.beats_share:.0%} of the others that compute the same"
         beats = share and f", proven faster than {share}"
@@ -71,7 +68,7 @@ def sweep(found: Sweep) -> Shown:
         yield f"{leads}: {found.best.name}, {seconds(found.best_step_s)} a step{beats}"
 
 
-def _against(found: Sweep, row: SweepRow | Pooled) -> str:
+def _against(found: Sweep, row: SweepRow) -> str:
     return f"{value_name(found.axis, row.b)} against {value_name(found.axis, row.a)}"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from taskloom.analysis.diagnosis import LEVELS
 from taskloom.analysis.family import Family
 from taskloom.analysis.wording import counted
 
@@ -76,7 +75,7 @@ def _tests(document: Document) -> tuple[str, str]:
     judged = [row for row in sweep["rows"] if row["p_value"] is not None]
     if not judged:
         return "no", "nothing was compared"
-    pooled = [row for row in sweep["pooled"] if row["p_adjusted"] is not None and row["scope"].startswith("these")]
+    pooled = [row for row in sweep["pooled"] if row["p_adjusted"] is not None and row["unit"] == "pairs"]
     told = f"{Family(len(judged), len(pooled))} along {sweep['axis']}, corrected together (Holm)"
     told += f"; noise floor {sweep['noise_floor']:.1%}"
     untested = len(sweep["rows"]) - len(judged)
@@ -84,10 +83,10 @@ def _tests(document: Document) -> tuple[str, str]:
         return "partly", told + f"; {untested} of {len(sweep['rows'])} rows without a valid test"
     if not all(row["paired"] for row in judged):
         return "partly", told + "; not all are paired"
-    dependent = sum(any(not finding.startswith(LEVELS) for finding in row.get("diagnosis", ())) for row in judged)
+    dependent = sum(bool(row["why"]["findings"]) for row in judged)
     if dependent:
         return "partly", told + f"; dependent values, so no valid interval, in {counted(dependent, 'comparison')}"
-    if any("too few processes" in row["reason"] for row in judged):
+    if any(row["why"]["kind"] == "too-few-in-family" for row in judged):
         return "partly", told + "; too few processes to decide one comparison alone"
     return "yes", told + "; all paired"
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpt2core.spec.schedulers import facts
-from taskloom.analysis.wording import Sides, counted, is_or_are, settings, sides_of, value_name
+from taskloom.analysis import sentences
+from taskloom.analysis.wording import Sides, counted, settings, sides_of, value_name
 
 Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
@@ -14,15 +15,14 @@ PHASES = ("forward", "backward")
 
 def answer(document: Document) -> list[str]:
     """Up to five points: the verdict on the question and the axis, what disturbed the runs, the fastest variant, why,
-    on more cores. What disturbed the runs comes first if most were disturbed."""
+    on more cores."""
     if not document["scaling"]["rows"]:
         return ["No run has succeeded: there is nothing to conclude."]
     verdict, fastest = list(_comparisons(document)), [*_fastest(document), *_runtimes(document)]
     first, third = (verdict, fastest) if verdict else (fastest, [])
     causes = (*_waiting(document), *_memory_bound(document))
-    ahead = (first, list(_reservations(document)))
-    points = (*(ahead[::-1] if _mostly_disturbed(document) else ahead), third, causes, _forecast(document))
-    return [text for sentences in points if (text := " ".join(sentences))]
+    points = (first, _reservations(document), third, causes, _forecast(document))
+    return [text for point in points if (text := " ".join(point))]
 
 
 def milliseconds(value_s: float) -> str:
@@ -85,59 +85,27 @@ def _fastest(document: Document) -> Iterator[str]:
 
 
 def _comparisons(document: Document) -> Iterator[str]:
+    """The experiment's verdict, then those of the other comparisons on the most threads."""
     sweep = document["sweep"]
-    question = sweep["primary"]
-    if question is not None:
-        yield _question(question)
-    elif sweep["primary_missing"]:
-        yield "The question cannot be answered: no run of one of its sides has succeeded."
-    others = [_named(sweep["axis"], row) for row in sweep["rows"] if not row["primary"]]
-    rows = [row for row in others if row["ratio"] is not None]
-    most = max((row["at"].get("threads", 0) for row in rows), default=0)
-    pooled = [_named(sweep["axis"], row) for row in sweep["pooled"] if row["ratio_low"] is not None]
-    for row in pooled:
-        places = f"{counted(row['places'], 'place')} (combinations of the other settings; {row['pairs']} pairs of runs)"
-        yield f"Over {places} on {threads(row['threads'])}, {_verdict(row)}. This applies to {row['scope']}."
-    told = list(_places([row for row in rows if row["at"].get("threads", most) == most]))
-    if told:
-        listed = "; ".join(told)
-        yield (f"Place by place: {listed}" if pooled else listed[0].upper() + listed[1:]) + "."
-    for row in others:
-        if row["verdict"] == "refused":
-            yield _refused(row)
+    if sweep["rows"] or sweep["primary"] is not None or sweep["primary_missing"]:
+        yield str(sweep["verdict"]["sentence"])
+    others = [row for row in sweep["rows"] if not row["primary"]]
+    most = max((row["at"].get("threads", 0) for row in others), default=0)
+    places = [row for row in others if row["verdict"] == "refused" or row["at"].get("threads", most) == most]
+    pooled = [row for row in sweep["pooled"] if row["ratio_low"] is not None]
+    for rows in (pooled, places):
+        said = next((i for i, row in enumerate(rows) if _is_headline(row, sweep["verdict"])), None)
+        if said is not None:
+            del rows[said]
+    yield from (row["sentence"] for row in pooled)
+    yield from sentences.listed(sweep["axis"], places)
 
 
-def _question(row: Mapping[str, Any]) -> str:
-    """Verdict on the declared question."""
-    named = _named(row["axis"], row)
-    if row["verdict"] == "refused":
-        return _refused(named)
-    where = f", with {at(row)}" if row["at"] else ""
-    return f"To the question{where}: {_verdict(named)}."
-
-
-def _refused(row: Mapping[str, Any]) -> str:
-    return f"The comparison of {row['b']} with {row['a']} is refused: {row['reason']}."
-
-
-def _named(axis: str | None, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A comparison with its values in words, and the verb of the second."""
-    words = {side: value_name(axis, row[side]) for side in "ab"}
-    return {**row, **words, "verb": is_or_are(axis, row["b"])}
-
-
-def _places(rows: list[Mapping[str, Any]]) -> Iterator[str]:
-    """A clause for each comparison. Undecided comparisons of the same values for the same reason share one."""
-    groups: dict[Any, list[Mapping[str, Any]]] = {}
-    for i, row in enumerate(rows):
-        key = (row["a"], row["b"], _why(row)) if row["verdict"] == "undecided" else i
-        groups.setdefault(key, []).append(row)
-    for row, *others in groups.values():
-        if not others:
-            yield f"with {at(row)}, {_verdict(row)}"
-            continue
-        ratios = "; ".join(f"{_figures(each)} with {at(each)}" for each in (row, *others))
-        yield f"{_undecided(row)}{_why(row)}, {row['a']} time / {row['b']} time {ratios}"
+def _is_headline(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> bool:
+    """Whether the experiment's verdict is that on this row: their figures are the same."""
+    return [row[name] for name in ("verdict", "ratio", "ratio_low")] == [
+        verdict[name] for name in ("verdict", "ratio", "low")
+    ]
 
 
 def _runtimes(document: Document) -> Iterator[str]:
@@ -152,38 +120,6 @@ def at(row: Mapping[str, Any]) -> str:
 
 def threads(count: int) -> str:
     return counted(count, "thread")
-
-
-def _figures(row: Mapping[str, Any]) -> str:
-    bounds = "" if row["ratio_low"] is None else f" [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]"
-    return f"{row['ratio']:.3f}{bounds}"
-
-
-def _undecided(row: Mapping[str, Any]) -> str:
-    return f"it is undecided whether {row['b']} or {row['a']} is faster"
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
-    figures = _figures(row)
-    reading = f"{row['a']} time / {row['b']} time {figures}"
-    return {
-        "faster": f"{row['b']} {row['verb']} {figures} times as fast as {row['a']}",
-        "slower": f"{row['b']} {row['verb']} slower than {row['a']}, {figures} times as fast",
-        "same": f"{row['b']} and {row['a']} are equivalent within the noise floor, {reading}",
-        "undecided": f"{_undecided(row)}, {reading}{_why(row)}",
-    }[str(row["verdict"])]
-
-
-def _why(row: Mapping[str, Any]) -> str:
-    """The reason why a comparison is undecided, where the interval does not show it."""
-    reason = str(row.get("reason") or "")
-    if reason.startswith("too few"):
-        return f" ({reason.partition(',')[0]})"
-    if reason.startswith("would be"):
-        return f" ({reason.partition(' (ratio')[0].partition(' (equivalent')[0]})"
-    if not reason and row.get("diagnosis"):
-        return f" (the values show {' and '.join(row['diagnosis'])})"
-    return f" ({reason.partition(' (')[0]})" if reason.startswith(("one of", "these processes")) else ""
 
 
 def _waiting(document: Document) -> Iterator[str]:
@@ -265,10 +201,6 @@ def _of_runs(count: int, document: Document) -> str:
 
 def _between(low: float, high: float) -> str:
     return f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
-
-
-def _mostly_disturbed(document: Document) -> bool:
-    return bool(2 * document["sweep"]["disturbed_runs"] > document["sweep"]["runs"])
 
 
 def _reservations(document: Document) -> Iterator[str]:

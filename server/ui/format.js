@@ -90,8 +90,8 @@ export function setting(value) {
 	return String(value);
 }
 
-/** A variant in words: task, 2 threads, 1x64. @param {Record<string, unknown>} variant */
-export function variantName(variant) {
+/** Settings in words: task, 2 threads, 1x64; empty for none. @param {Record<string, unknown>} variant */
+function named(variant) {
 	const rest = {...variant};
 	const parts = [];
 	const take = (/** @type {string} */ name) => {
@@ -107,8 +107,14 @@ export function variantName(variant) {
 	if (rest['batch_slice'] != null && rest['token_slice'] != null)
 		parts.push(`${take('batch_slice')}×${take('token_slice')}`);
 	for (const [name, value] of Object.entries(rest)) parts.push(`${name.replaceAll('_', ' ')} ${setting(value)}`);
-	return parts.join(', ') || 'the only variant';
+	return parts.join(', ');
 }
+
+/** A variant in words. @param {Record<string, unknown>} variant */
+export const variantName = variant => named(variant) || 'the only variant';
+
+/** The settings that both sides of a comparison have. @param {Record<string, unknown>} [at] */
+export const settingsName = (at = {}) => named(at) || 'everything else equal';
 
 /** The value of one setting in words: 2 threads, task, batch slice 4. @param {string} axis @param {unknown} value */
 export const valueName = (axis, value) => variantName({[axis]: value});

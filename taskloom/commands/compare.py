@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from taskloom import tables
-from taskloom.analysis.wording import counted, disturbed_share
 from taskloom.commands.output import (
     connect,
     console,
@@ -15,7 +14,7 @@ from taskloom.commands.output import (
     server_option,
     verbose_option,
 )
-from taskloom.contract.analysis import ComparedFamily, Comparison
+from taskloom.contract.analysis import Comparison
 from taskloom.errors import EXIT_WORK_FAILED
 
 VERDICTS = ("faster", "slower", "same", "undecided", "refused")
@@ -74,31 +73,11 @@ def compare(
         raise click.exceptions.Exit(EXIT_WORK_FAILED)
 
 
-def _family(found: ComparedFamily | None) -> list[str]:
-    """Line: the statements with which the comparison was judged."""
-    if found is None or (found.comparisons + found.pooled == 1 and not found.primary):
-        return []
-    if found.primary:
-        return [f"the question of experiment {found.experiment_id}, judged alone"]
-    told = [counted(found.comparisons, "comparison")] if found.comparisons else []
-    told += [counted(found.pooled, "pooled ratio")] if found.pooled else []
-    adjusted = "" if found.p_adjusted is None else f"; adjusted p = {found.p_adjusted:.2g}"
-    return [
-        f"judged as one of {' and '.join(told)} of experiment {found.experiment_id}{adjusted}; alone: {found.alone}"
-    ]
-
-
 def _print(answer: Comparison, verbose: bool) -> None:
     out = console()
     out.print(tables.comparison(answer))
-    verdict = f"B is {answer.verdict} than A" if answer.verdict in ("faster", "slower") else answer.verdict
-    if answer.ratio is not None:
-        verdict += f": A time / B time = {answer.ratio:.3f}"
-    if answer.ratio_low is not None and answer.ratio_high is not None:
-        verdict += f" [{answer.ratio_low:.3f}, {answer.ratio_high:.3f}]"
-    runs = len(answer.a.runs) + len(answer.b.runs)
-    most = [disturbed_share(answer.disturbed_runs, runs)] if 2 * answer.disturbed_runs > runs else []
-    lines = [*most, verdict, *_family(answer.family), answer.reason, *tables.instructions(answer.instructions)]
+    family = [answer.family.sentence] if answer.family is not None and answer.family.sentence else []
+    lines = [answer.sentence, *family, answer.reason, *tables.instructions(answer.instructions)]
     lines += [f"other differences between A and B: {', '.join(answer.differs)}"] if answer.differs else []
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)

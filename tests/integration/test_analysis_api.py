@@ -95,7 +95,7 @@ def test_two_selections_are_compared_in_pairs(file_api, measured):
     assert (row["verdict"], row["p_adjusted"]) == (found["verdict"], found["family"]["p_adjusted"])
     assert found["family"] == {
         "experiment_id": measured, "comparisons": 2, "pooled": 0, "p_adjusted": None, "alone": "faster",
-        "primary": False,
+        "primary": False, "sentence": "It is judged as one of 2 comparisons of experiment 1; alone: faster.",
     }  # fmt: skip
     assert file_api.get("/analysis/compare", a=b, b=a)["family"]["alone"] == "slower"
     listed = (",".join(str(run["id"]) for run in file_api.runs(measured) if run["variant"] == side["variant"])

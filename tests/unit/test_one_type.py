@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taskloom.analysis import comparison, levels, scaling, statistics, verdict
+from taskloom.analysis import comparison, levels, reasons, scaling, statistics, verdict
 from taskloom.analysis.report.document import Asked
 from taskloom.contract import analysis as contract
 from taskloom.contract.experiments import Verdict
@@ -20,6 +20,8 @@ from taskloom.server.read.analysis.document import ReportExperiment
     [
         (verdict.Headline, Verdict),
         (comparison.Comparison, contract.Comparison),
+        (comparison.Membership, contract.ComparedFamily),
+        (reasons.Reason, contract.VerdictReason),
         (comparison.Side, contract.Selection),
         (comparison.InstructionsRatio, contract.Instructions),
         (statistics.Interval, contract.Interval),

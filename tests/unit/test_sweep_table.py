@@ -22,12 +22,12 @@ def shown(make_result: Callable[..., dict[str, Any]], blocks: int) -> list[str]:
 
 
 def test_pooled_ratios_and_missing_pairs_are_shown(make_result: Callable[..., dict[str, Any]]) -> None:
-    _, _, pooled, lacking, _ = shown(make_result, 6)
-    assert pooled.startswith("task against fork-join, 2 threads, these 3 places only: faster, ratio 1.20")
-    assert pooled.endswith(", adjusted p 7.6e-06")
-    told = "one of 3 comparisons and 1 pooled ratio needs at least 8 per side to be decided alone"
-    assert lacking == f"too few processes: {told}"
+    verdict, _, lacking, _ = shown(make_result, 6)
+    assert verdict.startswith("task is 1.2")
+    assert verdict.endswith(" times as fast as fork-join on 2 threads (18 pairs of runs, these 3 places only).")
+    family = "one of 3 comparisons and 1 pooled ratio needs at least 8 pairs of runs"
+    assert lacking == f"There are too few runs: {family}."
 
 
 def test_nothing_is_missing_where_there_are_enough(make_result: Callable[..., dict[str, Any]]) -> None:
-    assert len(shown(make_result, 9)) == 4
+    assert len(shown(make_result, 9)) == 3

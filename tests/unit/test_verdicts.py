@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -55,65 +54,6 @@ def test_values_that_are_numbers_are_named(make_result):
     assert (told.a, told.b) == ("1", "2")
     assert told.sentence.startswith("2 threads are 1.8")
     assert told.sentence.endswith(" times as fast as 1 thread.")
-
-
-TOO_FEW = "too few processes to tell, whatever they show: {} (ratio 1.1000)"
-NARROW = "More repetitions narrow the interval."
-RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"
-
-
-@pytest.mark.parametrize(
-    ("changes", "missing"),
-    [
-        ({"reason": "the interval allows more than one verdict (ratio 1.0045)", "diagnosis": ["two levels"]}, NARROW),
-        (
-            {"ratio_low": None, "n": 3, "reason": TOO_FEW.format("at least 6 on one occasion")},
-            "A verdict needs at least 6 pairs of runs on one occasion.",
-        ),
-        (
-            {"ratio_low": None, "n": 6, "reason": TOO_FEW.format("at least 7 on one occasion")},
-            "A verdict needs at least 7 pairs of runs on one occasion.",
-        ),
-        (
-            {"ratio_low": None, "n": 22, "reason": TOO_FEW.format("at least 3 on every occasion")},
-            "A verdict needs at least 3 pairs of runs on every occasion.",
-        ),
-        ({"ratio_low": None, "n": 8, "paired": False}, "A verdict needs runs in interleaved blocks."),
-        (
-            {"reason": "too few processes: one of 6 comparisons needs at least 8 per side, whatever the times (1.1)"},
-            "There are too few runs: one of 6 comparisons needs at least 8 per side.",
-        ),
-        (
-            {"reason": f"would be faster, but the values show {RESEMBLE} (1.1)", "diagnosis": [RESEMBLE, "two levels"]},
-            f"The interval does not hold, because the values show {RESEMBLE}.",
-        ),
-    ],
-)
-def test_an_undecided_comparison_says_what_it_lacks(found, changes, missing):
-    swept = found(1.1, (16,))
-    row = replace(swept.rows[0], verdict="undecided", **changes)
-    told = headline(replace(swept, rows=[row])).sentence
-    assert told.startswith("It is undecided whether task or fork-join is faster on 2 threads: fork-join time / ")
-    assert told.endswith(f". {missing}")
-
-
-@pytest.mark.parametrize(
-    ("changes", "missing"),
-    [
-        ({}, NARROW),
-        (
-            {"reason": "too few pairs: one of 2 pooled ratios needs at least 7, whatever the times"},
-            "There are too few runs: one of 2 pooled ratios needs at least 7.",
-        ),
-        ({"ratio_low": None, "pairs": 4}, "A verdict needs at least 6 pairs of runs."),
-        ({"ratio_low": None}, "A verdict needs at least 3 pairs of runs with each slicing."),
-        ({"diagnosis": [RESEMBLE]}, f"The interval does not hold, because the values show {RESEMBLE}."),
-    ],
-)
-def test_undecided_pooled_comparisons_say_what_they_lack(found, changes, missing):
-    swept = found(1.1, (8, 16))
-    row = replace(swept.pooled[0], verdict="undecided", **changes)
-    assert headline(replace(swept, pooled=[row])).sentence.endswith(f" pairs of runs, {row.scope}). {missing}")
 
 
 def test_the_share_of_disturbed_runs_is_said_and_comes_first_if_most_are(found):

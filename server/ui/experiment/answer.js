@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, ms, percent, plural, ratio, sample, valueName, variantName} from '../format.js';
+import {count, ms, percent, plural, ratio, sample, settingsName, valueName, variantName} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
 import {nameOf} from '../plots/rows.js';
 import {Shares} from '../plots/shares.js';
@@ -86,9 +86,6 @@ const comparisons = ({primary, rows, pooled, verdict}) => [
 	...rows
 ];
 
-/** The reason for a verdict, without the figures of other columns. @param {any} row */
-const because = row => (row.reason ?? row.scope ?? '').replace(/ \(ratio [^)]*\)/, '');
-
 /** @param {{axis: string, rows: any[]}} props */
 function Comparisons({axis, rows}) {
 	const [first, second] = sidesOf(axis, rows);
@@ -107,8 +104,7 @@ function Comparisons({axis, rows}) {
 					cell: row =>
 						row.places
 							? `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`
-							: (row.primary ? 'the question: ' : '') +
-								variantName(row.at).replace('the only variant', 'everything else equal')
+							: (row.primary ? 'the question: ' : '') + settingsName(row.at)
 				},
 				...(same
 					? []
@@ -145,7 +141,12 @@ function Comparisons({axis, rows}) {
 					by: row => row.p_adjusted ?? 1
 				},
 				{name: 'n', label: 'n', number: true, cell: row => sample(row.n ?? row.pairs, row.unit)},
-				{name: 'why', label: 'Reason', class: 'question', cell: row => html`<small>${because(row)}</small>`}
+				{
+					name: 'why',
+					label: 'Reason',
+					class: 'question',
+					cell: row => html`<small title=${row.reason ?? row.scope}>${row.why.sentence}</small>`
+				}
 			]}
 		/>
 	`;

@@ -10,46 +10,6 @@ import {NoTrace, useTrace} from '../run/timed.js';
 import {Timeline} from '../timeline/timeline.js';
 import {State} from '../words.js';
 
-/** @param {import('../schemas').Schemas['Comparison']} found */
-function sentence(found) {
-	const runs = found.a.runs.length + found.b.runs.length;
-	const most = 2 * found.disturbed_runs > runs;
-	return (most ? `Most runs were disturbed (${found.disturbed_runs} of ${runs}). ` : '') + verdictSaid(found);
-}
-
-/** @param {import('../schemas').Schemas['Comparison']} found */
-function verdictSaid(found) {
-	const at = ratio(found.ratio, found.ratio_low, found.ratio_high);
-	return (
-		/** @type {Record<string, string>} */ ({
-			faster: `B is ${at} times as fast as A.`,
-			slower: `B is slower than A: ${at} times as fast.`,
-			same: `A and B are equivalent within the noise floor of ${percent(found.noise_floor)}; A's time / B's: ${at}.`,
-			undecided: `It is undecided whether A or B is faster; A's time / B's: ${at}.`,
-			refused: 'A and B cannot be compared.'
-		})[found.verdict] ?? found.verdict
-	);
-}
-
-/**
- * The statements with which a comparison was judged.
- * @param {import('../schemas').Schemas['Comparison']['family']} of
- */
-function familySaid(of) {
-	if (!of || (of.comparisons + of.pooled === 1 && !of.primary)) return null;
-	const parts = [
-		...(of.comparisons ? [plural(of.comparisons, 'comparison')] : []),
-		...(of.pooled ? [plural(of.pooled, 'pooled ratio')] : [])
-	];
-	const experiment = html`<a href=${link('experiment', {id: of.experiment_id})}>experiment ${of.experiment_id}</a>`;
-	return of.primary
-		? html`<small>The question of ${experiment}, judged alone.</small>`
-		: html`<small>
-				Judged as one of ${parts.join(' and ')} of${' '}${experiment}
-				${of.p_adjusted == null ? '' : `, adjusted p ${of.p_adjusted.toPrecision(2)}`}; alone: ${of.alone}.
-			</small>`;
-}
-
 /**
  * The ratio of times with its interval, over the noise floor. Below it, the ratio of instructions if it is known.
  * @param {{of: import('../schemas').Schemas['Comparison']}} props
@@ -342,9 +302,14 @@ export default function Compare() {
 			? html`<${Answered} answer=${answer} height=${420}>
 					${(/** @type {import('../schemas').Schemas['Comparison']} */ of) => html`<div class="stack">
 						<p class=${`verdict ${of.verdict}`}>
-							<${State} of=${of.verdict} /> ${sentence(of)}
+							<${State} of=${of.verdict} /> ${of.sentence}
 							<small>${of.reason}</small>
-							${familySaid(of.family)}
+							${of.family?.sentence &&
+							html`<small>
+								${of.family.sentence}
+								${' '}
+								<a href=${link('experiment', {id: of.family.experiment_id})}>Experiment ${of.family.experiment_id}</a>
+							</small>`}
 						</p>
 						<div class="columns">
 							<section class="panel stack">

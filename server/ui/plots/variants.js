@@ -1,6 +1,6 @@
 // Plots of an experiment's variants: dots with intervals, ratios, speedups, slices.
 import {html} from '../vendor/preact.js';
-import {count, ms, percent, ratio, valueName, variantName, verbOf} from '../format.js';
+import {count, ms, percent, ratio, settingsName, valueName, variantName, verbOf} from '../format.js';
 import {Plot} from './plot.js';
 import {Names, ROW, leftOf, nameOf} from './rows.js';
 import {Dot, Label, XAxis, YAxis, plain, scale, schedulerColour} from './scale.js';
@@ -85,9 +85,6 @@ export function Medians({rows, runs, all}) {
 
 const round = (/** @type {number} */ value) => Number(value.toPrecision(6));
 
-/** The settings of a comparison in its sweep. @param {any} row */
-const at = row => variantName(row.at ?? {}).replace('the only variant', 'everything else equal');
-
 /** Both values of a comparison, in the order of its ratio: fork-join / task. @param {string} axis @param {any} row */
 export const ratioOf = (axis, row) => `${valueName(axis, row.a)} / ${valueName(axis, row.b)}`;
 
@@ -115,7 +112,7 @@ export function Ratios({sweep}) {
 			name: `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`,
 			pooled: true
 		})),
-		...sweep.rows.map((/** @type {any} */ row) => ({...row, name: at(row)}))
+		...sweep.rows.map((/** @type {any} */ row) => ({...row, name: settingsName(row.at)}))
 	].filter(row => row.ratio !== null);
 	if (!rows.length) return null;
 	const [first, second] = sidesOf(sweep.axis, rows);
