@@ -35,7 +35,7 @@ from bench.rounds import round_order
 from bench.schedulers import VARIANTS
 from bench.turns import Event, Runner, Turn, alternate
 from gpt2core.process import launch
-from gpt2core.spec.config import PRECISIONS, PRESETS
+from gpt2core.spec.config import PRECISIONS, model_names
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
@@ -78,8 +78,8 @@ class Case:
         if len(parts) not in (3, 4):
             raise ConfigError("case", name, FORM)
         model, variant, threads, precision = (*parts, "fp32")[:4]
-        if model not in PRESETS:
-            raise ConfigError("model", model, "one of " + ", ".join(PRESETS))
+        if model not in model_names():
+            raise ConfigError("model", model, "one of " + ", ".join(model_names()))
         if variant not in VARIANTS and variant not in SCHEDULERS:
             raise ConfigError("variant", variant, "one of " + ", ".join([*SCHEDULERS, *VARIANTS]))
         most = len(launch.allowed_cores())

@@ -6,14 +6,30 @@ import dataclasses
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema, create_model
 
+from gpt2core.spec import networks
 from gpt2core.spec.config import TrainConfig, field_type, model_names, parse_cores
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.attempts import AttemptState, AttemptSummary
 from taskloom.contract.bodies import Model, Request
 
 RunState = Literal["queued", "leased", "running", "succeeded", "failed", "cancelled", "quarantined"]
+
+
+def _model_schema() -> dict[str, Any]:
+    """JSON schema of a model: a preset's name, or the sizes of one network, which `network` names (absent: gpt2).
+
+    Requests are checked by the networks' own dataclasses, so that an error's place is that of the size.
+    """
+    every: list[dict[str, Any]] = []
+    for name in networks.NETWORKS:
+        schema = TypeAdapter(networks.network(name).model).json_schema()
+        schema["properties"] = {"network": {"const": name, "type": "string"}, **schema["properties"]}
+        schema["required"] = [] if name == networks.DEFAULT else ["network"]
+        about = {"title": name, "description": f"Sizes of a model of {name}", "additionalProperties": False}
+        every.append({**schema, **about})
+    return {"anyOf": [{"type": "string", "description": "Name of a preset or of a network"}, *every]}
 
 
 def _spec_fields() -> dict[str, Any]:
@@ -24,7 +40,7 @@ def _spec_fields() -> dict[str, Any]:
         limits: dict[str, Any] = {"ge": meta.get("low"), "le": meta.get("high")}
         if item.name == "model":
             limits = {"examples": list(model_names())}
-            kind = str | dict[str, bool | int | str]
+            kind = Annotated[str | dict[str, bool | int | str], WithJsonSchema(_model_schema())]
         elif item.name == "cores":
             kind = Annotated[list[int], BeforeValidator(lambda v: list(parse_cores(v)))]
         elif item.name == "op_threads":

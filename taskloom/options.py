@@ -11,7 +11,7 @@ import click
 
 from gpt2core.spec.config import NAMES, ModelConfig, TrainConfig, field_type, model_from, model_names
 from gpt2core.spec.errors import ConfigError, raise_together
-from gpt2core.spec.networks import NETWORKS, Model
+from gpt2core.spec.networks import NETWORKS, Model, sizes_of
 
 SIZES = {
     "layers": "L: number of layers",
@@ -95,7 +95,9 @@ def model_value(preset: str | None, sizes: Mapping[str, int], network: str | Non
     known = base.to_dict()
     for name, value in sizes.items():
         if name not in known:
-            accepted = f"no size of {base.network}, which has " + ", ".join(each for each in SIZES if each in known)
+            owners = [each for each in NETWORKS if name in sizes_of(each)]
+            accepted = f"no size of {base.network}, but of {' and '.join(owners)}; {base.network} has "
+            accepted += ", ".join(each for each in SIZES if each in known)
             raise ConfigError(name, value, accepted)
     return {key: sizes.get(key, value) for key, value in known.items() if key != "name"}
 

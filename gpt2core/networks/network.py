@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -81,6 +82,35 @@ class Network(Protocol):
     def write(self, config: TrainConfig, weights: Weights) -> None:  # noqa: ARG002
         """Write the weights to config.save, all or nothing; by default refused, as in `check`. Raises InputError."""
         raise _no_file_format(config, "save")
+
+
+class InFiles(Network):
+    """A network whose weights are stored in files: its module `files` has the functions that these methods call. It is
+    imported when one of them is needed, since it loads NumPy.
+    """
+
+    files: ClassVar[str]
+
+    def _files(self) -> Any:
+        return importlib.import_module(self.files)
+
+    def check(self, config: TrainConfig) -> None:
+        if config.save is not None:
+            self._files().check_suffix(config.save)
+
+    def model_in(self, path: str) -> Model:
+        found: Model = self._files().read_model(path)
+        return found
+
+    def read(self, config: TrainConfig, weights: Weights) -> None:
+        self._files().read_checkpoint(config.checkpoint, config.model, weights)
+
+    def checkpoint(self, config: TrainConfig) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._files().about(config.checkpoint)
+        return found
+
+    def write(self, config: TrainConfig, weights: Weights) -> None:
+        self._files().write_checkpoint(config.save, config.model, weights)
 
 
 def _no_file_format(config: TrainConfig, setting: str) -> ConfigError:

@@ -142,6 +142,12 @@ def model_names() -> tuple[str, ...]:
     return (*networks.presets(), *(name for name in networks.NETWORKS if name != networks.DEFAULT))
 
 
+def preset_name(name: str) -> str:
+    """The name that a model has in configurations: gpt2-124m for its alias gpt2. Other names are their own."""
+    known = networks.presets()
+    return known[name].name if name in known else name
+
+
 def model_from(value: object) -> Model:
     """A model from its name, from its sizes, or from itself.
 

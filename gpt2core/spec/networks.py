@@ -88,6 +88,11 @@ def network(name: object) -> Any:
     return importlib.import_module(NETWORKS[name]).NETWORK
 
 
+def sizes_of(name: str) -> tuple[str, ...]:
+    """The sizes of a network's models, as JSON keys without `network`."""
+    return tuple(item.name for item in dataclasses.fields(network(name).model))
+
+
 def presets() -> dict[str, Model]:
     """Models of well-known sizes by name, network by network."""
     return {name: model for each in NETWORKS for name, model in network(each).presets.items()}

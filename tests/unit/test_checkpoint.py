@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from gpt2core.networks import shards
 from gpt2core.networks.gpt2 import checkpoint
-from gpt2core.networks.gpt2.checkpoint import checkpoint_model, read_checkpoint, write_checkpoint
+from gpt2core.networks.gpt2.checkpoint import read_checkpoint, read_model, write_checkpoint
 from gpt2core.networks.gpt2.initial import initial_weights
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.spec.config import PRESETS, ModelConfig
@@ -80,7 +80,7 @@ def test_reads_what_was_written(saved: Path) -> None:
     got = buffers()
     read_checkpoint(saved, MODEL, got)
     assert_same(got, random_weights())
-    assert checkpoint_model(saved) == MODEL
+    assert read_model(saved) == MODEL
     assert [entry.name for entry in saved.parent.iterdir()] == [saved.name]
     assert saved.stat().st_mode & 0o777 == 0o666 & ~_umask(saved.parent)
 
@@ -97,7 +97,7 @@ def test_a_preset_is_known_by_its_sizes(tmp_path: Path) -> None:
     tiny = PRESETS["tiny"]
     for suffix in checkpoint.SUFFIXES:
         write_checkpoint(tmp_path / f"model{suffix}", tiny, buffers(tiny, 0.0))
-        assert checkpoint_model(tmp_path / f"model{suffix}") == tiny
+        assert read_model(tmp_path / f"model{suffix}") == tiny
 
 
 def test_llmc_layout(saved_bin: Path) -> None:
@@ -133,7 +133,7 @@ def test_llmc_bf16_is_widened_exactly(saved_bin: Path, monkeypatch: pytest.Monke
         for name, array in random_weights().items()
     }
     assert_same(got, expected)
-    assert checkpoint_model(saved_bin) == MODEL
+    assert read_model(saved_bin) == MODEL
 
 
 def test_hugging_face_layout(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_folder_and_its_index_are_read(folder: Path, monkeypatch: pytest.Monke
     if about["dtype"] == "BF16":
         expected = {name: (halves(a).astype(np.uint32) << 16).view(np.float32) for name, a in expected.items()}
     for path in (folder, folder / "model.safetensors.index.json"):
-        assert checkpoint_model(path) == MODEL
+        assert read_model(path) == MODEL
         got = buffers()
         read_checkpoint(path, MODEL, got)
         assert_same(got, expected)
@@ -274,7 +274,7 @@ def test_a_folder_with_a_defect(
 ) -> None:
     change(folder)
     with pytest.raises(error, match=words):
-        checkpoint_model(folder)
+        read_model(folder)
 
 
 def patched(path: Path, key: str, value: object) -> None:
@@ -302,7 +302,7 @@ def test_a_configuration_of_another_network_is_refused(
 ) -> None:
     patched(folder / "config.json", key, value)
     with pytest.raises(error, match=words):
-        checkpoint_model(folder)
+        read_model(folder)
     with pytest.raises(error, match=words):
         read_checkpoint(folder, MODEL, buffers())
 
@@ -310,7 +310,7 @@ def test_a_configuration_of_another_network_is_refused(
 def test_a_configuration_may_begin_with_a_byte_order_mark(folder: Path) -> None:
     text = (folder / "config.json").read_bytes()
     (folder / "config.json").write_bytes(b"\xef\xbb\xbf" + text)
-    assert checkpoint_model(folder).heads == 3
+    assert read_model(folder).heads == 3
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_tensors_that_would_be_ignored_and_change_the_function_are_refused(
     write_checkpoint(path, MODEL, random_weights())
     rewrite(path, lambda t: t.update({name: np.zeros((50, 24), np.float32)}))
     with pytest.raises(BadVersion, match=words):
-        checkpoint_model(path)
+        read_model(path)
 
 
 @pytest.mark.parametrize("start", [b"PK\x03\x04\x00\x00\x08\x08\x00\x00", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."])
@@ -334,7 +334,7 @@ def test_a_pickle_is_refused_with_the_way_to_convert_it(tmp_path: Path, name: st
     paths = [tmp_path / name, *([tmp_path] if name == "pytorch_model.bin" else [])]
     for path in paths:
         with pytest.raises(BadMagic, match=r"pickle of PyTorch.*save_pretrained\('NEW'\)"):
-            checkpoint_model(path)
+            read_model(path)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_where_the_number_of_heads_comes_from(
     rewrite(path, lambda _: None, metadata)
     if beside is not None:
         (tmp_path / "config.json").write_text(json.dumps(beside))
-    assert checkpoint_model(path).heads == heads
+    assert read_model(path).heads == heads
 
 
 def test_a_file_silent_on_heads_serves_any_number(tmp_path: Path) -> None:
@@ -417,7 +417,7 @@ def test_a_safetensors_file_of_something_else(
     write_checkpoint(path, MODEL, random_weights())
     rewrite(path, change)
     with pytest.raises(error, match=words):
-        checkpoint_model(path)
+        read_model(path)
     with pytest.raises(error, match=words):
         read_checkpoint(path, MODEL, buffers())
 
@@ -426,7 +426,7 @@ def test_a_safetensors_file_of_something_else(
 def test_truncated(saved: Path, kept_bytes: int) -> None:
     saved.write_bytes(saved.read_bytes()[:kept_bytes])
     with pytest.raises(TruncatedFile, match="bytes"):
-        checkpoint_model(saved)
+        read_model(saved)
     with pytest.raises(TruncatedFile, match="bytes"):
         read_checkpoint(saved, MODEL, buffers())
 
@@ -434,28 +434,28 @@ def test_truncated(saved: Path, kept_bytes: int) -> None:
 def test_more_than_the_header_says(saved: Path) -> None:
     saved.write_bytes(saved.read_bytes() + b"\0\0\0\0")
     with pytest.raises(CountMismatch, match="bytes"):
-        checkpoint_model(saved)
+        read_model(saved)
 
 
 def test_another_kind_of_file(saved: Path) -> None:
     saved.write_text("PK: not a model, but long enough to be taken for the beginning of one\n" * 30)
     with pytest.raises(BadMagic):
-        checkpoint_model(saved)
+        read_model(saved)
 
 
 def test_a_safetensors_header_that_is_no_json(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes((20).to_bytes(8, "little") + b"{" + b"x" * 40)
     with pytest.raises(BadMagic):
-        checkpoint_model(tmp_path / "model.safetensors")
+        read_model(tmp_path / "model.safetensors")
 
 
 def test_wrong_magic_and_version(saved_bin: Path) -> None:
     patch_header(saved_bin, 1, 4)
     with pytest.raises(BadVersion, match=r"version 4 is not supported; supported: 3 \(fp32\), 5 \(bf16\)"):
-        checkpoint_model(saved_bin)
+        read_model(saved_bin)
     patch_header(saved_bin, 0, 20240520)
     with pytest.raises(BadMagic, match=r"20240520.*20240326"):
-        checkpoint_model(saved_bin)
+        read_model(saved_bin)
 
 
 @pytest.mark.parametrize(
@@ -465,13 +465,13 @@ def test_wrong_magic_and_version(saved_bin: Path) -> None:
 def test_a_header_of_no_model(saved_bin: Path, index: int, value: int, words: str) -> None:
     patch_header(saved_bin, index, value)
     with pytest.raises(ShapeMismatch, match=words):
-        checkpoint_model(saved_bin)
+        read_model(saved_bin)
 
 
 def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
     for name in ("none.bin", "none.safetensors"):
         with pytest.raises(UnreadableFile, match="No such file"):
-            checkpoint_model(tmp_path / name)
+            read_model(tmp_path / name)
 
 
 def test_only_known_suffixes_are_written(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ CONVERTED_AT_ONCE = 1 << 20
 Weights = Mapping[str, NDArray[np.float32]]
 
 
-def checkpoint_model(path: str | Path) -> ModelConfig:
+def read_model(path: str | Path) -> ModelConfig:
     """The model of a checkpoint, a file or Hugging Face's folder. It has a preset's name if it has that preset's sizes.
 
     If neither a safetensors file nor its config.json has the number of heads, heads of 64 channels are assumed.
@@ -46,7 +46,7 @@ def read_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> N
 
     llm.c's bf16 and safetensors' BF16 and F16 are widened exactly. The padded rows of wte become zero, whatever the
     file contains. Raises ShapeMismatch naming the first tensor that differs from the model's, else as
-    checkpoint_model; nothing is written to weights unless all sizes agree.
+    read_model; nothing is written to weights unless all sizes agree.
     """
     check_buffers(model, weights)
     if is_safetensors(path):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpt2core.networks import token_rows
 from gpt2core.networks.gpt2.tensors import model_of, places, tensors
-from gpt2core.networks.network import Network
+from gpt2core.networks.network import InFiles
 from gpt2core.spec.config import FUSIONS, PRESETS, ModelConfig, TrainConfig
 from gpt2core.step.ops import Tensor
 from gpt2core.step.tensors import TensorSpec
@@ -20,18 +20,13 @@ if TYPE_CHECKING:
     from gpt2core.step.builder import Builder
 
 
-class Gpt2(Network):
+class Gpt2(InFiles):
     """Radford et al. 2019. Methods import what needs Numba or NumPy."""
 
     model = ModelConfig
     presets = PRESETS
     fusions = FUSIONS
-
-    def check(self, config: TrainConfig) -> None:
-        from gpt2core.networks.gpt2 import checkpoint
-
-        if config.save is not None:
-            checkpoint.check_suffix(config.save)
+    files = "gpt2core.networks.gpt2.checkpoint"
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         return tensors(config)
@@ -51,29 +46,6 @@ class Gpt2(Network):
         from gpt2core.networks.gpt2 import initial
 
         initial.initial_weights(model_of(config), config.seed, weights)
-
-    def model_in(self, path: str) -> ModelConfig:
-        from gpt2core.networks.gpt2 import checkpoint
-
-        return checkpoint.checkpoint_model(path)
-
-    def read(self, config: TrainConfig, weights: Weights) -> None:
-        from gpt2core.networks.gpt2 import checkpoint
-
-        assert config.checkpoint is not None
-        checkpoint.read_checkpoint(config.checkpoint, model_of(config), weights)
-
-    def checkpoint(self, config: TrainConfig) -> Mapping[str, Any]:
-        from gpt2core.networks.gpt2 import checkpoint
-
-        assert config.checkpoint is not None
-        return checkpoint.about(config.checkpoint)
-
-    def write(self, config: TrainConfig, weights: Weights) -> None:
-        from gpt2core.networks.gpt2 import checkpoint
-
-        assert config.save is not None
-        checkpoint.write_checkpoint(config.save, model_of(config), weights)
 
 
 NETWORK = Gpt2()

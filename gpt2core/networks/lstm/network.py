@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpt2core.networks import token_rows
 from gpt2core.networks.lstm.tensors import PRESETS, Lstm, model_of, tensors
-from gpt2core.networks.network import Network
+from gpt2core.networks.network import InFiles
 from gpt2core.spec.config import FUSIONS, TrainConfig
 from gpt2core.step.tensors import TensorSpec
 
@@ -19,19 +19,14 @@ if TYPE_CHECKING:
     from gpt2core.step.builder import Builder
 
 
-class LstmNetwork(Network):
+class LstmNetwork(InFiles):
     """Hochreiter & Schmidhuber 1997 as a language model of Zaremba et al. 2014, without dropout. Methods import what
     needs Numba or NumPy."""
 
     model = Lstm
     presets = PRESETS
     fusions = FUSIONS
-
-    def check(self, config: TrainConfig) -> None:
-        from gpt2core.networks.lstm import checkpoint
-
-        if config.save is not None:
-            checkpoint.check_suffix(config.save)
+    files = "gpt2core.networks.lstm.checkpoint"
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         return tensors(config)
@@ -51,29 +46,6 @@ class LstmNetwork(Network):
 
     def claims(self, names: Collection[str]) -> bool:
         return any(name.startswith("lstm.") for name in names)
-
-    def model_in(self, path: str) -> Lstm:
-        from gpt2core.networks.lstm import checkpoint
-
-        return checkpoint.read_model(path)
-
-    def read(self, config: TrainConfig, weights: Weights) -> None:
-        from gpt2core.networks.lstm import checkpoint
-
-        assert config.checkpoint is not None
-        checkpoint.read_checkpoint(config.checkpoint, model_of(config), weights)
-
-    def checkpoint(self, config: TrainConfig) -> Mapping[str, Any]:
-        from gpt2core.networks.lstm import checkpoint
-
-        assert config.checkpoint is not None
-        return checkpoint.about(config.checkpoint)
-
-    def write(self, config: TrainConfig, weights: Weights) -> None:
-        from gpt2core.networks.lstm import checkpoint
-
-        assert config.save is not None
-        checkpoint.write_checkpoint(config.save, model_of(config), weights)
 
 
 NETWORK = LstmNetwork()

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gpt2core.spec.config import PRESETS, PROBLEM
+from gpt2core.spec.config import PROBLEM, preset_name
 from taskloom.contract.experiments import ExperimentRequest, Primary
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
@@ -78,8 +78,7 @@ def _places(side: Mapping[str, Any], described: Sequence[Described]) -> list[int
 def _equal(name: str, actual: Any, wanted: Any) -> bool:
     if name == "model" and isinstance(wanted, str):
         known = actual["name"] if isinstance(actual, Mapping) and "name" in actual else actual
-        names = [PRESETS[each].name if each in PRESETS else each for each in (known, wanted)]
-        return bool(names[0] == names[1])
+        return preset_name(str(known)) == preset_name(wanted)
     return text(actual) == text(wanted)
 
 

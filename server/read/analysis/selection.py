@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import PRESETS, TrainConfig, parse_cores
+from gpt2core.spec.config import TrainConfig, parse_cores, preset_name
 from gpt2core.spec.errors import ConfigError
 from taskloom.contract.bodies import MOST_ID
 from taskloom.server.errors import InvalidRequest
@@ -79,12 +79,7 @@ def value_of(text: str) -> Any:
         return text
 
 
-def model_name(text: str) -> str:
-    """The model's name in runs: gpt2-124m for its alias gpt2."""
-    return PRESETS[text].name if text in PRESETS else text
-
-
 def _matches(name: str, actual: Any, wanted: Any) -> bool:
     if name == "model" and isinstance(wanted, str):
-        return bool(actual["name"] == model_name(wanted))
+        return bool(actual["name"] == preset_name(wanted))
     return bool(actual == wanted and isinstance(actual, bool) == isinstance(wanted, bool))

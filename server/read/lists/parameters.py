@@ -16,13 +16,14 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from gpt2core.spec.config import preset_name
 from taskloom.contract.bodies import MOST
 from taskloom.server.context import Ctx
 from taskloom.server.db import now
 from taskloom.server.errors import InvalidRequest
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
-from taskloom.server.read.analysis.selection import SETTINGS, model_name, value_of
+from taskloom.server.read.analysis.selection import SETTINGS, value_of
 
 BACK = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([smhdw])")
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -143,7 +144,7 @@ def _json_text(element: json_text, compiler: SQLCompiler, **options: Any) -> str
 def has(spec: Any, name: str, value: Any) -> ColumnElement[bool]:
     """SQL: the settings have this value."""
     if name == "model" and isinstance(value, str):
-        return json_text(spec, "model", "name").in_(_spellings(model_name(value)))
+        return json_text(spec, "model", "name").in_(_spellings(preset_name(value)))
     return json_text(spec, name).in_(_spellings(value))
 
 
