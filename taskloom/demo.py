@@ -1,24 +1,46 @@
-"""`taskloom demo`: a server, a worker and one experiment on this machine, from start to verdict."""
+"""`taskloom demo`: a server, a worker and two experiments on this machine, from start to verdicts."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpt2core.process import launch
 from taskloom import DEFAULT_SERVER, tables, watch
 from taskloom.analysis.wording import counted
 from taskloom.client import Client
-from taskloom.commands.output import console, error_console, print_json, say_verdict, say_warnings
-from taskloom.contract.experiments import ExperimentRequest
+from taskloom.commands.output import (
+    console,
+    error_console,
+    print_json,
+    say_warnings,
+    shown_at,
+    verdict_sentence,
+)
+from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
 from taskloom.processes import Processes
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from taskloom.analysis.causes import EfficiencyRow
 
 MODELS: dict[str, dict[str, Any]] = {
     "small": {"model": "small", "batch": 4, "seq": 128, "steps": 10, "batch_slice": 1, "token_slice": 64},
     "gpt2-124m": {"model": "gpt2-124m", "batch": 4, "seq": 64, "steps": 5, "batch_slice": 1, "token_slice": 64},
 }
+
+# Layers and chunks of time form a wavefront, which barriers after each layer's chunk hide: task is much faster.
+FINDING: dict[str, Any] = {
+    "model": {"network": "lstm", "embedding": 192, "hidden": 192, "layers": 8, "vocab": 256, "context": 64},
+    "batch": 4, "seq": 64, "steps": 10, "batch_slice": 4, "token_slice": 16, "data": "stdlib",
+}  # fmt: skip
+MOST_FINDING_THREADS = 4  # its wavefront is 8 layers wide
 
 
 class DemoFailed(TaskloomError):
@@ -49,6 +71,30 @@ def request(model: str, cores: int, repetitions: int | None) -> ExperimentReques
     )
 
 
+def finding_request(cores: int, repetitions: int | None) -> ExperimentRequest:
+    """Fork-join and task on an LSTM whose layers and chunks of time form a wavefront, with the same tiles."""
+    return ExperimentRequest.model_validate(
+        {
+            "name": "demo: an LSTM of 8 layers",
+            "base": {**FINDING, "threads": min(cores, MOST_FINDING_THREADS)},
+            "axes": {"scheduler": ["fork-join", "task"]},
+            "primary": {"a": {"scheduler": "fork-join"}, "b": {"scheduler": "task"}},
+            **({} if repetitions is None else {"repetitions": repetitions}),
+        }
+    )
+
+
+def waiting_shares(rows: Sequence[EfficiencyRow]) -> dict[str, float]:
+    """Share of the threads' time in which they wait for others, at barriers or without a ready task, by scheduler."""
+    found = {}
+    for row in rows:
+        if row.waiting is not None:
+            parts = dataclasses.asdict(row.waiting)
+            waited_s = parts["serial_s"] + parts["load_balance_s"]
+            found[row.variant.scheduler] = waited_s / (waited_s + parts["useful_s"] + parts["scheduling_s"])
+    return found
+
+
 def database_url(folder: Path) -> str:
     """URL of the database in a folder."""
     return f"sqlite:///{folder / 'taskloom.db'}"
@@ -68,31 +114,55 @@ def carry_out(
     began = time.monotonic()
     url = start(folder, processes, peaks="idle")
     cores = launch.allowed_cores()
+    wait = partial(_finished, notes=notes, folder=folder, check=processes.check)
     with Client(url) as client:
-        experiment = client.submit(request(model, len(cores), repetitions))
-        text = f"server {url}, worker on cores {','.join(map(str, cores))}, experiment {experiment.id}: "
-        notes.print(text + counted(experiment.runs, "run"), highlight=False, soft_wrap=True)
-        finished = watch.until_finished(client, experiment.id, notes, check=processes.check)
-        lost = experiment.runs - finished.by_state.get("succeeded", 0)
-        if lost:
-            out.print(tables.runs(client.runs(experiment.id)))
-            raise DemoFailed(f"{lost} of {experiment.runs} runs did not succeed; logs and database are in {folder}")
-        table = client.scaling(experiment.id)
+        notes.print(f"server {url}, worker on cores {','.join(map(str, cores))}", highlight=False, soft_wrap=True)
+        finished = wait(client, request(model, len(cores), repetitions))
+        table = client.scaling(finished.id)
+        elapsed_s, found, waiting = time.monotonic() - began, None, {}
+        if len(cores) > 1:  # on one core nothing waits for another thread
+            found = wait(client, finding_request(len(cores), repetitions))
+            waiting = waiting_shares(client.efficiency(found.id))
     (folder / "scaling.json").write_text(table.model_dump_json(indent=2) + "\n")
     if as_json:
-        told = {"folder": str(folder), "experiment_id": experiment.id, "scaling": table.model_dump(mode="json")}
-        print_json({**told, "verdict": finished.verdict and finished.verdict.model_dump(mode="json")})
+        told = {"folder": str(folder), "experiment_id": finished.id, "scaling": table.model_dump(mode="json")}
+        other = found and {"experiment_id": found.id, "verdict": _verdict(found), "waiting_shares": waiting}
+        print_json({**told, "verdict": _verdict(finished), "finding": other})
         return 0
     rows = f"{counted(finished.runs // len(table.rows), 'process')} a row"
-    title = f"{model}: {counted(finished.runs, 'run')} in {time.monotonic() - began:.0f} s, {rows}"
-    out.print(tables.scaling(table, title))
+    out.print(tables.scaling(table, f"{model}: {counted(finished.runs, 'run')} in {elapsed_s:.0f} s, {rows}"))
     out.print(table.base, markup=False, highlight=False, soft_wrap=True)
     say_warnings(out, table.warnings, table.brief, verbose)
-    for line in (
+    ended = [each for each in (finished, found) if each is not None]
+    lines = [
         "",
         f"this table as JSON: {folder / 'scaling.json'}",
         f"to see these results: taskloom up --database-url {database_url(folder)}",
-    ):
+        *(shown_at(each, DEFAULT_SERVER) for each in ended),
+    ]
+    if found is not None:
+        lines.append(f"the second experiment, an LSTM of {FINDING['model']['layers']} layers: {found.runs} runs")
+    if waiting:
+        parts = ", ".join(f"{share:.0%} under {name}" for name, share in waiting.items())
+        lines.append(f"its threads wait for other threads: {parts} of their time")
+    for line in (*lines, *(f"verdict: {verdict_sentence(each)}" for each in ended)):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
-    say_verdict(out, finished, DEFAULT_SERVER)
     return 0
+
+
+def _finished(
+    client: Client, asked: ExperimentRequest, notes: Console, folder: Path, check: Callable[[], None]
+) -> ExperimentDetail:
+    """An experiment once all its runs have succeeded. Raises DemoFailed."""
+    experiment = client.submit(asked)
+    notes.print(f"experiment {experiment.id}: {counted(experiment.runs, 'run')}", highlight=False, soft_wrap=True)
+    finished = watch.until_finished(client, experiment.id, notes, check=check)
+    lost = experiment.runs - finished.by_state.get("succeeded", 0)
+    if lost:
+        console().print(tables.runs(client.runs(experiment.id)))
+        raise DemoFailed(f"{lost} of {experiment.runs} runs did not succeed; logs and database are in {folder}")
+    return finished
+
+
+def _verdict(experiment: ExperimentDetail) -> dict[str, Any] | None:
+    return None if experiment.verdict is None else experiment.verdict.model_dump(mode="json")

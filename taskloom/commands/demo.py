@@ -21,8 +21,8 @@ from taskloom.processes import Processes, with_processes
 @verbose_option
 @json_option
 def demo(model: str, repetitions: int | None, folder: Path | None, verbose: bool, as_json: bool) -> None:
-    """Compare serial, fork-join and task on 1 core and on all: are tasks on all cores faster than on one? Database and
-    logs stay in a folder."""
+    """Compare serial, fork-join and task on 1 core and on all: are tasks on all cores faster than on one? Then compare
+    fork-join with task on an LSTM of 8 layers. Database and logs stay in a folder."""
     extras.require("server", "worker")
     folder = (folder or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
     try:

@@ -81,10 +81,19 @@ def say_warnings(out: Console, complete: Sequence[str], brief: Sequence[str], ve
         out.print(f"warning: {warning}{more}", markup=False, highlight=False, soft_wrap=True)
 
 
+def shown_at(experiment: ExperimentDetail, server: str) -> str:
+    """Where an experiment is shown, as a line."""
+    return f"see: {server.rstrip('/')}/ui/experiment?id={experiment.id}"
+
+
+def verdict_sentence(experiment: ExperimentDetail) -> str:
+    """The verdict of an ended experiment."""
+    return "no run has succeeded" if experiment.verdict is None else experiment.verdict.sentence
+
+
 def say_verdict(out: Console, experiment: ExperimentDetail, server: str) -> None:
     """Print where an ended experiment is shown and, last, its verdict in a sentence."""
-    sentence = "no run has succeeded" if experiment.verdict is None else experiment.verdict.sentence
-    for line in (f"see: {server.rstrip('/')}/ui/experiment?id={experiment.id}", f"verdict: {sentence}"):
+    for line in (shown_at(experiment, server), f"verdict: {verdict_sentence(experiment)}"):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

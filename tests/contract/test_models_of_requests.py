@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from jsonschema_rs import Draft202012Validator
-from pydantic import ValidationError
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.networks import NETWORKS, sizes_of
@@ -48,22 +47,6 @@ def test_each_network_has_its_sizes_in_the_document() -> None:
     for name, each in objects.items():
         assert set(each["properties"]) == {"network", *sizes_of(name)}
     assert objects["lstm"]["properties"]["tied"] == {"default": False, "title": "Tied", "type": "boolean"}
-
-
-@pytest.mark.parametrize(
-    ("model", "place"),
-    [
-        ({"hidden": 8}, ("base", "model", "hidden")),
-        ({"network": "lstm", "heads": 4}, ("base", "model", "heads")),
-        ({"network": "lstm", "hidden": 0}, ("base", "model", "hidden")),
-        ({"network": "rnn"}, ("base", "model", "network")),
-    ],
-    ids=str,
-)
-def test_sizes_of_another_network_are_refused_at_their_place(model: dict[str, Any], place: tuple[str, ...]) -> None:
-    with pytest.raises(ValidationError) as raised:
-        ExperimentRequest.model_validate({"base": {"model": model}})
-    assert place in [each["loc"] for each in raised.value.errors()]
 
 
 @pytest.mark.parametrize("model", [{"hidden": 8}, {"network": "lstm", "heads": 4}, {"network": "rnn"}, 7], ids=str)

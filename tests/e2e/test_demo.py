@@ -43,7 +43,10 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
     assert {(row["scheduler"], row["threads"]) for row in rows} == expected
     assert all(row["agrees"] for row in rows)
     assert all(gone(process) for process in started)
-    see = r"taskloom (up .*)\nsee: http://127\.0\.0\.1:8321(/ui/\S+)\nverdict: (.*)\n$"
+    see = (
+        r"taskloom (up .*)\nsee: http://127\.0\.0\.1:8321(/ui/\S+)\nsee: \S+id=2\nthe second experiment, .* 2 runs\n"
+        r"its threads wait .*: \d+% under fork-join, \d+% under task of their time\nverdict: (.*)\nverdict: (.*)\n$"
+    )
     told = re.search(see, output)
     assert told is not None, output
     assert "2 threads" in told[3] or cores != 2
@@ -55,6 +58,9 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
         kept = httpx.get(f"{url}/api/v1/experiments/1").raise_for_status().json()
         assert kept["by_state"] == {"succeeded": len(rows)}
         assert told[3] == kept["verdict"]["sentence"]
+        second = httpx.get(f"{url}/api/v1/experiments/2").raise_for_status().json()
+        assert told[4] == second["verdict"]["sentence"]
+        assert second["verdict"]["primary"] is True
     finally:
         server.end()
 
