@@ -14,7 +14,7 @@ from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.step.control import STOP
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Access, Mode, Own, Program
+from gpt2core.step.ops import Access, Mode, Own, Program, Span
 from gpt2core.step.tensors import ArenaPlan
 
 READS, WRITES = (Mode.READ, Mode.UPDATE, Mode.REDUCE), (Mode.WRITE, Mode.UPDATE, Mode.REDUCE)
@@ -44,8 +44,10 @@ def check(
     def copy(accesses: Iterable[Access], modes: Collection[Mode], into: Mapping[str, np.ndarray]) -> None:
         for access in accesses:
             if access.mode in modes:
-                for arena, begin, end in program.regions[access.region].spans:
-                    into[arena][begin:end] = real.arenas[arena][begin:end]
+                for span in program.regions[access.region].spans:
+                    copied = zip(parts(into[span.arena], span), parts(real.arenas[span.arena], span), strict=True)
+                    for mine, its in copied:
+                        mine[...] = its
 
     operands = [operand for op in program.ops for call in op.calls for operand in call.operands]
     own = {operand.name for operand in operands if isinstance(operand, Own)} | ({"words"} if products else set())
@@ -66,10 +68,16 @@ def check(
                 raise AssertionError(f"{op.label} {tile.label} does not declare what it does: {where} differs")
 
 
+def parts(block: np.ndarray, span: Span) -> list[np.ndarray]:
+    """Views of a span of an arena."""
+    whole = block[span.begin : span.end]
+    return [whole.reshape(-1, span.stride)[:, low:high] for low, high in span.columns] or [whole]
+
+
 def differing(program: Program, kind: str, got: np.ndarray, wanted: np.ndarray) -> str:
     """Location of the first wrong byte."""
-    at = int(np.flatnonzero(got != wanted)[0])
+    differs = got != wanted
     for region in program.regions:
-        if any(arena == kind and begin <= at < end for arena, begin, end in region.spans):
+        if any(span.arena == kind and any(part.any() for part in parts(differs, span)) for span in region.spans):
             return str(region)
-    return f"byte {at} of {kind}"
+    return f"byte {int(np.flatnonzero(differs)[0])} of {kind}"

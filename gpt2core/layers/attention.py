@@ -18,11 +18,12 @@ from gpt2core.gemm.multiply import multiply
 from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
-from gpt2core.step.ops import Own, Product, Read, Reduce, Tensor, Write
+from gpt2core.step.ops import Own, Product, Read, Tensor, Write
 from gpt2core.step.signature import Matrix, MatrixOrHalves, Multiply, OwnMatrix, Scalar, TileInt
 from gpt2core.step.slicing import Slice
 
 BLOCK = ATTENTION_BLOCK
+CHANNELS, HEADS, QKV = "q0:q1", "head0:head1", ("q0:q1", "k0:k1", "v0:v1")  # columns of the heads of a tile
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
 
 
@@ -212,26 +213,30 @@ def _backward(
 ) -> None:  # fmt: skip
     C, NH = step.shape(out)[-1], step.shape(lse)[-1]
     dqkv, dout, out = step.tape.gradient(qkv), step.tape.gradient(out), step.tape.value(out)
-    grid, group = heads_of_groups(slices, NH), "group0:group1"
-    spans = zip(grid.ranges("sample0:sample1"), grid.ranges("head0:head1"), grid.ranges(group), strict=True)
+    grid, group, hs = heads_of_groups(slices, NH), "group0:group1", C // NH
+    spans = zip(grid.ranges("sample0:sample1"), grid.ranges(HEADS), grid.ranges(group), strict=True)
     cost = [
         (
-            (sample1 - sample0) * (head1 - head0) * 10 * C // NH * pairs_before(0, T),
-            (row1 - row0) * (head1 - head0) * (F32 * (7 * C // NH + 1) + step.itemsize(out) * C // NH),
+            (sample1 - sample0) * (head1 - head0) * 10 * hs * pairs_before(0, T),
+            (row1 - row0) * (head1 - head0) * (F32 * (7 * hs + 1) + step.itemsize(out) * hs),
         )
         for (sample0, sample1), (head0, head1), (row0, row1) in spans
     ]
+    ends = {
+        f"{name}{end}": [at * C + hs * heads[end] for heads in grid.ranges(HEADS)]
+        for at, name in enumerate("qkv") for end in (0, 1)
+    }  # fmt: skip
     step.op(
-        "attention", "backward", attention_backward, grid, cost,
+        "attention", "backward", attention_backward, grid.with_columns(**ends), cost,
         layer,
-        dqkv=Reduce(dqkv, group), dout=Read(dout, group), qkv=Read(qkv, group), out=Read(out, group),
-        lse=Read(lse, group), by=scores(C // NH, T, TS), strips=strips, T=T, TS=TS,
+        dqkv=Write(dqkv, group, QKV), dout=Read(dout, group), qkv=Read(qkv, group),
+        out=Read(out, group), lse=Read(lse, group), by=scores(hs, T, TS), strips=strips, T=T, TS=TS,
     )  # fmt: skip
 
 
 def heads_of_groups(slices: Sequence[Slice], heads: int) -> Grid:
     """A tile for each range of heads of each group of sequences, the last group first: as many as the group has slices,
-    or as there are heads. Tiles of one group write different columns of the same rows, in any order.
+    or as there are heads. Tiles of one group access different columns of the same rows.
     """
     labels, tiles = [], []
     for first in [s for s in slices if s.index == s.peers[0]][::-1]:

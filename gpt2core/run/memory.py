@@ -71,8 +71,8 @@ def first_touch(team: Team, arenas: Memory, program: Program) -> None:
     start = {arena: int(block.ctypes.data) for arena, block in arenas.arenas.items()}
 
     def share(thread: int) -> None:
-        for arena, begin, end in mine[thread]:
-            touch(start[arena] + begin, start[arena] + end)
+        for span in mine[thread]:
+            touch(start[span.arena] + span.begin, start[span.arena] + span.end)
 
     team.run(share, ())
 

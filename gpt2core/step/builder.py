@@ -1,8 +1,8 @@
 """Builds step programs: ops are declared on tensors, and get the memory that each of their tiles touches.
 
-Declared rows are bytes of an arena. Where declarations overlap, the arena is cut at their ends; pieces that the same
-tasks touch in the same way are one region. So tensors, rows of different lengths and whole arenas need no convention:
-accesses conflict if they overlap in memory.
+Declared rows and columns are bytes of an arena. Where declarations overlap, the arena is cut at their ends; pieces that
+the same tasks touch in the same way are one region. So tensors, rows of different lengths, columns and whole arenas
+need no convention: accesses conflict if they overlap in memory.
 """
 
 from __future__ import annotations
@@ -126,24 +126,37 @@ class Builder:
         row_bytes = math.prod(inner) * ITEMSIZE[spec.dtype]
         return kind, offset + (of.layer or 0) * rows * row_bytes, rows, row_bytes
 
-    def spans(self, of: Tensor | Arena, ranges: Iterable[Range]) -> list[Span]:
-        """Where ranges of rows of a tensor (of an arena: of float32 elements) lie; empty ones are left out.
+    def spans(
+        self, of: Tensor | Arena, ranges: Iterable[Range], columns: Sequence[Range] | None = None
+    ) -> list[Span]:
+        """Where ranges of rows of a tensor (of an arena: of float32 elements) lie, or ranges of columns of these rows;
+        empty ones are left out.
 
-        Raises GraphError if there are no such rows.
+        Raises GraphError if there are no such rows or columns.
         """
         kind, offset, rows, row_bytes = self._extent(of)
+        itemsize = self.itemsize(of) if isinstance(of, Tensor) else ITEMSIZE["float32"]
+        of_row: tuple[Range, ...] = ((0, row_bytes),)
+        if columns is not None:
+            width = row_bytes // itemsize
+            for first, last in columns:
+                if not 0 <= first <= last <= width:
+                    raise GraphError(f"columns {first}:{last} of {of} do not exist: it has {width}")
+            of_row = tuple((first * itemsize, last * itemsize) for first, last in columns if first < last)
+        whole = of_row == ((0, row_bytes),)
         found = []
         for first, last in ranges:
             if not 0 <= first <= last <= rows:
                 raise GraphError(f"rows {first}:{last} of {of} do not exist: it has {rows}")
-            if first < last:
-                found.append(Span(kind, offset + first * row_bytes, offset + last * row_bytes))
+            if first < last and of_row:
+                ends = offset + first * row_bytes, offset + last * row_bytes
+                found.append(Span(kind, *ends) if whole else Span(kind, *ends, row_bytes, of_row))
         return found
 
     def elements(self, of: Tensor, rows: Range | None = None) -> Range:
         """Range of a tensor's rows in its arena, in elements of four bytes; without rows all of it."""
-        ((_, begin, end),) = self.spans(of, [rows or (0, self.shape(of)[0])])
-        return begin // ITEMSIZE["float32"], end // ITEMSIZE["float32"]
+        (span,) = self.spans(of, [rows or (0, self.shape(of)[0])])
+        return span.begin // ITEMSIZE["float32"], span.end // ITEMSIZE["float32"]
 
     def op(
         self,
@@ -209,9 +222,11 @@ class Builder:
             constant = isinstance(use.of, Tensor) and self._spec(use.of).constant
             if constant and use.mode is not Mode.READ:
                 raise GraphError(f"a task writes {use.of}, which is declared constant")
-            whole = [] if use.rows else self.spans(use.of, [(0, self._extent(use.of)[2])])
-            for tile, ranges in zip(tiles, grid.rows(use.rows), strict=True):
-                spans = whole or self.spans(use.of, ranges)
+            all_rows = [(0, self._extent(use.of)[2])]
+            whole = [] if use.rows or use.columns else self.spans(use.of, all_rows)
+            for tile, rows, columns in zip(tiles, grid.every(use.rows), grid.every(use.columns), strict=True):
+                given_rows, given_columns = rows if use.rows else all_rows, columns if use.columns else None
+                spans = whole or self.spans(use.of, given_rows, given_columns)
                 tile += [(use.mode, span) for span in spans]
                 if constant:
                     self._constants.update(spans)
@@ -266,7 +281,9 @@ class Builder:
         at = bisect.bisect(plan.offsets, piece.begin) - 1
         spec, offset = plan.specs[at], piece.begin - plan.offsets[at]
         part, rest = divmod(offset, spec.bytes // spec.shape[0])
-        return f"{spec.name}[{part}] from byte {rest}" if rest else f"{spec.name}[{part}]"
+        ends = [f"{low // ITEMSIZE[spec.dtype]}:{high // ITEMSIZE[spec.dtype]}" for low, high in piece.columns]
+        columns = f" columns {', '.join(ends)}" if ends else ""
+        return f"{spec.name}[{part}]{f' from byte {rest}' if rest else ''}{columns}"
 
 
 def _operand(what: str, kind: Kind, given: Given) -> Operand:

@@ -60,12 +60,12 @@ class Grid:
             return [(at, at + 1) for at in self.column(first)]
         return list(zip(self.column(first), self.column(last), strict=True))
 
-    def rows(self, names: str | tuple[str, ...]) -> list[list[Range]]:
-        """The ranges of these names of each tile."""
+    def every(self, names: str | tuple[str, ...]) -> list[list[Range]]:
+        """The ranges of these names, of rows or of columns, of each tile."""
         found: list[list[Range]] = [[] for _ in self.labels]
         for name in (names,) if isinstance(names, str) else names:
-            every = self.sets[name] if name in self.sets else [[each] for each in self.ranges(name)]
-            for ranges, more in zip(found, every, strict=True):
+            of_tiles = self.sets[name] if name in self.sets else [[each] for each in self.ranges(name)]
+            for ranges, more in zip(found, of_tiles, strict=True):
                 ranges.extend(more)
         return found
 

@@ -25,7 +25,8 @@ What no task writes, because it is filled before the first step, is declared so 
 Other operands: `Outside`, an array that is in no arena; `Own`, the thread's own memory (no access: nobody else sees
 it); `Product`, what computes a matrix product; an `int` for a `Scalar`. `Arena` names a whole arena as one vector: its
 rows are elements. Rows are ranges of the outermost dimension, behind the layer where there is one, so every tensor has
-its own rows.
+its own rows. Columns are ranges of a row's elements: `Write(Tensor("dqkv", 3), ROWS, ("q0:q1", "k0:k1"))`. Disjoint
+ones are independent.
 """
 
 from __future__ import annotations
@@ -57,11 +58,13 @@ class Access(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Bytes [begin, end) of an arena."""
+    """Bytes [begin, end) of an arena; of columns: bytes [low, high) of each `stride` bytes, a row, for each pair."""
 
     arena: str
     begin: int
     end: int
+    stride: int = 0  # 0: all bytes
+    columns: tuple[tuple[int, int], ...] = ()
 
 
 class Region(NamedTuple):
@@ -144,10 +147,11 @@ class Product:
 
 @dataclass(frozen=True)
 class Use:
-    """Rows of a tensor and the mode of access: ranges of the grid by name, or all rows."""
+    """Rows and columns of a tensor and the mode of access: ranges of the grid by name, or all."""
 
     of: Tensor | Arena
     rows: str | tuple[str, ...] = ()
+    columns: str | tuple[str, ...] = ()
     mode: ClassVar[Mode]
 
 

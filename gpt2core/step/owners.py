@@ -13,7 +13,8 @@ def owners(program: Program, plans: Mapping[str, ArenaPlan], threads: int) -> li
     """Spans of the arenas by thread; together they are every byte, once.
 
     A thread owns its row of tensors with a row for each thread, and the regions that it writes first if each op's tiles
-    are distributed in equal, contiguous parts. Memory that no task writes is distributed by bytes.
+    are distributed in equal, contiguous parts. All other memory is distributed by bytes: what no task writes, and rows
+    of which several tasks write some columns each.
     """
     found: dict[str, list[tuple[int, int, int]]] = {arena: [] for arena in plans}  # begin, end, thread
     for arena, begin, end, thread in itertools.chain(_rows(program, plans, threads), _written(program, threads)):
@@ -52,7 +53,8 @@ def _written(program: Program, threads: int) -> Iterator[tuple[str, int, int, in
                     if access.mode is not Mode.READ and access.region not in seen:
                         seen.add(access.region)
                         for span in program.regions[access.region].spans:
-                            yield *span, thread
+                            if not span.columns:
+                                yield span.arena, span.begin, span.end, thread
 
 
 def _whole(pieces: list[tuple[int, int, int]], size: int, threads: int) -> Iterator[tuple[int, int, int]]:

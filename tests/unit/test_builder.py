@@ -121,6 +121,62 @@ def test_rows_that_overlap_conflict_whatever_their_ranges() -> None:
     assert touched(program, 1, 1) == {"x[2]": Mode.READ, "x[3]": Mode.READ, "y[2]": Mode.WRITE}
 
 
+QUARTERS = Grid(
+    ("a", "b", "c", "d"),
+    {"row0": (0, 0, 3, 3), "row1": (3, 3, 6, 6), "low": (0, 1, 0, 1), "high": (1, 3, 1, 3), "more": (2, 0, 2, 0)},
+)
+
+
+@kernel
+def fill_part(x: Matrix, row0: TileInt, row1: TileInt, low: TileInt, high: TileInt):
+    for n in range(row0, row1):
+        for c in range(low, high):
+            x[n, c] = n
+
+
+def quarters(step: Builder, columns: str | tuple[str, ...], grid: Grid = QUARTERS) -> Program:
+    """Four tiles write parts of x, and two read its halves by rows."""
+    step.op("fill", "forward", fill_part, grid, [(1, 1)] * 4, x=Write(Tensor("x"), ROWS, columns))
+    sums(step)
+    return step.build()
+
+
+def test_tiles_that_write_disjoint_columns_of_the_same_rows_are_independent() -> None:
+    program = quarters(Builder(PLANS), "low:high")
+    graph.validate(program, graph.build(program, "none"))
+    assert of_program(program) == [(0, 4), (1, 4), (2, 5), (3, 5)]
+    assert touched(program, 1, 0) == {"x[0] columns 0:1": Mode.READ, "x[0] columns 1:3": Mode.READ, "y[0]": Mode.WRITE}
+    poison.check(program, PLANS, lambda _: None)
+
+
+def test_columns_that_overlap_conflict() -> None:
+    with pytest.raises(GraphError, match="two tiles of fill conflict on a region"):
+        graph.build(quarters(Builder(PLANS), ("low:high", "more")), "step")
+    wide = QUARTERS.with_columns(high=(2, 3, 2, 3))
+    with pytest.raises(GraphError, match="two tiles of fill conflict on a region"):
+        graph.build(quarters(Builder(PLANS), "low:high", wide), "step")
+
+
+def test_columns_that_are_written_but_not_declared_are_found() -> None:
+    narrow = QUARTERS.with_columns(declared=(1, 2, 1, 2))
+    step = Builder(PLANS)
+    with pytest.raises(AssertionError, match=r"fill b does not declare what it does: x\[0\] columns 2:3 differs"):
+        poison.check(quarters(step, "low:declared", narrow), PLANS, lambda _: None)
+
+
+def test_columns_meet_rows_elements_and_other_columns() -> None:
+    """Accesses conflict where they overlap in memory, however the memory is described."""
+    step = Builder(PLANS)
+    whole = ONE_TILE.with_columns(row0=[1], row1=[5], low=[1], high=[2], a=[4], b=[5], c=[7])
+    step.op("first", "forward", fill_part, whole, [(1, 1)], x=Write(Tensor("x"), ROWS, "low:high"))
+    for name, a, b in (("meets", "a", "b"), ("misses", "b", "c"), ("also", "a", "c")):
+        grid = ONE_TILE.with_columns(a=whole.column(a), b=whole.column(b))
+        step.op(name, "update", scale_all, grid, [(1, 1)], values=Update(Arena("temporary"), "a:b"))
+    program = step.build()
+    assert of_program(program) == [(0, 1), (1, 3), (2, 3)]
+    graph.validate(program, graph.build(program, "none"))
+
+
 def test_an_arena_and_the_tensors_in_it_are_the_same_memory() -> None:
     step = Builder(PLANS)
     assert step.elements(Tensor("w", 1), (1, 3)) == (15, 21)
@@ -167,6 +223,8 @@ def test_reductions_of_a_cell_are_in_no_order() -> None:
         ({"x": Read(Tensor("w", 2))}, GraphError, r"w\[2\] does not exist: w has 2 layers"),
         ({"x": Read(Tensor("w", 0), ROWS)}, GraphError, r"rows 3:6 of w\[0\] do not exist: it has 4"),
         ({"x": Read(Tensor("x"), "row2")}, GraphError, "the grid has no column row2; its columns: row0, row1"),
+        ({"x": Read(Tensor("x"), ROWS, ROWS)}, GraphError, "columns 3:6 of x do not exist: it has 3"),
+        ({"y": Write(Tensor("y"), (), ROWS)}, GraphError, "columns 0:3 of y do not exist: it has 1"),
         ({"x": Own("own")}, TypeError, "row_sums's x takes float32 array of rank 2, not own own"),
         ({"x": 3}, TypeError, "row_sums's x takes float32 array of rank 2, not 3"),
         ({"times": Read(Tensor("x"))}, TypeError, "row_sums's times"),

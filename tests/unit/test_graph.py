@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reachability import reachability
 
+from gpt2core.layers import attention
 from gpt2core.layers.attention import heads_of_groups
 from gpt2core.networks import program
 from gpt2core.spec.config import FUSIONS, SYNCS, ModelConfig, TrainConfig
@@ -178,6 +179,27 @@ def test_attentions_backward_pass_has_a_tile_for_some_heads_of_a_group(heads, pa
     assert len(grid) == 2 * parts
     whole = heads_of_groups(slicing.cut(TrainConfig(batch=3, seq=16, batch_slice=2, token_slice=16)), heads)
     assert whole.labels == ("s1", "s0")
+
+
+def test_heads_that_overlap_are_refused(monkeypatch):
+    def overlapping(slices, heads):
+        grid = heads_of_groups(slices, heads)
+        return grid.with_columns(head0=[max(0, first - 1) for first in grid.column("head0")])
+
+    monkeypatch.setattr(attention, "heads_of_groups", overlapping)
+    with pytest.raises(GraphError, match=r"two tiles of attention\[1\] conflict"):
+        graph.build(program.build(SMALL), "step")
+
+
+def test_heads_of_one_group_are_in_no_order():
+    """Both heads' tiles may run at once, under every scheduler that follows the graph."""
+    reach = reachability(len(GRAPH), GRAPH.edges)
+    heads = [node for node, label in enumerate(GRAPH.label)
+             if GRAPH.phase[node] == "backward" and label.startswith("attention[1] s0-")]  # fmt: skip
+    assert len(heads) == 2
+    assert not reach[heads[0]] >> heads[1] & 1
+    modes = {access.mode for node in heads for access in STEP.tasks[GRAPH.task[node]][1].accesses}
+    assert modes == {R, W}
 
 
 def test_too_many_slices_are_refused():

@@ -1,9 +1,10 @@
 """A graph as the list of everything that one thread creates in each step: tasks, the addresses on which they depend,
 and waits.
 
-In depend clauses each region is represented by one address, its marker: `in` for reads, `inout` for writes and updates,
-`mutexinoutset` for a reduction, whose members may run in any order. (`inoutset` would also let them run at the same
-time, but LLVM's runtimes do not accept it through these entry points.) Regions that no task writes need no clause.
+In depend clauses each region is represented by an address, its marker: `in` for reads, `inout` for writes and updates.
+A reduction's members may run at the same time: each has the region's marker `in`, like a reader, and a marker of its
+own `inout`, which the region's readers have `in` too. (`mutexinoutset` would let them run one after another only, and
+LLVM's runtimes do not accept `inoutset` through these entry points.) Regions that no task writes need no clause.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from gpt2core.step.ops import Mode, Program, merged
 
 Ints = NDArray[np.int64]
 MOST_PRIORITY = 1 << 20
-HEAD = 5  # cells before the addresses: 0, their number, and the numbers of out, mutexinoutset and in, in their order
-EVEN, ODD, LOSS, MARKERS = 0, 8, 16, 24  # cells of `markers`: of ends of even and odd steps, of losses, of regions
+HEAD = 2  # cells before the addresses: their number, and how many of them, the first ones, are inout
+# Cells of `markers`: of ends of even and odd steps, of losses, of regions; those of reductions' members follow.
+EVEN, ODD, LOSS, MARKERS = 0, 8, 16, 24
 TASKWAIT = -1
 
 
@@ -39,31 +41,37 @@ class Creation(NamedTuple):
 
 def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -> Creation:
     """Plan the tasks and waits of a graph. policy: see replay.record; breadth-first leaves the order to the runtime."""
-    markers = np.zeros(MARKERS + len(program.regions), np.int64)
+    tasks = program.tasks
+    members = members_of(program)
+    markers = np.zeros(MARKERS + len(program.regions) + sum(map(len, members.values())), np.int64)
     address = int(markers.ctypes.data)
     gated = list(graph.crossing) != [(graph.end, graph.begin)]
     last, losses = set[int](), set[int]()
     if gated:  # the waits of the graph as clauses of the tasks before them
         losses = {a for a, b in graph.edges if b == graph.gate and graph.task[a] != WAIT}
         last = losses | {a for a, b in graph.edges if b == graph.end and graph.task[a] != WAIT}
-    tasks = program.tasks
     depend: list[int] = []
     clause, ends = np.zeros(len(tasks), np.int64), np.full(len(tasks), -1, np.int64)
     for node, number in enumerate(graph.task):
         if number == WAIT:
             continue
-        out, mutex, read = list[int](), list[int](), list[int]()
-        for access in merged(tasks[number][1].accesses):
-            if access.region not in program.constants:
-                kind = {Mode.READ: read, Mode.REDUCE: mutex}.get(access.mode, out)
-                kind.append(address + 8 * (MARKERS + access.region))
+        out, read = list[int](), list[int]()
+        for mode, region in merged(tasks[number][1].accesses):
+            if region in program.constants:
+                continue
+            own = members.get(region, {})
+            (read if mode in (Mode.READ, Mode.REDUCE) else out).append(address + 8 * (MARKERS + region))
+            if mode is Mode.REDUCE:
+                out.append(address + 8 * own[number])
+            elif mode is Mode.READ:
+                read += [address + 8 * marker for marker in own.values()]
         if node in losses:
             read.append(address + 8 * LOSS)
         if node in last:
             read.append(address + 8 * EVEN)
-            ends[number] = len(depend) + HEAD + len(out) + len(mutex) + len(read) - 1
+            ends[number] = len(depend) + HEAD + len(out) + len(read) - 1
         clause[number] = len(depend)
-        depend += [0, len(out) + len(mutex) + len(read), len(out), len(mutex), len(read), *out, *mutex, *read]
+        depend += [len(out) + len(read), len(out), *out, *read]
     order = [number if number != WAIT else TASKWAIT for node, number in enumerate(graph.task) if node != graph.begin]
     if gated:
         order = [number for number in order if number != TASKWAIT]
@@ -77,6 +85,18 @@ def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -
         int(gated),
         markers,
     )
+
+
+def members_of(program: Program) -> dict[int, dict[int, int]]:
+    """The cell of the marker of each member of a reduction, by region and task."""
+    members: dict[int, dict[int, int]] = {}
+    cell = MARKERS + len(program.regions)
+    for number, (_, tile) in enumerate(program.tasks):
+        for mode, region in merged(tile.accesses):
+            if mode is Mode.REDUCE:
+                members.setdefault(region, {})[number] = cell
+                cell += 1
+    return members
 
 
 def _priorities(graph: Graph, policy: str, cost_s: Sequence[float]) -> Ints:

@@ -141,7 +141,7 @@ def create_end(creation, openmp, bodies, argument, step):
     end = address_of(creation.markers, ODD if step & 1 else EVEN)
     before = address_of(creation.markers, EVEN if step & 1 else ODD)
     clause = argument[ARGUMENT_CELLS:]
-    clause[0], clause[1], clause[2], clause[3], clause[4] = 0, 2, 1, 0, 1
+    clause[0], clause[1] = 2, 1
     clause[HEAD], clause[HEAD + 1] = end, before
     create(openmp, bodies[1], argument, DEPEND, clause, 0, 0)
     clause[HEAD] = address_of(creation.markers, LOSS)
