@@ -85,3 +85,28 @@ def test_label_axis_number_and_sentence_agree(world, tab, tmp_path, compared, wh
     assert f"whether {second} or {first} is faster" in verdict["sentence"]
     assert f"{first} time / {second} time {row['ratio']:.3f}" in verdict["sentence"]
     expect(page.locator("main")).to_contain_text(verdict["sentence"])
+
+
+def test_a_question_across_the_axis_is_drawn_first(world, tab, tmp_path):
+    """The sweep runs along the scheduler; the question compares numbers of threads."""
+    question = [{"scheduler": "task", "threads": 2}, {"scheduler": "task", "threads": 1}]
+    number = submit(
+        world.client, name="across", base=PROBLEM, axes={"scheduler": ["fork-join", "task"], "threads": [1, 2]},
+        primary=dict(zip("ab", question, strict=True)), requires={"cores": 2}, repetitions=1,
+    )  # fmt: skip
+    until(lambda: world.client.experiment(number).state == "finished", "the comparison", 600)
+    answer = httpx.get(f"{world.home.url}/api/v1/analysis/sweep", params={"experiment_id": number}, timeout=60)
+    sweep = answer.raise_for_status().json()
+    assert sweep["axis"] == "scheduler"
+    assert not any(row["primary"] for row in sweep["rows"])
+    page = tab.open(f"experiment?id={number}")
+    figure = page.locator("figure.plot", has=page.get_by_role("heading", name="Along scheduler", exact=True))
+    first, *others = list(csv.DictReader(io.StringIO(
+        saved(page, figure.get_by_role("button", name="CSV").click, tmp_path)
+    )))  # fmt: skip
+    assert len(others) == len(sweep["rows"]) == 2
+    assert float(first["ratio"]) == pytest.approx(sweep["primary"]["ratio"], rel=1e-5)
+    svg = saved(page, figure.get_by_role("button", name="SVG").click, tmp_path)
+    a, b = (named("threads", sweep["primary"][side]) for side in "ab")
+    assert f"{a} / {b}, the question: task: {sweep['primary']['ratio']:.3f}" in svg
+    expect(page.get_by_role("region", name="Comparisons").get_by_role("row").nth(1)).to_contain_text(f"{b} against {a}")

@@ -2,11 +2,11 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, ms, percent, plural, ratio, sample, settingsName, valueName, variantName} from '../format.js';
+import {count, ms, percent, plural, ratio, sample, variantName} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
 import {nameOf} from '../plots/rows.js';
 import {Shares} from '../plots/shares.js';
-import {Medians, Ratios, Slices, Speedups, sidesOf} from '../plots/variants.js';
+import {Medians, Ratios, Slices, Speedups, comparisons, namesOf, placeOf, sidesOf} from '../plots/variants.js';
 import {State, tone} from '../words.js';
 
 /** Shown while no run has succeeded. @param {{of: any}} props */
@@ -74,18 +74,6 @@ function Grid({of, runs}) {
 	</section>`;
 }
 
-/** The sides of the question in words. @param {any} primary @param {any} verdict */
-const named = ({axis, a, b}, verdict) => (axis ? [valueName(axis, a), valueName(axis, b)] : [verdict.a, verdict.b]);
-
-/** All comparisons of a sweep; the question first if it lies across the axis. @param {any} sweep */
-const comparisons = ({primary, rows, pooled, verdict}) => [
-	...(primary && !rows.some((/** @type {any} */ row) => row.primary)
-		? [{...primary, named: named(primary, verdict)}]
-		: []),
-	...pooled,
-	...rows
-];
-
 /** @param {{axis: string, rows: any[]}} props */
 function Comparisons({axis, rows}) {
 	const [first, second] = sidesOf(axis, rows);
@@ -97,15 +85,7 @@ function Comparisons({axis, rows}) {
 			rows=${rows.map((row, i) => ({...row, i}))}
 			id=${row => row.i}
 			columns=${[
-				{
-					name: 'where',
-					label: 'Settings',
-					class: 'question',
-					cell: row =>
-						row.places
-							? `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`
-							: (row.primary ? 'the question: ' : '') + settingsName(row.at)
-				},
+				{name: 'where', label: 'Settings', class: 'question', cell: placeOf},
 				...(same
 					? []
 					: [
@@ -114,7 +94,7 @@ function Comparisons({axis, rows}) {
 								label: 'Second against first',
 								tight: true,
 								cell: (/** @type {any} */ row) => {
-									const [a, b] = row.named ?? [valueName(axis, row.a), valueName(axis, row.b)];
+									const [a, b] = namesOf(axis, row);
 									return `${b} against ${a}`;
 								}
 							}

@@ -85,8 +85,36 @@ export function Medians({rows, runs, all}) {
 
 const round = (/** @type {number} */ value) => Number(value.toPrecision(6));
 
-/** Both values of a comparison, in the order of its ratio: fork-join / task. @param {string} axis @param {any} row */
-export const ratioOf = (axis, row) => `${valueName(axis, row.a)} / ${valueName(axis, row.b)}`;
+/**
+ * Both sides of a comparison in words, in the order of its ratio. The question may lie across the sweep's axis.
+ * @param {string} axis @param {any} row
+ */
+export const namesOf = (axis, row) => row.named ?? [valueName(axis, row.a), valueName(axis, row.b)];
+
+/** @param {string} axis @param {any} row */
+const ratioOf = (axis, row) => namesOf(axis, row).join(' / ');
+
+/** All comparisons of a sweep; the question first if it lies across the axis. @param {any} sweep */
+export const comparisons = ({primary, rows, pooled, verdict}) => [
+	...(primary && !rows.some((/** @type {any} */ row) => row.primary)
+		? [
+				{
+					...primary,
+					named: primary.axis
+						? [valueName(primary.axis, primary.a), valueName(primary.axis, primary.b)]
+						: [verdict.a, verdict.b]
+				}
+			]
+		: []),
+	...pooled,
+	...rows
+];
+
+/** Where a comparison lies, in words. @param {any} row */
+export const placeOf = row =>
+	row.places
+		? `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`
+		: (row.primary ? 'the question: ' : '') + settingsName(row.at);
 
 /**
  * What the comparisons of a sweep have in common: both values in words; "first" and "second" if they vary.
@@ -95,7 +123,7 @@ export const ratioOf = (axis, row) => `${valueName(axis, row.a)} / ${valueName(a
  */
 export function sidesOf(axis, rows) {
 	const same = rows.every(row => ratioOf(axis, row) === ratioOf(axis, rows[0]));
-	return same ? [valueName(axis, rows[0].a), valueName(axis, rows[0].b)] : ['first', 'second'];
+	return same ? namesOf(axis, rows[0]) : ['first', 'second'];
 }
 
 /** @param {string} axis @param {any} row @param {'a' | 'b'} side */
@@ -106,14 +134,9 @@ const sideColour = (axis, row, side) => (axis === 'scheduler' ? schedulerColour(
  * @param {{sweep: any}} props of /analysis/sweep
  */
 export function Ratios({sweep}) {
-	const rows = [
-		...sweep.pooled.map((/** @type {any} */ row) => ({
-			...row,
-			name: `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`,
-			pooled: true
-		})),
-		...sweep.rows.map((/** @type {any} */ row) => ({...row, name: settingsName(row.at)}))
-	].filter(row => row.ratio !== null);
+	const rows = comparisons(sweep)
+		.filter(row => row.ratio !== null)
+		.map(row => ({...row, name: placeOf(row), pooled: Boolean(row.places)}));
 	if (!rows.length) return null;
 	const [first, second] = sidesOf(sweep.axis, rows);
 	const same = first !== 'first';
@@ -178,7 +201,7 @@ export function Ratios({sweep}) {
 						r=${row.pooled ? 6 : 4.5}
 						colour=${row.verdict === 'undecided' || row.verdict === 'same'
 							? 'var(--edge)'
-							: sideColour(sweep.axis, row, row.ratio > 1 ? 'b' : 'a')}
+							: sideColour(row.named ? row.axis : sweep.axis, row, row.ratio > 1 ? 'b' : 'a')}
 						says=${`${names[i]}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}, ${row.verdict}`}
 					/>`
 				)}
