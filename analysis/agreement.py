@@ -1,12 +1,14 @@
 """Agreement of results: a speedup is shown only between results of the same computation.
 
-With equal slices, losses and final weights are bit-identical under every scheduler and thread count. Other slices,
-another processor or another BLAS round differently: then losses agree within LOSS_TOLERANCE.
+With equal slices, losses and final weights are bit-identical under every scheduler and thread count; of inference, the
+outputs. Other slices, another processor or another BLAS round differently: then losses agree within LOSS_TOLERANCE, and
+outputs within OUTPUT_TOLERANCE of each row's norm.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +18,7 @@ from taskloom.analysis.fingerprint import ROUNDING, differing
 from taskloom.analysis.processes import Facts, Process
 
 LOSS_TOLERANCE = 1e-4  # relative, of each step's loss
+OUTPUT_TOLERANCE = 1e-4  # root mean square of the rows' differences, each relative to the row's norm
 SLICES = with_role("slices")
 COMPARED = with_role("order", "slices")  # settings whose values experiments compare; a side has one value of each
 
@@ -41,12 +44,12 @@ def _rounding_key(facts: Facts) -> str:
 
 
 def agree(a: Process, b: Process) -> Agreement:
-    """Compare losses step by step, and final weights if both took the same number of steps."""
+    """Compare losses step by step, and final weights or the last outputs if both took the same number of steps."""
     if a.facts is b.facts or (digest(a.facts) == digest(b.facts) and a.config == b.config):
         return Agreement(True, True, "bit-identical")
     other_problem = differing([a.config, b.config], PROBLEM)
     if other_problem:
-        return Agreement(False, False, "the runs train different problems: " + "; ".join(other_problem))
+        return Agreement(False, False, "the runs compute different problems: " + "; ".join(other_problem))
     exact = not differing([a.config, b.config], SLICES) and not differing([a.environment, b.environment], ROUNDING)
     for step, (left, right) in enumerate(zip(a.losses, b.losses, strict=False)):
         if left != right if exact else abs(left - right) > LOSS_TOLERANCE * max(abs(left), abs(right)):
@@ -57,20 +60,45 @@ def agree(a: Process, b: Process) -> Agreement:
                 f"their losses disagree from step {step} on: {left!r} of run {a.run_id}, {right!r} of run {b.run_id}; "
                 f"they must be {wanted}",
             )
-    if exact and len(a.losses) == len(b.losses) and a.weights_sha256 != b.weights_sha256:
-        return Agreement(
-            False, True, f"the final weights of runs {a.run_id} and {b.run_id} differ, with equal slices and losses"
-        )
-    return Agreement(True, exact, "bit-identical" if exact else f"losses within {LOSS_TOLERANCE:g} relative")
+    if len(a.result["step_s"]) == len(b.result["step_s"]):
+        if exact and a.weights_sha256 != b.weights_sha256:
+            return Agreement(
+                False, True, f"the final weights of runs {a.run_id} and {b.run_id} differ, with equal slices and losses"
+            )
+        if exact and a.facts.outputs_sha256 != b.facts.outputs_sha256:
+            return Agreement(False, True, f"the outputs of runs {a.run_id} and {b.run_id} differ, with equal slices")
+        apart = distance(a.facts.outputs_sketch, b.facts.outputs_sketch)
+        if apart > OUTPUT_TOLERANCE:
+            return Agreement(
+                False,
+                exact,
+                f"the outputs of runs {a.run_id} and {b.run_id} differ by about {apart:.2g} of each row's norm; "
+                f"they must be within {OUTPUT_TOLERANCE:g}",
+            )
+    return Agreement(True, exact, "bit-identical" if exact else _within(a))
 
 
-def digest(facts: Facts) -> tuple[tuple[float, ...], str]:
+def _within(process: Process) -> str:
+    """Description of results that agree within a tolerance."""
+    found = [f"losses within {LOSS_TOLERANCE:g} relative"] if process.losses else []
+    found += [f"outputs within {OUTPUT_TOLERANCE:g} of each row's norm"] if process.facts.outputs_sketch else []
+    return " and ".join(found)
+
+
+def distance(a: Sequence[float], b: Sequence[float]) -> float:
+    """Estimate of the rows' root mean square difference, relative to their norms, from two sketches
+    (gpt2core/run/outputs.py)."""
+    squares = [(left - right) ** 2 for left, right in zip(a, b, strict=True)]
+    return math.sqrt(math.fsum(squares) / len(squares)) if squares else 0.0
+
+
+def digest(facts: Facts) -> tuple[tuple[float, ...], str, str]:
     """Settings that must be equal for bit-identical results."""
     return facts.once(_digest)
 
 
-def _digest(facts: Facts) -> tuple[tuple[float, ...], str]:
-    return tuple(facts.losses), facts.weights_sha256
+def _digest(facts: Facts) -> tuple[tuple[float, ...], str, str]:
+    return tuple(facts.losses), facts.weights_sha256, facts.outputs_sha256
 
 
 def first_disagreement(a: Sequence[Process], b: Sequence[Process]) -> Agreement:

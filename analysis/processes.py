@@ -25,7 +25,9 @@ class Facts:
     config: Mapping[str, Any]
     environment: Mapping[str, Any]
     losses: Sequence[float]
-    weights_sha256: str
+    weights_sha256: str  # "" of inference
+    outputs_sha256: str = ""  # "" of training
+    outputs_sketch: Sequence[float] = ()
     _followed: dict[Callable[[Facts], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -36,7 +38,9 @@ class Facts:
             {**LATER_SETTINGS, **result["config"]},
             result["environment"],
             result["losses"],
-            str(result["weights_sha256"]),
+            str(result["weights_sha256"] if result["config"].get("mode", "train") == "train" else ""),
+            str(result.get("outputs_sha256") or ""),
+            result.get("outputs_sketch") or (),
         )
 
     def once(self, follows: Callable[[Facts], T]) -> T:
@@ -82,6 +86,10 @@ class Process:
     @property
     def losses(self) -> Sequence[float]:
         return self.facts.losses
+
+    @property
+    def mode(self) -> str:
+        return str(self.config["mode"])
 
     @property
     def weights_sha256(self) -> str:

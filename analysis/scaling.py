@@ -56,7 +56,7 @@ class Row:
     efficiency_backward: float | None
     phases_overlap: bool
     outliers: list[int]
-    final_loss: float
+    final_loss: float | None
     agrees: bool
     diagnosis: list[str] = field(default_factory=list)
     levels: Levels | None = None
@@ -117,7 +117,7 @@ def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
     fewest threads.
     """
     said = Counter(process.facts for group in variants for process in group)
-    given: dict[str, Counter[tuple[tuple[float, ...], str]]] = {}
+    given: dict[str, Counter[tuple[tuple[float, ...], str, str]]] = {}
     for facts in sorted(said, key=lambda each: (each.config["scheduler"] != "serial", each.config["threads"])):
         given.setdefault(rounding_key(facts), Counter())[digest(facts)] += said[facts]
     right = {key: max(counted, key=counted.__getitem__) for key, counted in given.items()}
@@ -160,7 +160,7 @@ def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None,
         efficiency_backward=_per_thread(backward, threads),
         phases_overlap=group[0].phases_overlap,
         outliers=[group[i].run_id for i in outliers(medians_s)],
-        final_loss=float(group[0].losses[-1]),
+        final_loss=float(group[0].losses[-1]) if group[0].losses else None,
         agrees=agrees,
         diagnosis=diagnose([p.median_step_s for p in sorted(group, key=lambda p: (p.block, p.run_id))]).findings,
         levels=levels(group, warm_steps=1 + int(config["warmup"])),

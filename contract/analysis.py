@@ -207,8 +207,8 @@ class ScalingRow(Model):
         default_factory=list,
         description="runs whose median is over 1.5 interquartile ranges beyond its variant's quartiles; they count",
     )
-    final_loss: float
-    agrees: bool = Field(description="losses and weights bit-identical to the other rows of the same slices")
+    final_loss: float | None = Field(description="null without losses")
+    agrees: bool = Field(description="losses, and weights or outputs, bit-identical to the rows of the same slices")
     diagnosis: list[str] = Field(default_factory=list, description="findings against independent runs")
     levels: Levels | None = Field(None, description="variance components of step times")
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpt2core.spec.phases import PHASES
-from gpt2core.spec.result import READABLE
+from gpt2core.spec.result import READABLE, SKETCH_SIZE
 
 LARGEST, SMALLEST = 1e100, 1e-60  # except 0: products and ratios of a few such numbers stay finite
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
@@ -19,6 +19,7 @@ StepSeconds = Annotated[float, Field(ge=1e-9, le=1e9)]
 Rate = Annotated[float, Field(ge=0, le=LARGEST)]
 Count = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
 MOST_PARTS = 50  # of the node's time
+Interval = Annotated[list[StepSeconds], Field(min_length=2, max_length=2)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Phase = Literal[PHASES]  # type: ignore[valid-type]
 
@@ -113,20 +114,37 @@ class ResultEnergy(Block):
     memory_j: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
 
 
+class ResultLatency(Block):
+    """Quantiles of the time of a timed step, in mode infer. An interval is null if there are too few steps for it."""
+
+    steps: Count
+    p50_s: StepSeconds
+    p90_s: StepSeconds
+    p99_s: StepSeconds
+    max_s: StepSeconds
+    p50_ci95_s: Interval | None = None
+    p90_ci95_s: Interval | None = None
+    p99_ci95_s: Interval | None = None
+    steps_needed: dict[str, Count] | None = None
+
+
 class TrainResult(Block):
     """A TrainResult (gpt2core/spec/result.py). Its config must equal the run's."""
 
     schema_: Literal[READABLE] = Field(alias="schema")  # type: ignore[valid-type]
     config: dict[str, Any]
     environment: ResultEnvironment
-    losses: list[Number] = Field(min_length=1)
+    losses: list[Number] = Field(description="of each step; empty if its phases have no loss")
     step_s: list[StepSeconds] = Field(min_length=1)
     phase_s: dict[Phase, list[Seconds]]
     phase_busy_s: dict[Phase, list[Seconds]]
     ops: list[ResultOp] = Field(min_length=1)
     threads: list[ResultThread] = Field(min_length=1)
     memory_bytes: dict[str, Count]
-    weights_sha256: Name
+    weights_sha256: Name | None = Field(None, description="of the final weights; null in mode infer")
+    outputs_sha256: Name | None = Field(None, description="of the last step's logits, in mode infer")
+    outputs_sketch: list[Number] | None = Field(None, min_length=SKETCH_SIZE, max_length=SKETCH_SIZE)
+    latency: ResultLatency | None = None
     graph: dict[str, Rate | None] | None = None
     validity: ResultValidity | None = None
     flagged: list[list[str]] | None = None

@@ -237,7 +237,7 @@ class SampleRow(Model):
 
     step: int = Field(description="0-based, unlike in `progress` and `steps`")
     warmup: bool
-    loss: float
+    loss: float | None = Field(description="null if the phases of the run have no loss")
     step_s: float
     phase_s: dict[str, float]
 

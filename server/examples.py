@@ -137,6 +137,9 @@ KNOWN: dict[str, Any] = {
     "waiting_for": "worker node-7 runs something else",
     "warnings": [],
     "weights_sha256": SHA256,
+    "outputs_sha256": None,
+    "outputs_sketch": None,
+    "latency": None,
     "worker_id": "node-7:0-1",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -62,9 +62,9 @@ def _train_option(item: dataclasses.Field[Any], several: bool) -> Callable[[F], 
     return click.option(_declaration(item.name), item.name, type=shown, default=None, metavar=None, help=text)
 
 
-def train_options(several: bool) -> Callable[[F], F]:
+def train_options(several: bool, without: Collection[str] = ()) -> Callable[[F], F]:
     """Every setting as an option. With `several` an option takes a comma list and may be repeated, otherwise it takes
-    one value."""
+    one value. without: settings without an option."""
 
     def decorate(command: F) -> F:
         kind: Any = {"multiple": True, "callback": comma_list} if several else {"type": int, "default": None}
@@ -74,7 +74,7 @@ def train_options(several: bool) -> Callable[[F], F]:
         text = "kind of model; default: the model's, or gpt2"
         command = click.option("--network", type=click.Choice(list(NETWORKS)), default=None, help=text)(command)
         for item in reversed(dataclasses.fields(TrainConfig)):
-            if several and item.name == "trace":  # a local file; nodes trace in separate attempts
+            if item.name in without or (several and item.name == "trace"):  # a local file; nodes trace apart
                 continue
             command = _train_option(item, several)(command)
         return command

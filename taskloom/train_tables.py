@@ -57,6 +57,8 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     bounds = median_interval(timed_s)
     around = "" if bounds is None else f"  [{seconds(bounds[0])}, {seconds(bounds[1])}]"
     table.add_row("median step [95 %]", f"{seconds(median(timed_s))}{around}")
+    for name in ("p90", "p99") if found.get("latency") else ():
+        table.add_row(*_latency(found["latency"], name))
     table.add_row("tokens/s", number(tokens_per_step(config) * len(timed_s) / sum(timed_s), 0))
     gflop_per_s = found["summary"].get("gflop_per_s")
     if gflop_per_s is not None:
@@ -64,7 +66,8 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     step_j, _ = energy_per_step_j(found)
     if step_j is not None:
         table.add_row("energy of a step, a token", f"{step_j:.4g} J, {step_j / tokens_per_step(config):.4g} J")
-    table.add_row("loss, first to last step", f"{found['losses'][0]:.5f} to {found['losses'][-1]:.5f}")
+    if found["losses"]:
+        table.add_row("loss, first to last step", f"{found['losses'][0]:.5f} to {found['losses'][-1]:.5f}")
     if config.get("grad_accum", 1) > 1:
         table.add_row("micro-batches a step", str(config["grad_accum"]))
     norms = found.get("gradient_norms")
@@ -76,6 +79,14 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     if found.get("checkpoint"):
         table.add_row("initial weights", "{format}, {dtype}".format_map(found["checkpoint"]))
     return table
+
+
+def _latency(latency: Mapping[str, Any], name: str) -> tuple[str, str]:
+    """Row of a quantile of the step's time, with its bounds or the number of steps that they need."""
+    bounds = latency[f"{name}_ci95_s"]
+    needed = f"needs {latency['steps_needed'][name]} steps"
+    around = needed if bounds is None else f"{seconds(bounds[0])}, {seconds(bounds[1])}"
+    return f"{name} of the step [95 %]", f"{seconds(latency[f'{name}_s'])}  [{around}]"
 
 
 def _phases(found: Mapping[str, Any], warmup: int) -> Table:

@@ -144,6 +144,23 @@ def matmul_forward_to_halves(
                     to[o] = half(row[o])
 
 
+@kernel
+def own_matmul_forward(
+    out: OwnMatrix, inp: MatrixOrHalves, weight: Matrix, bias: Vector, by: Multiply, row0: TileInt, row1: TileInt
+):
+    """`matmul_forward` of rows [row0, row1) into the first rows of the thread's own `out`."""
+    matmul_forward(out, inp[row0:row1], weight, bias, by, 0, row1 - row0)
+
+
+@kernel
+def own_matmul_forward_to_halves(
+    out: OwnHalves, inp: Matrix, weight: Matrix, rounded: OwnHalves, part: OwnVector, by: Multiply, rows: Scalar,
+    columns: Scalar, row0: TileInt, row1: TileInt,
+):  # fmt: skip
+    """`matmul_forward_to_halves` of rows [row0, row1) into the first rows of the thread's own `out`."""
+    matmul_forward_to_halves(out, inp[row0:row1], weight, rounded, part, by, rows, columns, 0, row1 - row0)
+
+
 def forward(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
     out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None,
@@ -153,17 +170,7 @@ def forward(
 
     Reverse: the input's gradient, and the weight's and the bias's, block by block of the weight.
     """
-    if step.is_half(out):
-        OC, C = step.shape(weight)
-        rows = min(grid.longest(ROWS), PART_ROWS)
-        step.op(
-            name, "forward", matmul_forward_to_halves, grid,
-            grid.cost(ROWS, 2 * OC * C, F32 * C + BF16 * OC, F32 * OC * C), layer,
-            out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), rounded=Own("rounded"), part=Own("part"),
-            by=Product(0, 1, rows, OC, C, half_a=1), rows=rows, columns=min(OC, PART // rows // PANEL * PANEL),
-        )  # fmt: skip
-    else:
-        apply(step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias)
+    apply(step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias)
     reverse = partial(_backward, step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias)
     step.tape.leave(
         reverse, out=out, inp=inp, kind="linear", weights={weight: parameters.matrix(step, weight, bias)}
@@ -172,17 +179,31 @@ def forward(
 
 def apply(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
-    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None,
+    out: Tensor | Own, inp: Tensor, weight: Tensor, bias: Tensor | None = None, longest: int = 0,
 ) -> None:  # fmt: skip
-    """Add the product alone, without a reverse, for layers that contain it. The input may be bfloat16."""
+    """Add the product alone, without a reverse, for layers that contain it. Its input may be bfloat16, and without bias
+    its output (see `forward`). An output that is the threads' own has the rows of one tile.
+
+    longest: rows of the largest tile of the layer's other products, so that all are computed by the same library.
+    """
     OC, C = step.shape(weight)
-    half_inp = step.is_half(inp)
-    step.op(
-        name, "forward", matmul_forward, grid,
-        grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, F32 * OC * C), layer,
-        out=Write(out, ROWS), inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
-        by=Product(0, 1, grid.longest(ROWS), OC, C, half_a=int(half_inp)),
-    )  # fmt: skip
+    own, rows, half_inp = isinstance(out, Own), max(longest, grid.longest(ROWS)), step.is_half(inp)
+    to: Own | Write = out if isinstance(out, Own) else Write(out, ROWS)
+    if step.is_half(Tensor(out.name) if isinstance(out, Own) else out):
+        part = min(rows, PART_ROWS)
+        step.op(
+            name, "forward", own_matmul_forward_to_halves if own else matmul_forward_to_halves, grid,
+            grid.cost(ROWS, 2 * OC * C, F32 * C + BF16 * OC, F32 * OC * C), layer,
+            out=to, inp=Read(inp, ROWS), weight=Read(weight), rounded=Own("rounded"), part=Own("part"),
+            by=Product(0, 1, part, OC, C, half_a=1), rows=part, columns=min(OC, PART // part // PANEL * PANEL),
+        )  # fmt: skip
+    else:
+        step.op(
+            name, "forward", own_matmul_forward if own else matmul_forward, grid,
+            grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, F32 * OC * C), layer,
+            out=to, inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
+            by=Product(0, 1, rows, OC, C, half_a=int(half_inp)),
+        )  # fmt: skip
 
 
 def apply_backward(

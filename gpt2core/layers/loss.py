@@ -18,6 +18,8 @@ from gpt2core.step.signature import (
     Int32s,
     Int64s,
     Matrix,
+    OwnHalves,
+    OwnMatrix,
     OwnVector,
     Scalar,
     Step,
@@ -97,6 +99,68 @@ def cross_entropy_of_halves(
 
 
 @kernel
+def negative_log_likelihood(
+    loss: Vector, logits: Matrix, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+):
+    """The loss of rows [row0, row1) of `cross_entropy`. The logits stay.
+
+    Writes:   loss (N,) =; part (any, at least V): scratch
+    Reads:    logits (N, Vp), targets (N,) int32
+    Maths:    loss = logsumexp(l[:V]) - l[target]
+    Tiles:    disjoint row ranges are independent
+    Cost:     10*V flop, 4*Vp bytes per row
+    """
+    for n in range(row0, row1):
+        row = part[0]
+        for v in range(V):
+            row[v] = logits[n, v]
+        top = row[0]
+        for v in range(V):
+            top = maximum32(top, row[v])
+        wanted = row[targets[n]]
+        total = np.float32(0)
+        for v in range(V):
+            e = exp32(row[v] - top)
+            row[v] = e
+            total += e
+        loss[n] = np.float32(math.log(total)) + top - wanted
+
+
+@kernel
+def negative_log_likelihood_of_halves(
+    loss: Vector, logits: Halves, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+):
+    """`negative_log_likelihood` of logits in bfloat16."""
+    for n in range(row0, row1):
+        row, exponentials = logits[n], part[0]
+        top = whole(row[0])
+        for v in range(V):
+            top = maximum32(top, whole(row[v]))
+        total = np.float32(0)
+        for v in range(V):
+            e = exp32(whole(row[v]) - top)
+            exponentials[v] = e
+            total += e
+        loss[n] = np.float32(math.log(total)) + top - whole(row[targets[n]])
+
+
+@kernel
+def own_negative_log_likelihood(
+    loss: Vector, logits: OwnMatrix, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+):
+    """`negative_log_likelihood` of logits whose first row is that of row0."""
+    negative_log_likelihood(loss[row0:row1], logits, part, targets[row0:row1], V, 0, row1 - row0)
+
+
+@kernel
+def own_negative_log_likelihood_of_halves(
+    loss: Vector, logits: OwnHalves, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+):
+    """`negative_log_likelihood` of logits in bfloat16 whose first row is that of row0."""
+    negative_log_likelihood_of_halves(loss[row0:row1], logits, part, targets[row0:row1], V, 0, row1 - row0)
+
+
+@kernel
 def mean_loss(losses: Float64s, control: Int64s, loss: Vector, step: Step, micro: Scalar, micros: Scalar):
     """Batch `micro`'s part of the step's mean loss over `micros`; stops the run if it is not finite.
 
@@ -129,6 +193,23 @@ def forward_backward(
         **more,
     )  # fmt: skip
     step.tape.gradient_in(logits, logits)
+
+
+def forward(step: Builder, grid: Grid, *, logits: Tensor | Own, loss: Tensor, targets: Tensor, vocab: int) -> None:
+    """Add the loss of each row over a grid of rows, without a gradient. `logits`: a tensor, or the threads' own rows of
+    each tile. The threads' own `exponentials` have a row of at least `vocab` float32.
+    """
+    own, tensor = isinstance(logits, Own), Tensor(logits.name)
+    halves, size = step.is_half(tensor), step.itemsize(tensor) * step.shape(tensor)[-1]
+    kernels = (
+        (negative_log_likelihood, negative_log_likelihood_of_halves),
+        (own_negative_log_likelihood, own_negative_log_likelihood_of_halves),
+    )
+    step.op(
+        "negative_log_likelihood", "loss", kernels[own][halves], grid, grid.cost(ROWS, 10 * vocab, size),
+        loss=Write(loss, ROWS), logits=logits if isinstance(logits, Own) else Read(logits, ROWS),
+        part=Own("exponentials"), targets=Read(targets, ROWS), V=vocab,
+    )  # fmt: skip
 
 
 def mean(step: Builder, *, losses: Tensor, control: Tensor, loss: Tensor, micros: int) -> None:

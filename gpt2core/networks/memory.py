@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.networks.network import network_of
-from gpt2core.optimizers.state import settings
+from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import control
 from gpt2core.step.tensors import KINDS, SCRATCH, ArenaPlan, TensorSpec, plan_arena
@@ -13,16 +13,19 @@ from gpt2core.step.tensors import KINDS, SCRATCH, ArenaPlan, TensorSpec, plan_ar
 def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
     """The arenas, one for each kind: the network's tensors and the run's own."""
     tensors = network_of(config).tensors(config)
+    if config.mode == "infer":
+        tensors = state.constant(tensors)
     own = {"temporary": run_specs(config)}
     return {kind: plan_arena([*tensors.get(kind, ()), *own.get(kind, ())]) for kind in KINDS}
 
 
 def run_specs(config: TrainConfig) -> list[TensorSpec]:
-    """Tensors of every run: each thread's scratch for matrix products, losses, settings and control cells."""
+    """Tensors of every run: each thread's scratch for matrix products and control cells; and losses and the optimizer's
+    settings, where the mode needs them."""
     return [
         TensorSpec(SCRATCH, (config.threads, PRODUCT_SCRATCH), "int32"),
-        TensorSpec("losses", (config.steps,), "float64"),
-        *settings(config),
+        *([TensorSpec("losses", (config.steps,), "float64")] if "loss" in config.phases else []),
+        *(state.settings(config) if config.mode == "train" else []),
         TensorSpec("control", (control.CELLS,), "int64"),
     ]
 

@@ -10,18 +10,23 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Program
+from gpt2core.step.tape import Tape
 
 MAX_SLICES = 512  # GPT-2 124M then has 75,000 tasks
 
 
 def build(config: TrainConfig) -> Program:
-    """One training step on the tensors of the network. Raises ConfigError if it would be too large."""
+    """One step of the run's mode on the tensors of the network. Raises ConfigError if it would be too large."""
     config = slicing.resolve(config)
     _check_slices(config)
     network = network_of(config)
     step = Builder(plan(config), network.places(config), fusion_of(config))
-    Training(step, config).add(network)
-    return step.build()
+    if config.mode == "train":
+        Training(step, config).add(network)
+    else:
+        network.forward(config, step)
+        step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
+    return step.build(config.phases)
 
 
 def _check_slices(config: TrainConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gpt2core.spec.config import TrainConfig
@@ -18,6 +19,23 @@ TABLES = {"inputs": False, "targets": False, "row_batch": True, "row_time": True
 def specs(config: TrainConfig) -> list[TensorSpec]:
     """Each row's token and its successor, its sample in the batch and its position in the sample."""
     return [TensorSpec(name, (config.batch * config.seq,), "int32", fixed) for name, fixed in TABLES.items()]
+
+
+def head_specs(config: TrainConfig, width: int, columns: int, dtype: str = "float32") -> dict[str, list[TensorSpec]]:
+    """Logits and losses, by their arenas (language.head): `width` elements of a row become `columns` logits."""
+    rows, none_kept = config.batch * (1 if config.logits == "last" else config.seq), config.logits == "none-kept"
+    longest = math.prod(slicing.sizes(config))
+    logits = TensorSpec("logits", (config.threads, longest, columns) if none_kept else (rows, columns), dtype)
+    last = [TensorSpec("last", (rows, width)), TensorSpec("last_targets", (rows,), "int32")]
+    scores = [TensorSpec("exponentials", (config.threads, 1, columns))]
+    return {
+        "activations": [
+            *([] if none_kept else [logits]),
+            *([TensorSpec("loss", (rows,))] if "loss" in config.phases else []),
+            *(last[: 1 + config.score] if config.logits == "last" else []),
+        ],
+        "temporary": [*([logits] if none_kept else []), *(scores if config.score else [])],
+    }
 
 
 def data(config: TrainConfig, time_major: bool = False) -> dict[str, NDArray[np.generic]]:

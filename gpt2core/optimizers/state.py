@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES
@@ -24,6 +25,13 @@ def arenas_with(
         "gradients": gradients(weights) if keeps_gradients else [],
         "optimizer": [TensorSpec(name, (size,)) for name in names],
     }
+
+
+def constant(tensors: Mapping[str, list[TensorSpec]]) -> dict[str, list[TensorSpec]]:
+    """Tensors of a step that trains nothing: weights, which no task writes, and neither gradients nor the optimizer's.
+    """
+    weights = [dataclasses.replace(spec, constant=True) for spec in tensors["weights"]]
+    return {**tensors, "weights": weights, "gradients": [], "optimizer": []}
 
 
 def names(config: TrainConfig) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class Measured:
     bound: dispatch.Dispatch
     record: tracing.Record
     watcher: evidence.Watcher
-    losses: NDArray[np.float64]
+    losses: NDArray[np.float64]  # of each step; empty if its phases have none
     gradient_norms: NDArray[np.float64]  # of each step; empty if they are not limited
     begins: dict[int, int] = field(default_factory=dict)  # when the stage that starts with this step began
     calibration: clock.Calibration = field(default_factory=lambda: clock.Calibration(0.0))
@@ -110,10 +110,11 @@ class Stages:
             config.grad_accum, len(program.phases),
         )  # fmt: skip
         record.desk[:, usage.LONG_TICKS] = round(tracing.LONG_S * ticks_per_s())
+        losses = arenas.arrays["losses"].view(np.float64) if "loss" in config.phases else np.zeros(0)
         norms = arenas.arrays["gradient_norms"].view(np.float64) if config.grad_clip else np.zeros(0)
         self.measured = Measured(
             planned, bound, record, evidence.Watcher(tuple(sorted(set(planned.cores)))),
-            arenas.arrays["losses"].view(np.float64), norms, counted=[{} for _ in planned.cores],
+            losses, norms, counted=[{} for _ in planned.cores],
         )  # fmt: skip
         self.counters = [counters.Counters() for _ in planned.cores]
         self.cost_s = [graph.cost_s(tile) for _, tile in program.tasks]
@@ -184,12 +185,13 @@ class Stages:
     def report(self, done: int) -> None:
         """Emit the last complete step if it is new."""
         measured = self.measured
-        if done > self.reported and math.isfinite(measured.losses[done - 1]):
+        loss = float(measured.losses[done - 1]) if done and measured.losses.size else None
+        if done > self.reported and (loss is None or math.isfinite(loss)):
             self.reported = done
             measured.calibration = clock.Calibration.between(self.start, clock.pair())
             step_s = float(measured.step_times(done)[-1])
             self.emit({
-                "event": "step", "step": done, "steps": self.config.steps, "loss": float(measured.losses[done - 1]),
+                "event": "step", "step": done, "steps": self.config.steps, "loss": loss,
                 "step_s": step_s, "tokens_per_s": self.config.tokens_per_step / step_s,
             })  # fmt: skip
 

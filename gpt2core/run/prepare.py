@@ -157,8 +157,9 @@ def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.gene
         network.initialise(config, arenas.weights)
     else:
         network.read(config, arenas.weights)
-    settings = OPTIMIZERS[config.optimizer].settings
-    arenas.arrays["settings"][:] = [*(getattr(config, name) for name in settings), config.grad_clip]
+    if "settings" in arenas.arrays:
+        settings = OPTIMIZERS[config.optimizer].settings
+        arenas.arrays["settings"][:] = [*(getattr(config, name) for name in settings), config.grad_clip]
     if rates := learning_rates(config):
         arenas.arrays["rates"][:] = rates
     for name, array in data.items():

@@ -13,6 +13,7 @@ from gpt2core.measure import evidence, profile, tracing, usage
 from gpt2core.node import pages
 from gpt2core.run.execute import Measured
 from gpt2core.spec import schedulers, settings
+from gpt2core.spec.latency import latency
 from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, median, median_interval
 from gpt2core.step import graph
 
@@ -165,7 +166,7 @@ class Report:
         flagged = evidence.flags(validity, step_s, len(self.measured.watcher.cores))
         return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
 
-    def result(self, machine: dict[str, Any], sha256: str, resident_bytes: dict[str, int]) -> TrainResult:
+    def result(self, machine: dict[str, Any], sha256: str | None, resident_bytes: dict[str, int]) -> TrainResult:
         """The complete result with its summary."""
         config = self.config
         step_s = [float(v) for v in self.measured.step_times(config.steps)]
@@ -209,15 +210,17 @@ class Report:
                 "unavailable": self.measured.not_counted,
             },
             energy=evidence.energy_used(self.measured.watcher, self.timed_bounds()),
+            latency=latency(timed) if config.mode == "infer" else {},
             warnings=warnings + doubts,
             summary={
                 "median_step_s": median(timed),
                 "ci95_step_s": None if interval is None else list(interval),
                 "timed_steps": len(timed),
                 "flagged_steps": sum(bool(reasons) for reasons in flagged),
+                "samples_per_s": config.samples_per_step * len(timed) / total_s,
                 "tokens_per_s": config.tokens_per_step * len(timed) / total_s,
                 "gflop_per_s": sum(op.flop for op in ops) / total_s / 1e9,
-                "final_loss": float(self.measured.losses[-1]),
+                "final_loss": float(self.measured.losses[-1]) if self.measured.losses.size else None,
                 "phase_median_s": {name: median(spans[name][config.warmup_steps :]) for name in self.phases},
             },
         )

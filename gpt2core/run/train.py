@@ -21,6 +21,7 @@ from gpt2core.process.node_time import NodeTime
 from gpt2core.run.canary import Canary
 from gpt2core.run.execute import execute
 from gpt2core.run.memory import check_fits, first_touch, run_bytes
+from gpt2core.run.outputs import outputs
 from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, load_libraries, plan, silent
 from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
@@ -96,9 +97,13 @@ def train(
             profile.write_json_gz(artifacts / "profile.json.gz", report.profile(about))
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
-    result = report.result(about, weights_sha256(arenas.weights), resident.pieces)
+    training = config.mode == "train"
+    result = report.result(about, weights_sha256(arenas.weights) if training else None, resident.pieces)
     compiled = objects.compiled_here()
-    canary.time()  # after the peak was read
+    canary.time()  # after the peak was read, as what follows
+    if not training:
+        sha256, sketch = outputs(planned.program, arenas, config.model.vocab)
+        result = dataclasses.replace(result, outputs_sha256=sha256, outputs_sketch=sketch)
     spent.went_to("finishing")
     return dataclasses.replace(
         result, checkpoint=checkpoint, compiled=compiled, canary=canary.about(), node_time=spent.to_dict()

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from gpt2core.spec import networks, optimizers, schedulers
+from gpt2core.spec import modes, networks, optimizers, schedulers
 from gpt2core.spec.errors import ConfigError, raise_together
 from gpt2core.spec.networks import Model
 from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES
+from gpt2core.spec.phases import MODES
 
 SYNCS = ("phase", "step", "none")
 PRECISIONS = ("fp32", "bf16")
@@ -24,6 +25,7 @@ POLICIES = ("breadth-first", "critical-path", "program-order")
 ASSIGNMENTS = ("static", "dynamic")
 FUSIONS = ("none", "rows", "all")
 DISTRIBUTIONS = ("zipf", "uniform")
+LOGITS = ("all", "last", "none-kept")
 MOST_CORES = 4096  # longest accepted list of cores
 AUTO = None  # the trainer chooses the slice size
 # What a setting determines, and so whether results that differ in it can be compared. Each setting has one role.
@@ -217,7 +219,8 @@ class TrainConfig:
     fusion: str | None = setting(
         None,
         "kernels that share a task. none; rows: a matrix product and what follows it row by row; all: also a weight's "
-        "gradient and its update. Default: all; rows with sync phase, grad_accum or grad_clip; none with op_threads",
+        "gradient and its update. Default: all; rows with mode infer, sync phase, grad_accum or grad_clip; none with "
+        "op_threads",
         choices=FUSIONS,
         role="order",
     )
@@ -310,6 +313,19 @@ class TrainConfig:
         False, "allow more threads than cores; for tests of correctness, never for timing", check=check_bool,
         role="permission",
     )
+    mode: str = setting(
+        "train", "train; infer: the forward pass alone, without gradients and updates", choices=tuple(MODES),
+        role="size",
+    )
+    logits: str = setting(
+        "all",
+        "infer: logits of all positions, of the last position of each sequence, or of all without keeping them (each "
+        "slice's replace those of another one)",
+        choices=LOGITS, role="size",
+    )
+    score: bool = setting(
+        False, "infer: whether each step computes the mean negative log-likelihood", check=check_bool, role="size"
+    )
 
     def __post_init__(self) -> None:
         given = vars(self)
@@ -334,6 +350,7 @@ class TrainConfig:
             yield ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq})")
         if self.warmup is not None and self.warmup >= self.steps:
             yield ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
+        yield from modes.conflicts(self, DEFAULTS)
         if self.fusion == "all" and self.needs_whole_gradients:
             yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
         yield from optimizers.conflicts(self, DEFAULTS)
@@ -346,8 +363,17 @@ class TrainConfig:
             yield ConfigError("threads", self.threads, f"at most the number of cores given ({len(self.cores)})")
 
     @property
+    def phases(self) -> tuple[str, ...]:
+        """The phases of a step, in their order."""
+        return modes.phases(self.mode, self.score)
+
+    @property
     def warmup_steps(self) -> int:
         return min(2, self.steps - 1) if self.warmup is None else self.warmup
+
+    @property
+    def samples_per_step(self) -> int:
+        return self.grad_accum * self.batch
 
     @property
     def tokens_per_step(self) -> int:
@@ -365,6 +391,8 @@ class TrainConfig:
             return self.fusion
         if self.op_threads:
             return "none"
+        if self.mode == "infer":
+            return "rows"
         by_graph = schedulers.scheduler(self.scheduler).order == "graph"
         return "rows" if self.needs_whole_gradients or (by_graph and self.sync == "phase") else "all"
 

@@ -11,6 +11,7 @@ from typing import Any
 from gpt2core.spec.phases import by_phase
 
 SCHEMA = "taskloom.result/2"
+SKETCH_SIZE = 64  # numbers in the sketch of the outputs of inference
 MOSTLY_USEFUL = 0.95  # minimum useful share of the threads' time at which counters describe the work
 # Parts of the time that a run takes of its node, in their order. A worker adds the first two: delivering the result
 # before this one, and waiting for a claim.
@@ -26,7 +27,7 @@ class Sample:
 
     step: int
     warmup: bool
-    loss: float
+    loss: float | None
     step_s: float
     phase_s: Mapping[str, float]
 
@@ -82,7 +83,7 @@ class TrainResult:
     ops: Sequence[OpStat]
     threads: Sequence[ThreadStat]
     memory_bytes: Mapping[str, int]
-    weights_sha256: str
+    weights_sha256: str | None  # None: mode infer
     graph: Mapping[str, float]
     validity: Mapping[str, Any] = field(default_factory=dict)
     flagged: Sequence[Sequence[str]] = ()  # for each step the reasons why it is flagged
@@ -98,11 +99,16 @@ class TrainResult:
     node_time: Mapping[str, float] = field(default_factory=dict)  # seconds of each of NODE_TIME: `timed_s` ...
     energy: Mapping[str, Any] = field(default_factory=dict)  # joules of the timed steps (measure/energy.py)
 
+    outputs_sha256: str | None = None  # of the last step's logits, in mode infer (run/outputs.py)
+    outputs_sketch: Sequence[float] = ()  # of the same
+    latency: Mapping[str, Any] = field(default_factory=dict)  # of the timed steps, in mode infer (spec/latency.py)
+
     def samples(self) -> list[Sample]:
         warmup = int(self.config["warmup"])
+        losses: Sequence[float | None] = self.losses or [None] * len(self.step_s)
         return [
             Sample(i, i < warmup, loss, step_s, {phase: times[i] for phase, times in by_phase(self.phase_s).items()})
-            for i, (loss, step_s) in enumerate(zip(self.losses, self.step_s, strict=True))
+            for i, (loss, step_s) in enumerate(zip(losses, self.step_s, strict=True))
         ]
 
     def to_dict(self) -> dict[str, Any]:

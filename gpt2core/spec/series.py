@@ -12,7 +12,7 @@ from gpt2core.spec.config import DEFAULTS, with_role
 LATER_SETTINGS = {  # values for results older than these settings
     name: DEFAULTS[name]
     for name in ("grad_accum", "grad_clip", "optimizer", "momentum", "nesterov", "lr_schedule", "lr_warmup", "lr_final",
-                 "lr_decay", "lr_every", "lr_hold", "carry_state", "init_scale")
+                 "lr_decay", "lr_every", "lr_hold", "carry_state", "init_scale", "mode", "logits", "score")
 }  # fmt: skip
 IN_FIRST_KEYS = ("grad_accum", "grad_clip")  # of the later settings
 NOT_SERIES = with_role("seed", "place", "length", "output")  # settings that may differ within a series

@@ -232,6 +232,11 @@ class Builder:
                     self._constants.update(spans)
         return tuple(map(tuple, tiles))
 
+    @property
+    def count(self) -> int:
+        """Number of ops."""
+        return len(self._drafts)
+
     @contextlib.contextmanager
     def fused(self) -> Iterator[None]:
         """Fuse the ops that are added inside, unless every kernel is an op of its own (fusion "none")."""

@@ -33,7 +33,9 @@ def show(bar: Bar, event: Mapping[str, Any]) -> None:
         case "planned":
             bar.update("first step")
         case "step":
-            text = f"loss {event.get('loss', 0):.4f}  {event.get('tokens_per_s', 0):,.0f} tokens/s"
+            loss = event.get("loss")
+            text = f"{event.get('tokens_per_s', 0):,.0f} tokens/s"
+            text = text if loss is None else f"loss {loss:.4f}  {text}"
             bar.update(text, event.get("step"), event.get("steps"))
 
 

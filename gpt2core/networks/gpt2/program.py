@@ -38,11 +38,8 @@ class Forward:
         for layer in range(self.layers):
             self.attention(layer)
             self.feed_forward(layer)
-        linear.forward(
-            self.step, "logits", self.grid, None,
-            out=Tensor("logits"), inp=Tensor("normed", 2 * self.layers), weight=Tensor("wte"),
-        )  # fmt: skip
-        language.mean_loss(self.step, self.config, self.grid)
+        inp = Tensor("normed", 2 * self.layers)
+        language.head(self.step, self.config, self.slices, inp=inp, weight=Tensor("wte"))
 
     def attention(self, layer: int) -> None:
         index, qkv, attended = 2 * layer, Tensor("qkv", layer), Tensor("attended", layer)

@@ -99,9 +99,14 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec("lse", (L, N, NH)),
         TensorSpec("attended", (L, N, C), kind),
         TensorSpec("hidden", (L + after, N, 4 * C), kind),
-        TensorSpec("logits", (N, model.padded_vocab), kind),
-        TensorSpec("loss", (N,)),
+        *head_specs(config)["activations"],
     ]
+
+
+def head_specs(config: TrainConfig) -> dict[str, list[TensorSpec]]:
+    """The tensors of the head by their arenas."""
+    model = model_of(config)
+    return token_rows.head_specs(config, model.channels, model.padded_vocab, HALF if halves(config) else "float32")
 
 
 def places(config: TrainConfig) -> dict[Tensor, Tensor]:
@@ -139,7 +144,8 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
     return [
         TensorSpec("dattended", (N, C)),
         *(for_halves if halves(config) else []),
-        TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C)),
+        *head_specs(config)["temporary"],
+        *([TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C))] if config.mode == "train" else []),
         TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
         *(state.clipping(config.steps, update_parts(model)) if config.grad_clip else []),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpt2core.layers import embedding, linear, recurrence
+from gpt2core.layers import embedding, recurrence
 from gpt2core.networks import language
 from gpt2core.networks.lstm.tensors import model_of
 from gpt2core.spec.config import TrainConfig
@@ -33,8 +33,5 @@ def forward(step: Builder, config: TrainConfig) -> None:
         ).forward()  # fmt: skip
         step.tape.gradient_in(h, DH)
         x = h
-    linear.forward(
-        step, "logits", grid, None,
-        out=Tensor("logits"), inp=x, weight=EMBEDDING if model.tied else Tensor("head"), bias=HEAD_BIAS,
-    )  # fmt: skip
-    language.mean_loss(step, config, grid)
+    weight = EMBEDDING if model.tied else Tensor("head")
+    language.head(step, config, slices, inp=x, weight=weight, bias=HEAD_BIAS, time_major=True)

@@ -108,6 +108,10 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
     gradient = max(slicing.block_rows(m.rows, m.columns) * (m.columns + 1) for m in matrices(model))
     parts = sum(slicing.block_count(m.rows, m.columns) for m in matrices(model))
+    head = token_rows.head_specs(config, H, V)
+    reverse = [
+        TensorSpec("dembedded", (N, E)), TensorSpec("dh", (N, H)), TensorSpec("dcell", (L, config.batch, H)),
+    ]  # fmt: skip
     return {
         **_trained(model, state.names(config), config.fused != "all"),
         "activations": [
@@ -117,13 +121,11 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
             TensorSpec("cell", (L, N, H)),
             TensorSpec("h", (L, N, H)),
             *(TensorSpec(name, (L, config.batch, H)) for name in ("first_h", "first_cell") if config.carry_state),
-            TensorSpec("logits", (N, V)),
-            TensorSpec("loss", (N,)),
+            *head["activations"],
         ],
         "temporary": [
-            TensorSpec("dembedded", (N, E)),
-            TensorSpec("dh", (N, H)),
-            TensorSpec("dcell", (L, config.batch, H)),
+            *head["temporary"],
+            *(reverse if config.mode == "train" else []),
             *([TensorSpec("gradient", (config.threads, gradient))] if config.fused == "all" else []),
             *(state.clipping(config.steps, parts) if config.grad_clip else []),
         ],

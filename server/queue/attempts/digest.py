@@ -9,7 +9,8 @@ from typing import Any
 from gpt2core.spec.result import instructions_per_step, phase_medians_s
 
 MOMENTARY = frozenset({"load_average"})  # entries of the environment that differ in every run
-FACTS = ("config", "losses", "weights_sha256")
+FACTS = ("config", "losses")
+EVIDENCE = ("weights_sha256", "outputs_sha256", "outputs_sketch")  # of agreement, as far as the mode has it
 MEASURED = ("step_s", "canary")
 OF_OP = ("op", "phase", "calls", "time_s", "flop", "bytes")
 OF_THREAD = ("useful_s", "starvation_s", "idle_s", "barrier_s")
@@ -27,7 +28,9 @@ def digest(result: Mapping[str, Any]) -> dict[str, bytes]:
 
     Raises KeyError or ValueError for an incomplete result, which earlier versions accepted.
     """
-    facts = {name: result[name] for name in FACTS} | {"environment": lasting(result["environment"])}
+    facts = {name: result[name] for name in FACTS}
+    facts |= {name: result[name] for name in EVIDENCE if result.get(name)}
+    facts |= {"environment": lasting(result["environment"])}
     measured = {name: result[name] for name in MEASURED if name in result}
     measured |= {
         "flagged": result["flagged"] if any(result.get("flagged") or []) else [],

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
-from gpt2core.spec.phases import PHASES, by_phase
+from gpt2core.spec.phases import by_phase
 from gpt2core.spec.result import median, tokens_per_step
 from taskloom.contract.results import TrainResult
 from taskloom.server import values
@@ -136,10 +136,16 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
         place = ".".join(map(str, first["loc"]))
         raise BadResult(f"`result.{place}`: {first['msg']}" if place else f"`result`: {first['msg']}") from None
     config = _check_config(result.config, spec)
-    lists: dict[str, Sized] = {"losses": result.losses, "step_s": result.step_s}
+    lists: dict[str, Sized] = {"step_s": result.step_s}
+    if "loss" in config.phases or result.losses:
+        lists["losses"] = result.losses
+    evidence = {"train": ("weights_sha256",), "infer": ("latency", "outputs_sha256", "outputs_sketch")}[config.mode]
+    for name in evidence:
+        if getattr(result, name) is None:
+            raise BadResult(f"`result.{name}` is missing, which a result of mode {config.mode} needs")
     for name, spans in (("phase_s", result.phase_s), ("phase_busy_s", result.phase_busy_s)):
-        if set(spans) != set(PHASES):
-            raise BadResult(f"`result.{name}` must have exactly the phases {', '.join(PHASES)}")
+        if set(spans) != set(config.phases):
+            raise BadResult(f"`result.{name}` must have exactly the phases {', '.join(config.phases)}")
         lists |= {f"{name}.{phase}": entries for phase, entries in spans.items()}
     for name in ("flagged", "gradient_norms"):
         if getattr(result, name):

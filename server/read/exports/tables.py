@@ -134,7 +134,8 @@ def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
         flagged = result.get("flagged") or [[]] * len(result["step_s"])
         same = {"run_id": run.id, "experiment_id": run.experiment_id}
         settings, phase_s = _settings(run.spec, MAIN), result["phase_s"]
-        for step, (loss, step_s) in enumerate(zip(result["losses"], result["step_s"], strict=True)):
+        losses = result["losses"] or [None] * len(result["step_s"])
+        for step, (loss, step_s) in enumerate(zip(losses, result["step_s"], strict=True)):
             yield {
                 **same,
                 "step": step,

@@ -1,0 +1,39 @@
+"""What each mode of a run computes, and the settings that a mode does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpt2core.spec import optimizers
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.phases import MODES
+
+if TYPE_CHECKING:
+    from gpt2core.spec.config import TrainConfig
+
+NO_UPDATE, NO_GRADIENTS = "mode infer updates no weight", "mode infer computes no gradient"
+# Settings that one mode does not read, by mode, and why.
+UNREAD: Mapping[str, Mapping[str, str]] = {
+    "train": dict.fromkeys(("logits", "score"), "mode train computes the loss from all logits"),
+    "infer": {
+        **dict.fromkeys(("optimizer", "lr_schedule", *(name for name, _, _ in optimizers.READERS)), NO_UPDATE),
+        **dict.fromkeys(("grad_accum", "grad_clip"), NO_GRADIENTS),
+        "save": NO_UPDATE,
+    },
+}
+
+
+def phases(mode: str, score: bool) -> tuple[str, ...]:
+    """The phases of a step in their order. Inference computes a loss only to score."""
+    return tuple(phase for phase in MODES[mode] if mode == "train" or score or phase != "loss")
+
+
+def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[ConfigError]:
+    """Settings that the run's mode does not read."""
+    given = vars(config)
+    for name, why in UNREAD[config.mode].items():
+        if given[name] is not defaults[name] and given[name] != defaults[name]:
+            yield ConfigError(name, given[name], f"the default {defaults[name]!r}, since {why}")
+    if config.mode == "infer" and config.fusion == "all":
+        yield ConfigError("fusion", "all", f"none or rows, since {NO_GRADIENTS}")

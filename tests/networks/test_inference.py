@@ -1,0 +1,125 @@
+"""Inference computes the logits of training, with the same bits, and its losses, under every scheduler."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+import poison
+import pytest
+
+from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm import table
+from gpt2core.measure.tracing import new_record
+from gpt2core.networks import program
+from gpt2core.networks.memory import memory_bytes, plan
+from gpt2core.networks.network import network_of
+from gpt2core.run import canary, outputs, prepare, train
+from gpt2core.schedulers import dispatch
+from gpt2core.schedulers.serial.loop import serial_loop
+from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.step import slicing
+from gpt2core.step.memory import Memory
+from taskloom.analysis.agreement import distance
+
+GPT2 = ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16)
+LSTM = {"network": "lstm", "embedding": 24, "hidden": 32, "layers": 2, "vocab": 61, "context": 16}
+RAGGED = {"batch": 3, "seq": 10, "batch_slice": 2, "token_slice": 4, "data": "synthetic", "steps": 1, "warmup": 0}
+ROUNDING = 1e-6  # of the sum of exponentials, whose order is the compiler's
+CASES = pytest.mark.parametrize(
+    ("model", "precision"), [(GPT2, "fp32"), (GPT2, "bf16"), (LSTM, "fp32")], ids=["gpt2", "gpt2-bf16", "lstm"]
+)
+
+
+def config(model: object, **settings: object) -> TrainConfig:
+    return slicing.resolve(TrainConfig.from_dict({"model": model, **RAGGED, **settings}))
+
+
+@functools.cache
+def computed(settings: TrainConfig, until: str = "") -> Memory:
+    """Memory after the ops of one step up to a phase."""
+    step, memory = program.build(settings), Memory(plan(settings))
+    prepare.fill(memory, settings, network_of(settings).data(settings))
+    products = table.choose(gemm.load(settings.blas, settings.precision), prepare.products_of(step), prepare.silent)
+    bound = dispatch.bind(step, memory, 1, products)
+    first = [op.phase for op in step.ops].index(until) if until else len(step.ops)
+    tasks = bound.tasks[: bound.op_first[first]]
+    serial_loop(0, tasks, bound.context, new_record(1, 1, 0, 64, 0), memory.arrays["control"], 1)
+    return memory
+
+
+@CASES
+def test_forward_of_inference_has_the_bits_of_training(model, precision):
+    training = config(model, precision=precision, fusion="rows")
+    logits = computed(training, "loss").arrays["logits"]
+    losses = computed(training, "backward").arrays["loss"]
+    every = computed(config(model, precision=precision, mode="infer", score=True))
+    assert np.array_equal(every.arrays["logits"], logits)
+    assert np.allclose(every.arrays["loss"], losses, rtol=ROUNDING)
+    alone = computed(config(model, precision=precision, mode="infer"))
+    assert np.array_equal(alone.arrays["logits"], logits)
+    assert "losses" not in alone.arrays
+    apart = computed(config(model, precision=precision, mode="infer", logits="none-kept", score=True))
+    assert np.allclose(apart.arrays["loss"], losses, rtol=ROUNDING)
+    last = computed(config(model, precision=precision, mode="infer", logits="last", score=True))
+    rows = outputs.in_order(every, len(logits))[training.seq - 1 :: training.seq]
+    assert np.array_equal(last.arrays["logits"], logits[rows])
+    assert np.allclose(last.arrays["loss"], losses[rows], rtol=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "logits"),
+    [(GPT2, "fp32", "none-kept"), (GPT2, "bf16", "last"), (LSTM, "fp32", "all"), (LSTM, "fp32", "last")],
+)
+def test_tasks_of_inference_read_and_write_what_they_declare(model, precision, logits):
+    infer = config(model, precision=precision, mode="infer", logits=logits, score=True)
+    data = network_of(infer).data(infer)
+    libraries = table.choose(gemm.load(infer.blas, infer.precision), [], prepare.silent)
+    poison.check(program.build(infer), plan(infer), lambda memory: prepare.fill(memory, infer, data), libraries)
+
+
+@pytest.mark.parametrize("model", [GPT2, LSTM], ids=["gpt2", "lstm"])
+def test_outputs_do_not_depend_on_scheduler_sync_and_threads(model, monkeypatch):
+    monkeypatch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
+    found = set()
+    for scheduler, sync, threads in (("serial", "step", 1), ("fork-join", "step", 2), ("task", "none", 2)):
+        result = train.train(config(
+            model, mode="infer", steps=4, scheduler=scheduler, sync=sync, threads=threads, allow_oversubscription=True
+        ))  # fmt: skip
+        found.add(result.outputs_sha256)
+        assert (result.losses, result.weights_sha256) == ([], None)
+        assert set(result.phase_s) == set(result.phase_busy_s) == {"data", "forward"}
+        assert {phase for thread in result.threads for phase in thread.phase_useful_s} == {"data", "forward"}
+        assert result.summary["samples_per_s"] > 0
+        assert result.latency["p99_s"] == max(result.step_s)
+        assert result.memory_bytes["gradients"] == result.memory_bytes["optimizer"] == 0
+    assert len(found) == 1
+    other = train.train(config(model, mode="infer", steps=4, token_slice=10, batch_slice=3))
+    assert 0 < distance(other.outputs_sketch, result.outputs_sketch) < 1e-4 or other.outputs_sha256 in found
+
+
+def test_a_sketch_estimates_how_much_outputs_differ():
+    infer = config(GPT2, mode="infer")
+    memory, step = computed(infer), program.build(infer)
+    kept = memory.arrays["logits"].copy()
+    sha256, sketch = outputs.outputs(step, memory, 61)
+    assert outputs.outputs(step, memory, 61) == (sha256, sketch)
+    random = np.random.default_rng(0)
+    for share in (1e-5, 1e-3, 1e-1):
+        noise = random.standard_normal(kept[:, :61].shape).astype(np.float32)
+        noise *= share * np.linalg.norm(kept[:, :61], axis=1)[:, None] / np.linalg.norm(noise, axis=1)[:, None]
+        memory.arrays["logits"][:, :61] = kept[:, :61] + noise
+        other_sha256, other = outputs.outputs(step, memory, 61)
+        assert other_sha256 != sha256
+        assert distance(sketch, other) == pytest.approx(share, rel=0.5)
+    memory.arrays["logits"][...] = kept
+
+
+def test_inference_of_gpt2_needs_less_memory_than_training():
+    training = TrainConfig(model="gpt2-124m", batch=4, seq=64, threads=2)
+    every = memory_bytes(dataclasses.replace(training, mode="infer"))
+    last = memory_bytes(dataclasses.replace(training, mode="infer", logits="last"))
+    assert every["weights"] == last["weights"] == memory_bytes(training)["weights"]
+    assert every["gradients"] == every["optimizer"] == 0
+    assert every["activations"] - last["activations"] > 0.98 * 4 * 63 * 50304 * 4
