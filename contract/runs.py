@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema, create_model
 
 from gpt2core.spec import networks
-from gpt2core.spec.config import TrainConfig, field_type, model_names, parse_cores
+from gpt2core.spec.config import DEFAULTS, FIELDS, MAIN, TrainConfig, field_type, model_names, parse_cores
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.attempts import AttemptState, AttemptSummary
 from taskloom.contract.bodies import Model, Request
@@ -49,7 +49,8 @@ def _spec_fields() -> dict[str, Any]:
             kind = Literal[(AUTO, *RUNTIMES)]
         elif "choices" in meta:
             kind = Literal[meta["choices"]]
-        fields[item.name] = (kind | None, Field(None, description=meta.get("help", ""), **limits))
+        extra = {f"x-{key}": meta[key] for key in ("role", "group", "unit") if key in meta}
+        fields[item.name] = (kind | None, Field(None, description=meta["help"], json_schema_extra=extra, **limits))
     return fields
 
 
@@ -121,19 +122,23 @@ class RunError(Model):
     detail: str
 
 
-class MainSettings(Model):
+class _MainSettings(Model):
     """The settings that most often differ between runs."""
 
-    model: str = Field(description="name of the model")
-    scheduler: str
-    sync: str | None
-    threads: int
-    batch: int
-    seq: int
-    batch_slice: int | None
-    token_slice: int | None
-    precision: str
-    steps: int
+
+def _main_fields() -> dict[str, Any]:
+    """The main settings; those with a choice of their own or none may be null."""
+    fields: dict[str, Any] = {}
+    for name in MAIN:
+        kind = str if name == "model" else field_type(name)
+        nullable = DEFAULTS[name] is None or name == "sync"  # serial has no waits
+        fields[name] = (kind | None if nullable else kind, Field(description=FIELDS[name].metadata["help"]))
+    return fields
+
+
+MainSettings: type[_MainSettings] = create_model(
+    "MainSettings", __base__=_MainSettings, __doc__=_MainSettings.__doc__, **_main_fields()
+)
 
 
 class RunSummary(Model):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpt2core.spec.config import declared, with_role
 from taskloom.analysis.causes import efficiencies, rooflines
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.fingerprint import FINGERPRINT, environment_differences
@@ -26,6 +27,7 @@ from taskloom.analysis.variants import Sides, by_variant, variant_of
 from taskloom.analysis.wording import settings
 
 SCHEMA = "taskloom.report/1"
+TRAINING = tuple(name for name in declared("group", "training") if name not in with_role("length"))
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def _design(asked: Asked, processes: Sequence[Process], noise_floor: float) -> d
         "processes": len(processes),
         "timed_steps": sum(len(process.timed_s) for process in processes),
         "warmup_steps": sorted({int(process.config["warmup"]) for process in processes}),
-        "problem": {name: processes[0].config[name] for name in ("model", "batch", "seq", "data", "precision")}
+        "problem": {name: processes[0].config[name] for name in TRAINING}
         if processes
         else {},
     }

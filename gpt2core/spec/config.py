@@ -45,11 +45,26 @@ ROLES = {
 Check = Callable[[str, object], object]  # of a setting's name and value; raises ConfigError
 
 
-def setting(default: Any, help: str, role: str, **meta: Any) -> Any:
-    """A dataclass field with the metadata for the command line, the contract and the docs.
+# What a setting's field declares. Every list of settings follows from it (tests/unit/test_roles.py).
+DECLARED = {
+    "help": "the sentence of command line, form and reference",
+    "role": "a key of ROLES",
+    "choices": "the accepted values",
+    "low": "the smallest accepted integer",
+    "high": "the largest accepted integer",
+    "check": "of values other than the default, where choices or low and high do not say it",
+    "unit": "what a number counts",
+    "group": "heading under which the form of an experiment shows it at once: training or parallelisation",
+    "main": "place among the settings that lists, exports and histories show",
+    "resolved": "results state it even if the run left it open",
+    "later": "results and workers from before this setting lack it; in-keys: keys of series contain its default",
+}
 
-    role: a key of ROLES. check: of values other than the default, where `choices` or `low` and `high` do not say it.
-    """
+
+def setting(default: Any, help: str, role: str, **meta: Any) -> Any:
+    """A dataclass field with the metadata that DECLARED describes. Raises TypeError for other metadata."""
+    if unknown := meta.keys() - DECLARED.keys():
+        raise TypeError(f"a setting declares no {', '.join(sorted(unknown))}")
     return field(default=default, metadata={"help": help, "role": role, **meta})
 
 
@@ -175,13 +190,26 @@ class TrainConfig:
 
     model: Model = field(
         default=PRESETS["tiny"],
-        metadata={"help": "model: a preset's name, or its sizes", "role": "size"},
+        metadata={
+            "help": "model: a preset's name, or its sizes", "role": "size", "group": "training", "main": 0,
+            "resolved": True,
+        },
     )
-    batch: int = setting(4, "B: sequences in a batch", low=1, high=1 << 20, role="size")
-    seq: int = setting(64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20, role="size")
-    steps: int = setting(12, "training steps, warm-up included", low=1, high=1 << 30, role="length")
+    batch: int = setting(
+        4, "B: sequences in a batch", low=1, high=1 << 20, role="size",
+        group="training", unit="sequences", main=4, resolved=True,
+    )
+    seq: int = setting(
+        64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20, role="size",
+        group="training", unit="tokens", main=5, resolved=True,
+    )
+    steps: int = setting(
+        12, "training steps, warm-up included", low=1, high=1 << 30, role="length",
+        group="training", unit="steps", main=9, resolved=True,
+    )
     warmup: int | None = setting(
-        None, "warm-up steps, left out of the summary; default 2, or steps - 1 if that is less", low=0, role="length"
+        None, "warm-up steps, left out of the summary; default 2, or steps - 1 if that is less", low=0, role="length",
+        unit="steps", resolved=True,
     )
     scheduler: str = setting(
         "task",
@@ -189,12 +217,14 @@ class TrainConfig:
         choices=tuple(schedulers.SCHEDULERS),
         check=lambda _, value: schedulers.scheduler(value),
         role="order",
+        group="parallelisation", main=1, resolved=True,
     )
     sync: str = setting(
         "step",
         "where task and omp-task wait for all tasks: after each phase, after each step, or nowhere (taskiter)",
         choices=SYNCS,
         role="order",
+        group="parallelisation", main=2, resolved=True,
     )
     policy: str = setting(
         "breadth-first",
@@ -224,19 +254,27 @@ class TrainConfig:
         choices=FUSIONS,
         role="order",
     )
-    threads: int = setting(1, "P: threads in the team", low=1, high=4096, role="order")
+    threads: int = setting(
+        1, "P: threads in the team", low=1, high=4096, role="order",
+        group="parallelisation", unit="threads", main=3, resolved=True,
+    )
     cores: tuple[int, ...] | None = setting(
         None, "cores to pin the threads to, such as 0-3,8; default: those this process may use", role="place"
     )
-    batch_slice: int | None = setting(AUTO, "sequences in a slice; default: the trainer chooses", low=1, role="slices")
+    batch_slice: int | None = setting(
+        AUTO, "sequences in a slice; default: the trainer chooses", low=1, role="slices",
+        group="parallelisation", unit="sequences", main=6, resolved=True,
+    )
     token_slice: int | None = setting(
-        AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1, role="slices"
+        AUTO, "tokens of each sequence in a slice; default: the trainer chooses", low=1, role="slices",
+        group="parallelisation", unit="tokens", main=7, resolved=True,
     )
     precision: str = setting(
         "fp32",
         "precision of the operands of matrix products, and of some activations of GPT-2; all else is fp32",
         choices=PRECISIONS,
         role="size",
+        group="training", main=8,
     )
     blas: str = setting(
         "auto",
@@ -246,7 +284,8 @@ class TrainConfig:
         role="order",
     )
     data: str = setting(
-        "stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file", check=check_path, role="values"
+        "stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file", check=check_path, role="values",
+        group="training",
     )
     distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS, role="values")
     checkpoint: str | None = setting(
@@ -258,7 +297,8 @@ class TrainConfig:
         role="output",
     )
     optimizer: str = setting(
-        "adamw", "optimizer of the weights (docs/how-to/add-an-optimizer.md)", choices=tuple(OPTIMIZERS), role="values"
+        "adamw", "optimizer of the weights (docs/how-to/add-an-optimizer.md)", choices=tuple(OPTIMIZERS), role="values",
+        later=True,
     )
     lr: float = setting(1e-4, "learning rate", check=AMOUNT, role="values")
     beta1: float = setting(0.9, "AdamW's decay of the first moment", check=SHARE, role="values")
@@ -268,37 +308,56 @@ class TrainConfig:
         0.0, "weight decay, for every weight: AdamW's is decoupled, SGD adds it to the gradient", check=AMOUNT,
         role="values",
     )
-    momentum: float = setting(0.0, "SGD's momentum", check=SHARE, role="values")
-    nesterov: bool = setting(False, "whether SGD's momentum is Nesterov's", check=check_bool, role="values")
+    momentum: float = setting(0.0, "SGD's momentum", check=SHARE, role="values", later=True)
+    nesterov: bool = setting(
+        False, "whether SGD's momentum is Nesterov's", check=check_bool, role="values",
+        later=True,
+    )
     lr_schedule: str = setting(
         "constant",
         "learning rate over the steps. cosine: linear warm-up, then a cosine; steps: multiplied after every some steps",
         choices=tuple(SCHEDULES),
         role="values",
+        later=True,
     )
-    lr_warmup: int = setting(0, "cosine: steps of linear warm-up, fewer than steps", low=0, high=1 << 30, role="values")
-    lr_final: float = setting(0.0, "cosine: share of lr that is left after the last step", check=SHARE, role="values")
-    lr_decay: float = setting(0.1, "steps: factor of the learning rate each time", check=AMOUNT, role="values")
+    lr_warmup: int = setting(
+        0, "cosine: steps of linear warm-up, fewer than steps", low=0, high=1 << 30, role="values",
+        unit="steps", later=True,
+    )
+    lr_final: float = setting(
+        0.0, "cosine: share of lr that is left after the last step", check=SHARE, role="values",
+        later=True,
+    )
+    lr_decay: float = setting(
+        0.1, "steps: factor of the learning rate each time", check=AMOUNT, role="values",
+        later=True,
+    )
     lr_every: int = setting(
-        1000, "steps: number of steps from one time to the next", low=1, high=1 << 30, role="values"
+        1000, "steps: number of steps from one time to the next", low=1, high=1 << 30, role="values",
+        unit="steps", later=True,
     )
     lr_hold: int | None = setting(
-        None, "steps: number of steps before the first time; default: lr_every", low=0, high=1 << 30, role="values"
+        None, "steps: number of steps before the first time; default: lr_every", low=0, high=1 << 30, role="values",
+        unit="steps", later=True,
     )
     grad_accum: int = setting(
         1, "A: micro-batches of B sequences in a step; their gradients are summed before the update", low=1, high=4096,
         role="size",
+        unit="micro-batches", later="in-keys",
     )
     grad_clip: float = setting(
         0.0, "maximum norm of all gradients together; larger ones are scaled down; 0: no limit", check=AMOUNT,
         role="size",
+        later="in-keys",
     )
     carry_state: bool = setting(
         False, "lstm: the state of a batch begins where the one of the previous batch ended, without gradient; each "
         "sample then reads its own contiguous part of the tokens", check=check_bool, role="size",
+        later=True,
     )
     init_scale: float = setting(
-        0.0, "lstm: limit of the uniform initial weights; 0: those of torch.nn.LSTM", check=AMOUNT, role="values"
+        0.0, "lstm: limit of the uniform initial weights; 0: those of torch.nn.LSTM", check=AMOUNT, role="values",
+        later=True,
     )
     seed: int = setting(
         1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1, role="seed"
@@ -315,16 +374,17 @@ class TrainConfig:
     )
     mode: str = setting(
         "train", "train; infer: the forward pass alone, without gradients and updates", choices=tuple(MODES),
-        role="size",
+        role="size", later=True,
     )
     logits: str = setting(
         "all",
         "infer: logits of all positions, of the last position of each sequence, or of all without keeping them (each "
         "slice's replace those of another one)",
-        choices=LOGITS, role="size",
+        choices=LOGITS, role="size", later=True,
     )
     score: bool = setting(
-        False, "infer: whether each step computes the mean negative log-likelihood", check=check_bool, role="size"
+        False, "infer: whether each step computes the mean negative log-likelihood", check=check_bool, role="size",
+        later=True,
     )
 
     def __post_init__(self) -> None:
@@ -418,9 +478,9 @@ class TrainConfig:
 
 
 SETTINGS = dataclasses.fields(TrainConfig)
-NAMES = tuple(item.name for item in SETTINGS)
+FIELDS = {item.name: item for item in SETTINGS}
+NAMES = tuple(FIELDS)
 NAME_SET = frozenset(NAMES)
-DEFAULTS = {item.name: item.default for item in SETTINGS}
 DEFAULTS = {item.name: item.default for item in SETTINGS}
 
 
@@ -429,6 +489,13 @@ def with_role(*roles: str) -> tuple[str, ...]:
     return tuple(item.name for item in SETTINGS if item.metadata["role"] in roles)
 
 
+def declared(key: str, *values: Any) -> tuple[str, ...]:
+    """The settings that declare this key, with one of these values if there are any."""
+    found = [item for item in SETTINGS if key in item.metadata]
+    return tuple(item.name for item in found if not values or item.metadata[key] in values)
+
+
+MAIN = tuple(sorted(declared("main"), key=lambda name: FIELDS[name].metadata["main"]))
 PROBLEM = with_role("size", "values", "seed")  # settings that determine the computation
 
 
@@ -517,3 +584,9 @@ def parse_op_threads(value: object, threads: int) -> dict[str, int]:
 def field_type(name: str) -> Any:
     """The resolved annotation of a TrainConfig field."""
     return typing.get_type_hints(TrainConfig)[name]
+
+
+def is_integer(name: str) -> bool:
+    """Whether a setting is an integer in every run, or null."""
+    kind = field_type(name)
+    return {*(typing.get_args(kind) or (kind,))} - {type(None)} == {int}

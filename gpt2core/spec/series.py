@@ -7,14 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpt2core.spec.config import DEFAULTS, with_role
+from gpt2core.spec.config import DEFAULTS, declared, with_role
 
-LATER_SETTINGS = {  # values for results older than these settings
-    name: DEFAULTS[name]
-    for name in ("grad_accum", "grad_clip", "optimizer", "momentum", "nesterov", "lr_schedule", "lr_warmup", "lr_final",
-                 "lr_decay", "lr_every", "lr_hold", "carry_state", "init_scale", "mode", "logits", "score")
-}  # fmt: skip
-IN_FIRST_KEYS = ("grad_accum", "grad_clip")  # of the later settings
+LATER_SETTINGS = {name: DEFAULTS[name] for name in declared("later")}  # values for results older than these settings
+IN_FIRST_KEYS = declared("later", "in-keys")
 NOT_SERIES = with_role("seed", "place", "length", "output")  # settings that may differ within a series
 # Keys of a result's `environment`: those that identify a machine, and those that may change within a series.
 MACHINE = ("node", "cpu_model", "machine", "cores_online", "smt", "governor", "turbo", "huge_pages", "clock")

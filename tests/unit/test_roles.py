@@ -1,16 +1,32 @@
 """Each setting has one role, from which the lists of comparability follow."""
 
 import dataclasses
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from gpt2core.spec.config import PROBLEM, ROLES, SETTINGS, TrainConfig, setting, with_role
-from gpt2core.spec.series import NOT_SERIES
+from gpt2core.spec.config import (
+    DECLARED,
+    MAIN,
+    PROBLEM,
+    ROLES,
+    SETTINGS,
+    TrainConfig,
+    declared,
+    is_integer,
+    setting,
+    with_role,
+)
+from gpt2core.spec.series import IN_FIRST_KEYS, LATER_SETTINGS, NOT_SERIES
 from taskloom.analysis.agreement import COMPARED, SLICES
 from taskloom.analysis.comparison import compare
 from taskloom.analysis.processes import Process
+from taskloom.contract.runs import MainSettings, RunSpec
+from taskloom.server.queue.attempts.payload import RESOLVED
 from taskloom.server.queue.experiments.variants import NOT_SHAPE
+from taskloom.server.read.exports.tables import SETTING_KINDS
 
 
 def test_each_setting_has_one_role_and_each_role_a_setting():
@@ -58,3 +74,46 @@ def test_a_sweep_over_a_compared_setting_is_like_for_like_and_a_side_does_not_mi
 
 def test_every_setting_is_in_the_configuration_of_a_result():
     assert set(TrainConfig(scheduler="omp-task").to_dict()) == {item.name for item in dataclasses.fields(TrainConfig)}
+
+
+# The settings of the first stored results. A later one says so at its field, so that stored keys hold.
+FIRST = {
+    "model", "batch", "seq", "steps", "warmup", "scheduler", "sync", "policy", "assignment", "runtime", "op_threads",
+    "fusion", "threads", "cores", "batch_slice", "token_slice", "precision", "blas", "data", "distribution",
+    "checkpoint", "save", "lr", "beta1", "beta2", "eps", "weight_decay", "seed", "trace", "allow_oversubscription",
+}  # fmt: skip
+
+
+def test_a_setting_declares_all_that_lists_need():
+    assert {item.name for item in SETTINGS if "later" not in item.metadata} == FIRST
+    assert set(LATER_SETTINGS) == {item.name for item in SETTINGS} - FIRST
+    assert IN_FIRST_KEYS == ("grad_accum", "grad_clip")
+    assert {key for item in SETTINGS for key in item.metadata} == set(DECLARED)
+    assert [item.name for item in SETTINGS if is_integer(item.name) and "unit" not in item.metadata] == ["seed"]
+    with pytest.raises(TypeError, match="a setting declares no units"):
+        setting(1, "a setting with a misspelt key", "size", units="steps")
+
+
+def test_lists_of_settings_follow_from_the_fields():
+    main = ("model", "scheduler", "sync", "threads", "batch", "seq", "batch_slice", "token_slice", "precision", "steps")
+    assert MAIN == tuple(MainSettings.model_fields) == main
+    assert set(RESOLVED) == {*MAIN, "warmup"} - {"precision"}
+    assert {name for name, kind in SETTING_KINDS.items() if kind == "integer"} == {*declared("unit"), "seed"}
+    assert set(declared("group")) == {*MAIN, "data"}
+
+
+def test_the_form_gets_the_groups_of_settings_from_the_schema():
+    properties = RunSpec.model_json_schema()["properties"]
+    assert {name: schema["x-role"] for name, schema in properties.items()} == {
+        item.name: item.metadata["role"] for item in SETTINGS
+    }
+    groups = {name: schema["x-group"] for name, schema in properties.items() if "x-group" in schema}
+    assert groups == {item.name: item.metadata["group"] for item in SETTINGS if "group" in item.metadata}
+    assert properties["seq"]["x-unit"] == "tokens"
+
+
+
+def test_the_name_of_a_series_on_the_history_page_has_main_settings():
+    page = (Path(__file__).parents[2] / "server/ui/pages/history.js").read_text()
+    (listed,) = re.findall(r"const SHOWN = \[([^\]]*)\]", page)
+    assert set(re.findall(r"'(\w+)'", listed)) <= set(MAIN)

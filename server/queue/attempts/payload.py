@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import math
@@ -15,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.config import NAME_SET, TrainConfig, declared
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.phases import by_phase
 from gpt2core.spec.result import median, tokens_per_step
@@ -25,9 +24,8 @@ from taskloom.server.errors import BadResult, InvalidRequest
 from taskloom.server.queue.attempts.digest import lasting
 
 COMPRESSION_LEVEL = 6
-SETTINGS = frozenset(item.name for item in dataclasses.fields(TrainConfig))
 # Settings that analyses read. The result must contain them, also those that the run left open.
-RESOLVED = ("model", "batch", "seq", "steps", "warmup", "scheduler", "sync", "threads", "batch_slice", "token_slice")
+RESOLVED = declared("resolved")
 MEASURED = 1.01  # tolerance between two clocks: analysis.efficiency.waiting_split
 LARGE_BYTES = 1 << 20
 _large = threading.Lock()  # serialises checks of larger payloads, which need several times their size when parsed
@@ -170,8 +168,8 @@ def _check_config(given: Mapping[str, Any], spec: Mapping[str, Any]) -> TrainCon
     if missing or not isinstance(given["model"], dict):
         raise BadResult(f"`result.config` lacks {', '.join(missing or ['the sizes of model'])}")
     try:
-        config = TrainConfig.from_dict({name: value for name, value in given.items() if name in SETTINGS})
-        asked = TrainConfig.from_dict({name: value for name, value in spec.items() if name in SETTINGS})
+        config = TrainConfig.from_dict({name: value for name, value in given.items() if name in NAME_SET})
+        asked = TrainConfig.from_dict({name: value for name, value in spec.items() if name in NAME_SET})
     except ConfigError as error:
         raise BadResult(f"`result.config.{error.field}`: {error}") from None
     chosen, wanted = config.to_dict(), asked.to_dict() | {"warmup": asked.warmup_steps}

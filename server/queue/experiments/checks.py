@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from gpt2core.spec.config import NAMES
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
 from taskloom.contract.labels import RUNTIME, runtime_label
 from taskloom.contract.settings import wrong_values
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
-from taskloom.server.queue.experiments.refusals import SETTINGS, Refusals
+from taskloom.server.queue.experiments.refusals import Refusals
 from taskloom.server.queue.experiments.variants import Capacity, Variant
 
 # A request names files; the worker's operator configures their folders.
@@ -54,8 +55,8 @@ def _check_axes(request: ExperimentRequest, refusals: Refusals) -> None:
         if not entry:
             refusals.add(pointer(["exclude", i]), "exclude", entry, "at least one setting")
         for name in entry:
-            if name not in SETTINGS:
-                known = "no such setting; known: " + ", ".join(SETTINGS)
+            if name not in NAMES:
+                known = "no such setting; known: " + ", ".join(NAMES)
                 refusals.add(pointer(["exclude", i, name]), name, entry[name], known)
 
 

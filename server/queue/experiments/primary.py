@@ -8,12 +8,12 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gpt2core.spec.config import PROBLEM, preset_name
+from gpt2core.spec.config import NAMES, PROBLEM, preset_name
 from taskloom.contract.experiments import ExperimentRequest, Primary
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
 from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.experiments.refusals import SETTINGS, Refusals
+from taskloom.server.queue.experiments.refusals import Refusals
 from taskloom.server.queue.experiments.variants import Variant
 from taskloom.server.queue.runs.models import Run
 
@@ -27,9 +27,9 @@ def check(request: ExperimentRequest, variants: Sequence[Variant], refusals: Ref
     described = [(variant.values, variant.spec) for variant in variants]
     found = []
     for name, side in _named(request.primary):
-        unknown = [key for key in side if key not in (*SETTINGS, "build")]
+        unknown = [key for key in side if key not in (*NAMES, "build")]
         for key in unknown:
-            accepted = "no such setting; known: " + ", ".join(SETTINGS)
+            accepted = "no such setting; known: " + ", ".join(NAMES)
             refusals.add(pointer(["primary", name, key]), key, side[key], accepted)
         places = [] if unknown else _places(side, described)
         found.append(places)

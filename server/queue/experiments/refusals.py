@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.settings import size_of
@@ -14,7 +12,6 @@ from taskloom.server.errors import InvalidRequest
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
 
-SETTINGS = tuple(f.name for f in dataclasses.fields(TrainConfig))
 MAX_ERRORS = 100
 
 

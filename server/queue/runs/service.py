@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
+from gpt2core.spec.config import MAIN
 from gpt2core.spec.phases import by_phase
 from taskloom.contract.runs import MainSettings, RunDetail, SampleList, SampleRow
 from taskloom.server.db import LOCKED, Database, now, utc
@@ -60,13 +61,10 @@ def summary(run: Any) -> dict[str, Any]:
     }
 
 
-_MAIN = tuple(name for name in MainSettings.model_fields if name != "model")
-
-
 def main_settings(spec: Mapping[str, Any]) -> MainSettings | None:
     """The settings that lists show; None if an older server stored others."""
     try:
-        return MainSettings(model=spec["model"]["name"], **{name: spec[name] for name in _MAIN})
+        return MainSettings(model=spec["model"]["name"], **{name: spec[name] for name in MAIN if name != "model"})
     except (KeyError, TypeError, ValidationError):
         return None
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from fastapi import Query
 from starlette.responses import Response
 
+from gpt2core.spec.config import NAMES
 from taskloom.analysis.calibration import CalibrationList
 from taskloom.analysis.causes import EfficiencyTable, RooflineTable
 from taskloom.analysis.comparison import NOISE_FLOOR
@@ -33,7 +34,7 @@ from taskloom.server.read.analysis.answers import (
     of_series_of,
 )
 from taskloom.server.read.analysis.document import Report
-from taskloom.server.read.analysis.selection import SETTINGS, SYNTAX, parse
+from taskloom.server.read.analysis.selection import SYNTAX, parse
 from taskloom.server.read.context import Reads
 from taskloom.server.routing import Router
 
@@ -83,7 +84,7 @@ async def sweep(
         str | None,
         Query(
             description="the setting to compare; default: the scheduler, or the first setting that varies",
-            json_schema_extra={"enum": list(SETTINGS)},
+            json_schema_extra={"enum": list(NAMES)},
         ),
     ] = None,
     noise_floor: NoiseFloor = NOISE_FLOOR,

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import TrainConfig, parse_cores, preset_name
+from gpt2core.spec.config import NAMES, parse_cores, preset_name
 from gpt2core.spec.errors import ConfigError
 from taskloom.contract.bodies import MOST_ID
 from taskloom.server.errors import InvalidRequest
 
 MAX_RUN_IDS = 1000
 PLACES = ("repetition", "block")
-SETTINGS = tuple(f.name for f in dataclasses.fields(TrainConfig))
 SYNTAX = "run ids such as 12,13, or experiment_id=ID with settings, such as experiment_id=7,scheduler=task,threads=2"
 
 
@@ -51,8 +50,8 @@ def parse(text: str, parameter: str) -> Selection:
         name, equals, value = part.partition("=")
         if not equals or name in settings:
             raise refuse(SYNTAX)
-        if name not in (*SETTINGS, *PLACES, "experiment_id"):
-            names = ("experiment_id", *PLACES, *SETTINGS)
+        if name not in (*NAMES, *PLACES, "experiment_id"):
+            names = ("experiment_id", *PLACES, *NAMES)
             close = difflib.get_close_matches(name, names, 1)
             meant = f" (did you mean {close[0]!r}?)" if close else ""
             raise refuse(f"there is no setting {name!r}{meant}; settings are " + ", ".join(names))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, select
 
-from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.config import NAMES, TrainConfig
 from taskloom.analysis.calibration import Calibration, calibrate, with_rate
 from taskloom.analysis.causes import EfficiencyRow, RooflineRow, efficiencies, rooflines
 from taskloom.analysis.comparison import NOISE_FLOOR
@@ -42,7 +42,7 @@ from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.states import ACTIVE
 from taskloom.server.queue.workers.models import Worker
 from taskloom.server.read.analysis import reading
-from taskloom.server.read.analysis.selection import SETTINGS, Selection
+from taskloom.server.read.analysis.selection import Selection
 
 LATEST = 200  # runs per configuration that are searched for changes
 
@@ -86,8 +86,8 @@ def scaling(database: Database, experiment_id: int) -> ScalingTable:
 
 def sweep(database: Database, experiment_id: int, axis: str | None, noise_floor: float) -> Sweep:
     """Raises NotFound or InvalidRequest."""
-    if axis is not None and axis not in SETTINGS:
-        accepted = "a setting: " + ", ".join(SETTINGS)
+    if axis is not None and axis not in NAMES:
+        accepted = "a setting: " + ", ".join(NAMES)
         raise InvalidRequest([{"pointer": "#query/axis", "field": "axis", "value": axis, "accepted": accepted}])
     processes, primary = reading.with_question(database, experiment_id)
     return sweep_processes(processes, axis, noise_floor, primary)

@@ -14,6 +14,7 @@ import orjson
 from sqlalchemy import select
 from sqlalchemy.orm import InstrumentedAttribute
 
+from gpt2core.spec.config import MAIN, NAMES, is_integer
 from gpt2core.spec.phases import PHASES
 from taskloom.contract.variants import VariantRow
 from taskloom.server.db import Database, utc
@@ -21,7 +22,6 @@ from taskloom.server.queue.attempts.models import Digest, Result
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.read.analysis.models import Alert
-from taskloom.server.read.analysis.selection import SETTINGS
 from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.runs.service import Filters, Sort, look
@@ -44,10 +44,8 @@ def _kinds(kind: Kind, *names: str) -> dict[str, Kind]:
     return dict.fromkeys(names, kind)
 
 
-# Settings that are not numbers in every run (null, "auto", lists) are JSON text.
-WHOLE = ("threads", "batch", "seq", "batch_slice", "token_slice", "steps", "warmup", "seed", "grad_accum")
-MAIN = ("model", "scheduler", "sync", "threads", "batch", "seq", "batch_slice", "token_slice", "precision", "steps")
-SETTING_KINDS: dict[str, Kind] = {name: "integer" if name in WHOLE else "text" for name in SETTINGS}
+# Settings that are not integers in every run (null, "auto", lists) are JSON text.
+SETTING_KINDS: dict[str, Kind] = {name: "integer" if is_integer(name) else "text" for name in NAMES}
 MAIN_KINDS = {name: SETTING_KINDS[name] for name in MAIN}
 PHASE_COLUMNS = tuple(f"{phase}_s" for phase in PHASES)
 
@@ -98,7 +96,7 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 **{name: getattr(run, name) for name in ("flagged_steps", "node", "environment_sha256")},
                 "error_slug": _text((run.error or {}).get("slug")),
                 "error_detail": _text((run.error or {}).get("detail")),
-                **_settings(run.spec, SETTINGS),
+                **_settings(run.spec, NAMES),
             }
 
 

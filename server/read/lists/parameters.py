@@ -16,14 +16,14 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from gpt2core.spec.config import preset_name
+from gpt2core.spec.config import NAMES, preset_name
 from taskloom.contract.bodies import MOST
 from taskloom.server.context import Ctx
 from taskloom.server.db import now
 from taskloom.server.errors import InvalidRequest
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
-from taskloom.server.read.analysis.selection import SETTINGS, value_of
+from taskloom.server.read.analysis.selection import value_of
 
 BACK = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([smhdw])")
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
@@ -120,8 +120,8 @@ def settings(parameter: str, texts: Iterable[str]) -> dict[str, Any]:
     wanted: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or name not in SETTINGS or name in wanted:
-            raise refused(parameter, text, "NAME=VALUE, each setting once; settings: " + ", ".join(SETTINGS))
+        if not equals or name not in NAMES or name in wanted:
+            raise refused(parameter, text, "NAME=VALUE, each setting once; settings: " + ", ".join(NAMES))
         wanted[name] = value_of(value)
     return wanted
 

@@ -11,10 +11,9 @@ import {Field, Setting} from './fields.js';
 import {Order, Plan, useDryRun} from './plan.js';
 import {Limits, Repetitions} from './rules.js';
 
-const PROBLEM = ['model', 'batch', 'seq', 'steps', 'data', 'precision'];
-const PARALLEL = ['scheduler', 'threads', 'batch_slice', 'token_slice', 'sync'];
-/** Settings of a run that an experiment does not take. */
-export const NOT_HERE = new Set(['save', 'trace']);
+/** The settings that an experiment takes: all but a run's files. @param {Record<string, any>} fields */
+export const taken = fields =>
+	Object.fromEntries(Object.entries(fields).filter(([, schema]) => schema['x-role'] !== 'output'));
 /** Fields that can show an error, besides those of the schema. */
 const RULES = ['primary', 'repetitions', 'rel_ci', 'max_repetitions', 'budget_s', 'timeout_s', 'priority', 'labels'];
 
@@ -61,7 +60,8 @@ export function Form({first, fields}) {
 			refused=${refused.get(name)}
 			onText=${said => setTexts(before => ({...before, [name]: said}))}
 		/>`;
-	const rest = Object.keys(fields).filter(name => ![...PROBLEM, ...PARALLEL, ...NOT_HERE].includes(name));
+	/** The settings that the schema puts under a heading. @param {string} [group] */
+	const under = group => Object.keys(fields).filter(name => fields[name]['x-group'] === group);
 	return html`<form
 		class="stack"
 		onSubmit=${(/** @type {Event} */ event) => {
@@ -107,16 +107,19 @@ export function Form({first, fields}) {
 				</section>
 				<section class="panel">
 					<h2>Training</h2>
-					<div class="fields">${PROBLEM.map(setting)}</div>
+					<div class="fields">${under('training').map(setting)}</div>
 					<datalist id="models">
 						${fields.model.examples.map((/** @type {string} */ name) => html`<option key=${name} value=${name}></option>`)}
 					</datalist>
 				</section>
-				<section class="panel"><h2>Parallelisation</h2><div class="fields">${PARALLEL.map(setting)}</div></section>
+				<section class="panel">
+					<h2>Parallelisation</h2>
+					<div class="fields">${under('parallelisation').map(setting)}</div>
+				</section>
 				<${Repetitions} ...${rules} />
 				<details class="panel">
 					<summary>More settings</summary>
-					<div class="fields">${rest.map(setting)}<${Limits} ...${rules} /></div>
+					<div class="fields">${under().map(setting)}<${Limits} ...${rules} /></div>
 				</details>
 				<div class="row">
 					<button class="first" disabled=${!plan || submit.busy}>Run ${plan ? plural(plan.runs, 'run') : 'it'}</button>

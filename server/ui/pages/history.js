@@ -10,11 +10,11 @@ import {Pages} from '../lists/runs.js';
 import {Lines} from '../plots/series.js';
 import {State} from '../words.js';
 
-const TOLD = ['model', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
+const SHOWN = ['model', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
 
 /** A short name of a series. @param {any} series */
 const nameOf = series =>
-	`${TOLD.filter(name => series.config[name] != null)
+	`${SHOWN.filter(name => series.config[name] != null)
 		.map(
 			name =>
 				({

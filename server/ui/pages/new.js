@@ -3,7 +3,7 @@ import {html, useState} from '../vendor/preact.js';
 import {address} from '../address.js';
 import {useAnswer} from '../answers.js';
 import {Answered, Head, Refused, Skeleton} from '../pieces.js';
-import {Form, NOT_HERE} from '../new/form.js';
+import {Form, taken} from '../new/form.js';
 
 const BASE = {model: 'tiny', batch: 4, seq: 64, steps: 20};
 const EMPTY = {name: '', base: BASE, axes: {scheduler: ['fork-join', 'task'], threads: [1, 2]}, trace: 'first'};
@@ -17,9 +17,7 @@ const calibrationOf = node => ({
 
 /** The request that repeats a run. @param {any} run @param {Record<string, any>} fields */
 function again(run, fields) {
-	const said = Object.entries(run.spec).filter(
-		([name, value]) => value !== null && name in fields && !NOT_HERE.has(name)
-	);
+	const said = Object.entries(run.spec).filter(([name, value]) => value !== null && name in fields);
 	const {name} = run.spec.model;
 	const base = Object.fromEntries(said);
 	if (name && name !== 'custom') base['model'] = name;
@@ -52,7 +50,7 @@ function Begun({fields}) {
 
 export default function New() {
 	const schema = useAnswer('../../openapi.json');
-	const fields = schema.data?.components.schemas.RunSpec.properties;
+	const fields = schema.data && taken(schema.data.components.schemas.RunSpec.properties);
 	return html`
 		<${Head} title="New experiment" />
 		${schema.problem && !fields
