@@ -26,8 +26,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -37,9 +39,7 @@ from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.rounds import round_order
 from bench.torch_peers import PEERS, environment
 from gpt2core.data.sources import open_tokens, write_tokens
-from gpt2core.networks.gpt2.checkpoint import write_checkpoint
-from gpt2core.networks.gpt2.initial import initial_weights
-from gpt2core.networks.gpt2.tensors import weight_specs
+from gpt2core.networks.network import network_of
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig, model_from
 from gpt2core.spec.errors import ConfigError
@@ -67,8 +67,8 @@ class Case:
         return f"B{self.batch} T{self.seq}, {threads}, {self.precision}{clipped}"
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.step", description=__doc__,
+def arguments(name: str, defaults: Mapping[str, Any], about: str | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m {name}", description=about,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     cores = len(launch.allowed_cores())
     parser.add_argument("--model", default="gpt2-124m")
@@ -85,7 +85,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget-s", type=float, help="no round except the first begins that would end later")
     parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="how often a disturbed process is tried at most")
     parser.add_argument("--seed", type=int, default=1337, help="seed of the weights")
-    out_option(parser, "step")
+    out_option(parser, name.removeprefix("bench."))
+    parser.set_defaults(**defaults)
     given = parser.parse_args()
     unknown = set(given.variants.split(",")) - {*OURS, *PEERS}
     unknown |= set(given.precisions.split(",")) - set(LOSS_TOLERANCE)
@@ -94,8 +95,11 @@ def arguments() -> argparse.Namespace:
     return given
 
 
-def main() -> None:
-    given = arguments()
+def main(
+    name: str = "bench.step", defaults: Mapping[str, Any] = MappingProxyType({}), about: str | None = __doc__
+) -> None:
+    """Measure, compare and record. defaults: of options, by their names. Raises SystemExit."""
+    given = arguments(name, defaults, about)
     shapes = [parse_shape(text) for text in given.shapes.split(",")]
     cases = [
         Case(batch, seq, int(threads), precision, float(grad_clip))
@@ -117,6 +121,7 @@ def main() -> None:
                 break
     comparisons = [compare(case, variants, runs, base.warmup_steps) for case in cases]
     report = {
+        "name": name,
         **head("taskloom.bench.step/1", {**before, "load_average_after": list(os.getloadavg())}),
         "runs": runs,
         "comparisons": comparisons,
@@ -138,16 +143,19 @@ def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainC
     """Write the weights and tokens that every variant reads; the settings that point to them."""
     model = model_from(given.model)
     print(f"writing the weights of {model.name} and the tokens", flush=True)
-    weights = {spec.name: np.empty(spec.shape, np.float32) for spec in weight_specs(model)}
-    initial_weights(model, given.seed, weights)
-    write_checkpoint(folder / "initial.bin", model, weights)
+    initial = str(folder / f"initial.{'bin' if model.network == 'gpt2' else 'safetensors'}")
+    new = TrainConfig(model=model, batch=1, seq=1, seed=given.seed, save=initial)
+    network = network_of(new)
+    weights = {spec.name: np.empty(spec.shape, np.float32) for spec in network.tensors(new)["weights"]}
+    network.initialise(new, weights)
+    network.write(new, weights)
     used = most_tokens * given.grad_accum * given.steps
     data = "stdlib" if model.vocab >= 256 else "synthetic"
     write_tokens(folder / "tokens.bin", open_tokens(TrainConfig(model=model, batch=1, seq=1, steps=used, data=data)))
     return TrainConfig(
         model=model, batch=1, seq=1, steps=given.steps, warmup=given.warmup, seed=given.seed,
         grad_accum=given.grad_accum,
-        data=str(folder / "tokens.bin"), checkpoint=str(folder / "initial.bin"),
+        data=str(folder / "tokens.bin"), checkpoint=initial,
     )  # fmt: skip
 
 
@@ -284,7 +292,7 @@ def table(report: Measured) -> str:
         f"# A training step: {base} against its peers, {report['at'][:10]}", "",
         f"Machine: {on['cpu_model']}, {on['cores']} cores, {on['memory_bytes'] / (1 << 30):.0f} GiB, Linux "
         f"{on['kernel']}; load average {on['load_average'][0]:.1f} before, {on['load_average_after'][0]:.1f} after; "
-        f"command: `python -m bench.step {' '.join(report['command'])}`", "",
+        f"command: `python -m {report['name']} {' '.join(report['command'])}`", "",
         f"Ratio: step of the variant / step of {base}, above 1 where {base} is faster, {HOW}. "
         "Spread: the fastest and the slowest process's median. Losses: the largest relative "
         f"difference from {base}'s. Faults: median page faults of a step. Bound: whether each thread that worked was "

@@ -1,4 +1,7 @@
-"""An LSTM in plain PyTorch: the reference of parity tests. It shares no code with the trainer, only a model's sizes."""
+"""An LSTM in plain PyTorch: the peer of benchmarks and the reference of parity tests.
+
+It shares no code with the trainer, only a model's sizes and how its settings are read.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from safetensors.torch import load_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gpt2core.networks.lstm.tensors import Lstm
+from gpt2core.networks.lstm.tensors import Lstm, model_of
+from gpt2core.spec.config import TrainConfig
 
 
 class LSTM(nn.Module):
@@ -53,3 +58,10 @@ def load_weights(model: LSTM, weights: Mapping[str, np.ndarray]) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(np.array(weights[ours(name)])))
+
+
+def read_model(config: TrainConfig) -> LSTM:
+    """The model of a run's checkpoint."""
+    model = LSTM(model_of(config), config.carry_state)
+    load_model(model, str(config.checkpoint))
+    return model

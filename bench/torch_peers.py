@@ -24,7 +24,9 @@ HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # malloc requests hug
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """One way to run PyTorch. mode: of torch.compile; settings: of the environment; preload: a library."""
+    """One way to run PyTorch. mode: of torch.compile; settings: of the environment; preload: a library. onednn: whether
+    an LSTM's cells are oneDNN's; compiled_rnn: whether torch.compile may compile them.
+    """
 
     compiled: bool
     tuned: bool = False
@@ -32,6 +34,8 @@ class Peer:
     compiled_optimizer: bool = False
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     preload: str | None = None
+    onednn: bool = True
+    compiled_rnn: bool = False
 
 
 PEERS = {
@@ -44,6 +48,8 @@ PEERS = {
     "torch-tuned-iomp5": Peer(compiled=True, tuned=True, settings={"KMP_BLOCKTIME": "1"}, preload="iomp5"),
     "torch-tuned-max-autotune": Peer(compiled=True, tuned=True, mode="max-autotune"),
     "torch-tuned-optimizer": Peer(compiled=True, tuned=True, compiled_optimizer=True),
+    "torch-tuned-no-onednn": Peer(compiled=False, tuned=True, onednn=False),
+    "torch-tuned-compile-rnn": Peer(compiled=True, tuned=True, compiled_rnn=True),
 }
 
 

@@ -1,5 +1,6 @@
 """Run PyTorch once in its own process: the settings (TrainConfig and a Peer of bench.torch_peers, as JSON) on
-standard input, the measurements as one JSON line on standard output. The model and its step are in bench.torch_gpt2.
+standard input, the measurements as one JSON line on standard output. Models are in bench.torch_gpt2 and
+bench.torch_lstm.
 
 PyTorch as it is usually fastest on a CPU: fused AdamW, scaled_dot_product_attention, gradients set to None, optionally
 torch.compile, whose compilation falls in the warm-up steps. bf16 is autocast of the forward pass over fp32 weights.
@@ -32,13 +33,17 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from bench.torch_gpt2 import batch_of, new_optimizer, read_llmc_checkpoint
+    from bench.torch_lstm import read_model
     from gpt2core.data.sources import open_tokens
     from gpt2core.spec.config import TrainConfig
 
     config = TrainConfig.from_dict(spec["config"])
     assert config.checkpoint is not None
     torch.set_num_threads(config.threads)
-    model = read_llmc_checkpoint(config.checkpoint, padded=spec["tuned"])
+    torch.backends.mkldnn.set_flags(spec["onednn"])
+    torch._dynamo.config.allow_rnn = spec["compiled_rnn"]
+    is_gpt2 = config.model.network == "gpt2"
+    model = read_llmc_checkpoint(config.checkpoint, spec["tuned"]) if is_gpt2 else read_model(config)
     optimizer = new_optimizer(model, config, fused=not spec["compiled_optimizer"])
     update: Any = torch.compile(optimizer.step) if spec["compiled_optimizer"] else optimizer.step
     stream = open_tokens(config)

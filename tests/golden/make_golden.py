@@ -206,11 +206,21 @@ def make_lstms() -> None:
         np.savez_compressed(FOLDER / f"{case}.npz", losses=losses)
 
 
+def make_gru() -> None:
+    """Store PyTorch's losses for the GRU of tests/networks."""
+    sys.path.insert(0, str(FOLDER.parent / "networks"))
+    import test_gru
+    import torch_gru
+
+    networks.NETWORKS["gru"] = "gru"
+    np.savez_compressed(FOLDER / "gru.npz", losses=torch_gru.losses(test_gru.config()))
+
+
 def main() -> None:
     torch.set_num_threads(1)
     for make in (make_encoder, make_layernorm, make_matmul, make_attention, make_gelu, make_residual,
                  make_cross_entropy, make_adamw, make_sgd, make_small_gpt2, make_clipped_gpt2, make_toys,
-                 make_lstms):  # fmt: skip
+                 make_lstms, make_gru):  # fmt: skip
         make()
 
 

@@ -9,5 +9,5 @@ from gpt2core.spec import networks
 
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("elman", "convolutions"):
+    for name in ("elman", "convolutions", "gru"):
         monkeypatch.setitem(networks.NETWORKS, name, name)
