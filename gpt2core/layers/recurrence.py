@@ -5,7 +5,7 @@ a group of samples: a time step's rows are consecutive, and those of the step be
 before them. So no product needs a copy, and the recurrent weight's gradient is a product of shifted rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +19,7 @@ from gpt2core.step import parameters, slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
 from gpt2core.step.ops import Product, Read, Tensor, Update, Write, add_or_set
-from gpt2core.step.parameters import BLOCK, Destination
+from gpt2core.step.parameters import BLOCK, Destination, Parameter
 from gpt2core.step.signature import Matrix, Multiply, OwnMatrix, OwnVector, Scalar, TileInt, Vector
 from gpt2core.step.slicing import Slice
 from gpt2core.step.tape import Share
@@ -222,6 +222,9 @@ def lstm_backward_weight(
     linear.add_columns(dbias, dgates, out0, out1, to, adds)
 
 
+Parts = tuple[Callable[[], None], ...]
+
+
 @dataclass(frozen=True)
 class Layer:
     """A layer of cells over slices of a batch: its tensors, with the weights of its input and of its recurrence, and T
@@ -247,74 +250,90 @@ class Layer:
     first_cell: Tensor | None = None
 
     def forward(self) -> None:
-        """Add the products of the input and the recurrence of each chunk of time; with fusion a chunk is one op.
-
-        Reverse: the same with the last chunk first, the gradients of both weights and of both biases. The gradient of
-        `gates` is computed in their place.
-        """
-        step, every, chunks = self.step, slicing.grid(self.slices), self._chunks()
-        H = step.shape(self.out)[-1]
-        if step.fusion == "none":
-            self._apply_input(every)
-        for chunk in chunks:
-            with step.fused():
-                if self.first_h and self.first_cell and chunk is chunks[0]:
-                    self._carry(chunk, self.first_h, self.first_cell)
-                if step.fusion != "none":
-                    self._apply_input(chunk)
-                step.op(
-                    "recurrence", "forward", lstm_forward, chunk, self._cost(chunk, "past0:row0", CELL_FLOP, 11),
-                    self.number,
-                    h=Write(self.out, ROWS), cell=Write(self.cell, ROWS), gates=Update(self.gates, ROWS),
-                    past=Read(self.out, "past0:row0"), cell_past=Read(self.cell, "past0:row0"),
-                    first_h=self._first(self.first_h, chunk), first_cell=self._first(self.first_cell, chunk),
-                    weight=Read(self.weight), bias=Read(self.bias), by=Product(0, 1, self.BS, GATES * H, H),
-                )  # fmt: skip
-        step.tape.gradient_in(self.gates, self.gates)
-        weights = {
-            weight: parameters.matrix(step, weight, bias)
-            for weight, bias in ((self.input_weight, self.input_bias), (self.weight, self.bias))
-        }
-        step.tape.leave(self._backward, out=self.out, inp=self.inp, kind="recurrence", weights=weights)
-
-    def _backward(self) -> None:
-        step, every, chunks = self.step, slicing.grid(self.slices), self._chunks()
-        H, dh, separate = step.shape(self.out)[-1], step.tape.gradient(self.out), step.fusion == "none"
-        for chunk in reversed(chunks):
-            written = Write if chunk is chunks[-1] else Update
-            with step.fused():
-                step.op(
-                    "recurrence", "backward", lstm_backward, chunk,
-                    self._cost(chunk, "row1:next1", CELL_BACKWARD_FLOP, 13), self.number,
-                    dgates=Update(self.gates, ROWS), dh=Update(dh, ROWS), dcell=written(self.dcell, "sample0:sample1"),
-                    later=Read(self.gates, "row1:next1"), cell=Read(self.cell, "past0:row1"),
-                    first_cell=self._first(self.first_cell, chunk), weight=Read(self.weight),
-                    by=Product(0, 0, self.BS, H, GATES * H), T=self.T,
-                )  # fmt: skip
-                if not separate:
-                    self._input_gradient(chunk)
+        """Add the products of the input and the recurrence of each chunk of time; with fusion a chunk is one op."""
+        separate = self.step.fusion == "none"
         if separate:
-            self._input_gradient(every)
+            self._apply_input(slicing.grid(self.slices))
+        for chunk in self.chunks():
+            carry, apply_input, recur = self.parts(chunk)
+            with self.step.fused():
+                for add in (carry, recur) if separate else (carry, apply_input, recur):
+                    add()
+
+    def parts(self, chunk: Grid) -> Parts:
+        """The functions that add the ops of a chunk, in their order."""
+        return partial(self._carry, chunk), partial(self._apply_input, chunk), partial(self._recur, chunk)
+
+    def reverse_parts(self, chunk: Grid) -> Parts:
+        """The same of the reverse pass."""
+        return partial(self._recur_back, chunk), partial(self._input_gradient, chunk)
+
+    def _recur(self, chunk: Grid) -> None:
+        H = self.step.shape(self.out)[-1]
+        self.step.op(
+            "recurrence", "forward", lstm_forward, chunk, self._cost(chunk, "past0:row0", CELL_FLOP, 11), self.number,
+            h=Write(self.out, ROWS), cell=Write(self.cell, ROWS), gates=Update(self.gates, ROWS),
+            past=Read(self.out, "past0:row0"), cell_past=Read(self.cell, "past0:row0"),
+            first_h=self._first(self.first_h, chunk), first_cell=self._first(self.first_cell, chunk),
+            weight=Read(self.weight), bias=Read(self.bias), by=Product(0, 1, self.BS, GATES * H, H),
+        )  # fmt: skip
+
+    def _recur_back(self, chunk: Grid) -> None:
+        H, dh = self.step.shape(self.out)[-1], self.step.tape.gradient(self.out)
+        written = Write if chunk.column("pos1")[0] == self.T else Update
+        self.step.op(
+            "recurrence", "backward", lstm_backward, chunk, self._cost(chunk, "row1:next1", CELL_BACKWARD_FLOP, 13),
+            self.number,
+            dgates=Update(self.gates, ROWS), dh=Update(dh, ROWS), dcell=written(self.dcell, "sample0:sample1"),
+            later=Read(self.gates, "row1:next1"), cell=Read(self.cell, "past0:row1"),
+            first_cell=self._first(self.first_cell, chunk), weight=Read(self.weight),
+            by=Product(0, 0, self.BS, H, GATES * H), T=self.T,
+        )  # fmt: skip
+
+    def backward(self) -> None:
+        """Add the reverse ops, the last chunk first, and leave the gradients of the weights."""
+        separate = self.step.fusion == "none"
+        for chunk in reversed(self.chunks()):
+            recur, input_gradient = self.reverse_parts(chunk)
+            with self.step.fused():
+                recur()
+                if not separate:
+                    input_gradient()
+        if separate:
+            self._input_gradient(slicing.grid(self.slices))
+        self.leave_shares()
+
+    def weights(self) -> dict[Tensor, list[Parameter]]:
+        """The blocks of both weights, each with its bias."""
+        pairs = ((self.input_weight, self.input_bias), (self.weight, self.bias))
+        return {weight: parameters.matrix(self.step, weight, bias) for weight, bias in pairs}
+
+    def leave_shares(self) -> None:
+        """Leave the gradients of both weights and of both biases."""
         linear.leave_weight_gradient(
-            step, "gates_in", self.number,
+            self.step, "gates_in", self.number,
             dout=self.gates, inp=self.inp, weight=self.input_weight, bias=self.input_bias,
         )  # fmt: skip
-        step.tape.shares.append(Share(self.weight, partial(self._weight_gradient), self.number))
+        self.step.tape.shares.append(Share(self.weight, partial(self._weight_gradient), self.number))
 
     def _first(self, states: Tensor | None, chunk: Grid) -> Read | None:
         """A chunk's reading of the states before the first time; only the first chunk reads them."""
         is_first = chunk.column("pos0")[0] == 0
         return Read(states, "sample0:sample1") if states and is_first else None
 
-    def _carry(self, chunk: Grid, first_h: Tensor, first_cell: Tensor) -> None:
-        """Add the copy of the states after the previous batch, which `out` and `cell` have until they are written."""
+    def _carry(self, chunk: Grid) -> None:
+        """Add the copy of the states after the previous batch, which `out` and `cell` have until they are written, if
+        the first chunk reads them."""
+        first_h, first_cell = self._first(self.first_h, chunk), self._first(self.first_cell, chunk)
+        if not first_h or not first_cell:
+            return
         H = self.step.shape(self.out)[-1]
         lasts = [end - (last - first) for (_, end), (first, last) in
                  zip(chunk.ranges("group0:group1"), chunk.ranges("sample0:sample1"), strict=True)]  # fmt: skip
         self.step.op(
             "carry", "forward", lstm_carry, chunk.with_columns(last0=lasts),
             chunk.cost("sample0:sample1", 0, 4 * F32 * H), self.number,
-            first_h=Write(first_h, "sample0:sample1"), first_cell=Write(first_cell, "sample0:sample1"),
+            first_h=Write(first_h.of, first_h.rows), first_cell=Write(first_cell.of, first_cell.rows),
             h=Read(self.out, "last0:group1"), cell=Read(self.cell, "last0:group1"),
         )  # fmt: skip
 
@@ -344,7 +363,7 @@ class Layer:
             adds=int(to.adds), fetches=int(not to.own),
         )  # fmt: skip
 
-    def _chunks(self) -> list[Grid]:
+    def chunks(self) -> list[Grid]:
         """The chunks of time: also with the rows past0:row0 of the time before and row1:next1 of the time after."""
         found = []
         for chunk in slicing.chunks(self.slices):

@@ -30,9 +30,7 @@ def profile(
     """The profile. mean_s: seconds of each task, in the program's order, over the timed steps."""
     kinds = list(dict.fromkeys((op.name, op.phase) for op in program.ops))
     number = {kind: i for i, kind in enumerate(kinds)}
-    tasks, first = program.tasks, [0]
-    for op in program.ops:
-        first.append(first[-1] + len(op.tiles))
+    tasks = program.tasks
     return {
         "schema": SCHEMA,
         "config": config,
@@ -47,7 +45,7 @@ def profile(
             "bytes": [tile.bytes for _, tile in tasks],
             "filler": [op.filler for op, _ in tasks],
         },
-        "op_first": first,
+        "op_first": program.loop_first,
         "nodes": graph.task,
         "edges": list(graph.edges),
         "crossing": list(graph.crossing),

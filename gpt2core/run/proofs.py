@@ -51,7 +51,7 @@ def identity(program: Program, sync: str) -> str:
     digest = hashlib.sha256(json.dumps(about).encode())
     for op in program.ops:
         tiles = [(tile.label, tile.accesses) for tile in op.tiles]
-        digest.update(json.dumps((op.label, op.phase, op.filler, tiles)).encode())
+        digest.update(json.dumps((op.label, op.phase, op.filler, op.beside, tiles)).encode())
     return digest.hexdigest()
 
 

@@ -44,7 +44,7 @@ class Dispatch:
 
     tasks: NDArray[np.int64]  # (n, COLUMNS) each task's first call; NEXT: address of the task's next call, or 0
     context: NDArray[np.int64]  # (P, CONTEXT_SIZE) a line for each thread
-    op_first: NDArray[np.int64]  # (ops + 1,) where each op's tasks begin
+    op_first: NDArray[np.int64]  # (loops + 1,) where the tasks of each loop, an op or ops side by side, begin
     kinds: tuple[tuple[str, str], ...]  # (name, phase) by which times are summed
     blas: Mapping[tuple[str, str], str]  # libraries of their products
     kept: tuple[NDArray[np.int64], ...]  # memory to which the tables point
@@ -89,10 +89,8 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     args = np.zeros((count, max(width, 1)), np.int64)
     tasks = np.zeros((len(program.tasks), COLUMNS), np.int64)
     following = np.zeros((count - len(tasks) + 1, COLUMNS), np.int64)
-    op_first = np.zeros(len(program.ops) + 1, np.int64)
     task, number, place, more = 0, 0, 0, 0
-    for index, op in enumerate(program.ops):
-        op_first[index] = task
+    for op in program.ops:
         for call in op.calls:
             flat = operands_of(call, memory, products)
             operands[place, : len(flat)] = flat
@@ -114,7 +112,6 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
                 )
                 number += 1
             task += 1
-    op_first[-1] = task
     seed = settings.stress()
     delays = np.zeros((0, 0), np.int64) if seed is None else dawdling(tasks, seed)
     context = np.zeros((threads, CONTEXT_SIZE), np.int64)
@@ -128,6 +125,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
         for operand in call.operands
         if products and isinstance(operand, Product)
     }
+    op_first = np.array(program.loop_first, np.int64)
     return Dispatch(tasks, context, op_first, kinds, blas, (operands, args, following, delays))
 
 

@@ -24,6 +24,7 @@ BLAS = ("auto", "own", "mkl", "openblas")
 POLICIES = ("breadth-first", "critical-path", "program-order")
 ASSIGNMENTS = ("static", "dynamic")
 FUSIONS = ("none", "rows", "all")
+OP_ORDERS = ("layers", "diagonals")
 DISTRIBUTIONS = ("zipf", "uniform")
 LOGITS = ("all", "last", "none-kept")
 MOST_CORES = 4096  # longest accepted list of cores
@@ -354,6 +355,11 @@ class TrainConfig:
         False, "lstm: the state of a batch begins where the one of the previous batch ended, without gradient; each "
         "sample then reads its own contiguous part of the tokens", check=check_bool, role="size",
         later=True,
+    )
+    op_order: str = setting(
+        "layers", "lstm: order of the ops of its recurrence: layer after layer, or by anti-diagonals of layers and "
+        "chunks of time, whose tiles are side by side; under task both give the same graph",
+        choices=OP_ORDERS, role="order", later=True,
     )
     init_scale: float = setting(
         0.0, "lstm: limit of the uniform initial weights; 0: those of torch.nn.LSTM", check=AMOUNT, role="values",

@@ -22,7 +22,7 @@ DEFAULT = "gpt2"  # network of a model without the key `network`
 
 
 # Settings of TrainConfig that only some networks read: those whose `Model.settings` name them.
-OWN_SETTINGS = ("carry_state", "init_scale")
+OWN_SETTINGS = ("carry_state", "op_order", "init_scale")
 
 
 class Model(ABC):

@@ -245,6 +245,15 @@ class Builder:
         if self.fusion != "none" and len(self._drafts) > first + 1:
             self.fuse(len(self._drafts) - first)
 
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[None]:
+        """Let the ops that are added inside run side by side, as one op whose tiles are in several layers."""
+        first = len(self._drafts)
+        yield
+        for number in range(first + 1, len(self._drafts)):
+            draft = self._drafts[number]
+            self._drafts[number] = dataclasses.replace(draft, op=dataclasses.replace(draft.op, beside=True))
+
     def join(self) -> None:
         """Fuse the last op with the one before it, unless every kernel is an op of its own."""
         if self.fusion != "none":

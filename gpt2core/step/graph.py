@@ -173,16 +173,16 @@ def check_ops(program: Program) -> None:
     """Raise GraphError if two tiles of one op conflict, or if a region is read that no task ever writes."""
     read: dict[int, str] = {}
     written: set[int] = set()
-    for op in program.ops:
-        label = op.label
+    for loop in program.loops:
         seen: dict[int, Access] = {}
-        for tile in op.tiles:
+        for op, tile in [(each, tile) for each in loop for tile in each.tiles]:
             for access in merged(tile.accesses):
                 other = seen.setdefault(access.region, access)
                 if other is not access and not compatible(other, access):
-                    raise GraphError(f"two tiles of {label} conflict on a region")
+                    beside = f" or of the ops beside it, from {loop[0].label} on," if len(loop) > 1 else ""
+                    raise GraphError(f"two tiles of {op.label}{beside} conflict on a region")
                 if access.mode is Mode.READ:
-                    read[access.region] = label
+                    read[access.region] = op.label
                 else:
                     written.add(access.region)
     for region in read.keys() - written - program.constants:

@@ -32,6 +32,7 @@ ones are independent.
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, final
@@ -225,6 +226,7 @@ class Tile:
 class Op:
     """A kernel, or several fused, over a grid of tiles. The tiles of one op never conflict: all may run at once.
 
+    `beside`: so may its tiles and those of the op before it, such as those of another layer (see Program.loops).
     `filler`: off the critical path, since only updates need its result, and what it reads is overwritten much later. It
     runs when nothing else is ready.
     """
@@ -234,6 +236,7 @@ class Op:
     tiles: tuple[Tile, ...]
     micro: int = 0  # its micro-batch
     filler: bool = False
+    beside: bool = False
 
     @property
     def name(self) -> str:
@@ -284,6 +287,23 @@ class Program:
     regions: tuple[Region, ...]
     constants: frozenset[int] = frozenset()
     phases: tuple[str, ...] = PHASES
+
+    @property
+    def loops(self) -> list[list[Op]]:
+        """Ops side by side: all tiles of a loop may run at once, and fork-join has a barrier after each loop."""
+        found: list[list[Op]] = []
+        for op in self.ops:
+            if op.beside:
+                found[-1].append(op)
+            else:
+                found.append([op])
+        return found
+
+    @property
+    def loop_first(self) -> list[int]:
+        """Number of the first task of each loop, then the number of tasks."""
+        sizes = (sum(len(op.tiles) for op in loop) for loop in self.loops)
+        return list(itertools.accumulate(sizes, initial=0))
 
     @property
     def tasks(self) -> list[tuple[Op, Tile]]:

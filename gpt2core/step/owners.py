@@ -12,9 +12,9 @@ from gpt2core.step.tensors import SCRATCH, ArenaPlan
 def owners(program: Program, plans: Mapping[str, ArenaPlan], threads: int) -> list[list[Span]]:
     """Spans of the arenas by thread; together they are every byte, once.
 
-    A thread owns its row of tensors with a row for each thread, and the regions that it writes first if each op's tiles
-    are distributed in equal, contiguous parts. All other memory is distributed by bytes: what no task writes, and rows
-    of which several tasks write some columns each.
+    A thread owns its row of tensors with a row for each thread, and the regions that it writes first if the tiles of
+    each loop are distributed in equal, contiguous parts. All other memory is distributed by bytes: what no task writes,
+    and rows of which several tasks write some columns each.
     """
     found: dict[str, list[tuple[int, int, int]]] = {arena: [] for arena in plans}  # begin, end, thread
     for arena, begin, end, thread in itertools.chain(_rows(program, plans, threads), _written(program, threads)):
@@ -45,10 +45,11 @@ def _rows(program: Program, plans: Mapping[str, ArenaPlan], threads: int) -> Ite
 def _written(program: Program, threads: int) -> Iterator[tuple[str, int, int, int]]:
     """The regions that tasks write, with the thread of the first that does."""
     seen: set[int] = set()
-    for op in program.ops:
-        count = len(op.tiles)
+    for loop in program.loops:
+        tiles = [tile for op in loop for tile in op.tiles]
+        count = len(tiles)
         for thread in range(threads):
-            for tile in op.tiles[count * thread // threads : count * (thread + 1) // threads]:
+            for tile in tiles[count * thread // threads : count * (thread + 1) // threads]:
                 for access in tile.accesses:
                     if access.mode is not Mode.READ and access.region not in seen:
                         seen.add(access.region)

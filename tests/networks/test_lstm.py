@@ -18,7 +18,7 @@ from gpt2core.networks.lstm.tensors import Lstm
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, train
-from gpt2core.spec.config import FUSIONS, SYNCS, TrainConfig
+from gpt2core.spec.config import FUSIONS, OP_ORDERS, SYNCS, TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
 from gpt2core.step.memory import Memory
@@ -31,8 +31,10 @@ FUSED = {"lstm": FUSIONS, "lstm_tied": ("none", "rows"), "lstm_carried": FUSIONS
 HOW = [
     *({"scheduler": "fork-join", "threads": threads} for threads in (1, 2, 3, 8)),
     {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic"},
+    *({"scheduler": scheduler, "threads": threads, "op_order": "diagonals"}
+      for scheduler in ("fork-join", "task") for threads in (1, 3)),
     *({"scheduler": "task", "sync": sync, "threads": threads} for sync in SYNCS for threads in (1, 2, 3, 8)),
-]
+]  # fmt: skip
 SUMMED = {"grad_accum": 2, "grad_clip": 0.5}
 
 
@@ -56,6 +58,7 @@ def test_every_scheduler_gives_the_same_bits(case: str, how: dict[str, object]) 
     first = train.train(lstms.config(case, steps=3, **how))
     fusions = FUSED[case] if "grad_clip" not in how else ("none", "rows")
     fused = [{"fusion": f, "scheduler": s, "threads": 2} for f in fusions for s in ("fork-join", "task")]
+    fused += [{**each, "op_order": "diagonals"} for each in fused[::2]]
     others = [*(HOW[2::4] if how else HOW), *fused]
     for other in others:
         result = train.train(lstms.config(case, steps=3, **{**how, **other}))
@@ -92,7 +95,7 @@ def test_a_sequence_of_one_token_has_no_recurrence() -> None:
 @pytest.mark.parametrize(
     "how",
     [*({"fusion": fusion, "grad_clip": 0.0} for fusion in FUSIONS), SUMMED,
-     {"precision": "bf16"}, {"seq": 1, "token_slice": 1}],
+     {"precision": "bf16"}, {"seq": 1, "token_slice": 1}, {"op_order": "diagonals"}],
     ids=str,
 )  # fmt: skip
 def test_tasks_read_and_write_what_they_declare(case: str, how: dict[str, object]) -> None:
@@ -121,6 +124,37 @@ def test_layers_and_chunks_form_a_wavefront(fusion: str) -> None:
         assert chunks == {"gates_in+recurrence[1] s5", "gates_in+recurrence[2] s4"}
         back = {each for each in next_of("recurrence+gates_in_dinp[1] s4") if each.startswith("recurrence+")}
         assert back == {"recurrence+gates_in_dinp[1] s3", "recurrence+gates_in_dinp[0] s4"}
+
+
+def edges_by_label(config: TrainConfig) -> tuple[set[tuple[str, ...]], ...]:
+    """The edges within a step and those to the next one, between tasks' labels and phases."""
+    graph = train.plan(config).graph
+    name = [f"{label} {phase}" for label, phase in zip(graph.label, graph.phase, strict=True)]
+    return {(name[a], name[b]) for a, b in graph.edges}, {(name[a], name[b]) for a, b in graph.crossing}
+
+
+@CASES
+@pytest.mark.parametrize("sync", SYNCS)
+def test_both_orders_of_ops_have_the_same_edges(case: str, sync: str) -> None:
+    for fusion in FUSED[case]:
+        one, other = (
+            edges_by_label(lstms.config(case, scheduler="task", sync=sync, fusion=fusion, op_order=order))
+            for order in OP_ORDERS
+        )
+        assert one == other
+        assert len(one[0]) > 100
+
+
+def test_diagonals_are_the_wavefront_written_by_hand() -> None:
+    """Chunk c of layer k is in loop k + c: 3 layers and 3 chunks need 5 barriers instead of 9 in either pass."""
+    loops = {order: train.plan(lstms.config(op_order=order)).program.loops for order in OP_ORDERS}
+    chunks = {"s0": 0, "s3": 0, "s6": 0, "s1": 1, "s4": 1, "s7": 1, "s2": 2, "s5": 2, "s8": 2}
+    for op, back in (("gates_in+recurrence", False), ("recurrence+gates_in_dinp", True)):
+        found = {order: [loop for loop in each if loop[0].name == op] for order, each in loops.items()}
+        assert {order: len(each) for order, each in found.items()} == {"layers": 9, "diagonals": 5}
+        for number, loop in enumerate(found["diagonals"]):
+            sums = {chunks[tile.label] + (each.layer or 0) for each in loop for tile in each.tiles}
+            assert sums == {4 - number if back else number}
 
 
 @CASES
@@ -207,6 +241,8 @@ def test_a_carried_state_continues_the_previous_batch(tmp_path: Path) -> None:
         ({"model": "tiny", "carry_state": True}, "carry_state", "default False, since network gpt2 does not read it"),
         ({"model": "tiny", "init_scale": 0.1}, "init_scale", "default 0.0, since network gpt2 does not read it"),
         ({"model": "lstm-tiny", "init_scale": -0.1}, "init_scale", "0 or more"),
+        ({"model": "tiny", "op_order": "diagonals"}, "op_order", "'layers', since network gpt2 does not read it"),
+        ({"model": "lstm-tiny", "op_order": "rows"}, "op_order", "one of layers, diagonals"),
         ({"model": "lstm-tiny", "init_scale": 0.1, "checkpoint": "x"}, "init_scale", "0 with checkpoint"),
     ],
 )

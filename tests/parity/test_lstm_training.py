@@ -28,6 +28,7 @@ HOW = [
     {"scheduler": "serial"},
     *({"scheduler": "fork-join", "threads": threads} for threads in (1, 2, 3, 8)),
     *({"scheduler": "task", "sync": sync, "threads": threads} for sync in SYNCS for threads in (2, 8)),
+    {"scheduler": "fork-join", "threads": 2, "op_order": "diagonals"},
 ]
 
 

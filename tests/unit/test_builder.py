@@ -149,6 +149,23 @@ def test_tiles_that_write_disjoint_columns_of_the_same_rows_are_independent() ->
     poison.check(program, PLANS, lambda _: None)
 
 
+def test_ops_side_by_side_are_one_loop_and_may_not_conflict() -> None:
+    step, other = Builder(PLANS), Builder(PLANS)
+    with step.beside():
+        for half in (HALVES.only([0]), HALVES.only([1])):
+            step.op("fill", "forward", fill, half, [(1, 1)], x=Write(Tensor("x"), ROWS))
+    sums(step)
+    program = step.build()
+    assert [[op.name for op in loop] for loop in program.loops] == [["fill", "fill"], ["sums"]]
+    assert program.loop_first == [0, 2, 4]
+    graph.build(program, "step")
+    with other.beside():
+        filled(other)
+        sums(other)
+    with pytest.raises(GraphError, match="two tiles of sums or of the ops beside it, from fill on, conflict"):
+        graph.build(other.build(), "step")
+
+
 def test_columns_that_overlap_conflict() -> None:
     with pytest.raises(GraphError, match="two tiles of fill conflict on a region"):
         graph.build(quarters(Builder(PLANS), ("low:high", "more")), "step")

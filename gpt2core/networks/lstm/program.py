@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpt2core.layers import embedding, recurrence
+from gpt2core.layers import embedding, recurrence, wavefront
 from gpt2core.networks import language
 from gpt2core.networks.lstm.tensors import model_of
 from gpt2core.spec.config import TrainConfig
@@ -21,17 +21,20 @@ def forward(step: Builder, config: TrainConfig) -> None:
     embedding.forward_of_tokens(
         step, grid, out=x, tokens=Tensor("inputs"), weight=EMBEDDING, bias=HEAD_BIAS if model.tied else None
     )
-    for k in range(model.layers):
-        h = Tensor("h", k)
+    layers = [
         recurrence.Layer(
-            step, slices, k, out=h, inp=x, gates=Tensor("gates", k), cell=Tensor("cell", k), dcell=Tensor("dcell", k),
+            step, slices, k, out=Tensor("h", k), inp=Tensor("h", k - 1) if k else x,
+            gates=Tensor("gates", k), cell=Tensor("cell", k), dcell=Tensor("dcell", k),
             input_weight=Tensor(f"weight_ih_l{k}"), input_bias=Tensor(f"bias_ih_l{k}"),
             weight=Tensor(f"weight_hh_l{k}"), bias=Tensor(f"bias_hh_l{k}"),
             T=config.seq, BS=slicing.sizes(config)[0],
             first_h=Tensor("first_h", k) if config.carry_state else None,
             first_cell=Tensor("first_cell", k) if config.carry_state else None,
-        ).forward()  # fmt: skip
-        step.tape.gradient_in(h, DH)
-        x = h
+        )
+        for k in range(model.layers)
+    ]  # fmt: skip
+    for layer in layers:
+        step.tape.gradient_in(layer.out, DH)
+    wavefront.forward(layers, config.op_order)
     weight = EMBEDDING if model.tied else Tensor("head")
-    language.head(step, config, slices, inp=x, weight=weight, bias=HEAD_BIAS, time_major=True)
+    language.head(step, config, slices, inp=layers[-1].out, weight=weight, bias=HEAD_BIAS, time_major=True)

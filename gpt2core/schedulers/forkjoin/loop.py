@@ -98,6 +98,6 @@ class ForkJoinRun(OnTeam):
     def loop(self, _: Stage) -> tuple[Callable[..., None], list[Any]]:
         job, threads = self.job, len(self.job.cores)
         few = job.options.get("op_threads") or {}
-        sharing = np.array([few.get(op.name, threads) for op in job.program.ops], np.int64)
+        sharing = np.array([few.get(loop[0].name, threads) for loop in job.program.loops], np.int64)
         split = shares(job.bound.op_first, sharing, job.options.get("assignment") == "dynamic")
         return forkjoin_loop, [split, np.zeros(BARRIER_CELLS, np.int64), threads, spin_ticks(job.cores)]
