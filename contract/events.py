@@ -8,6 +8,7 @@ from pydantic import Field
 
 from taskloom.contract.attempts import ProgressSeen
 from taskloom.contract.bodies import Model
+from taskloom.contract.experiments import Phase
 from taskloom.contract.runs import RunState, StepSeen
 
 
@@ -32,3 +33,4 @@ class ExperimentEvent(Model):
     runs: int
     by_state: dict[RunState, int]
     active: list[RunEvent]
+    phase: Phase | None = Field(None, description="of a tuning; null without `tune`")

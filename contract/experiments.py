@@ -73,6 +73,30 @@ class Stop(Request):
     )
 
 
+class Tune(Request):
+    """The best setting of `space` is searched, confirmed against the default in new pairs, and compared with settings
+    drawn at random after it was chosen."""
+
+    runs: int = Field(
+        96, ge=1, le=2000, description="runs of settings in explore; the default runs once more in each block"
+    )
+    budget_s: float | None = Field(
+        None, gt=0, le=365 * 86400,
+        description="limit of the workers' time of all attempts together, in seconds; explore is shortened first",
+    )  # fmt: skip
+    batch: int = Field(6, ge=1, le=100, description="settings in a block of explore, beside the default")
+    confirm: int = Field(
+        8, ge=0, le=200, description="pairs of the winner and the default; fewer than 6 confirm nothing"
+    )
+    fresh: int = Field(20, ge=0, le=1000, description="settings drawn at random from the valid space after the choice")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="seed of the search, of the order in blocks and of the draws")
+    sampler: Literal["tpe", "random", "grid"] = Field(
+        "tpe",
+        description="tpe: Optuna's tree-structured Parzen estimator; grid: every setting in turn, also if `runs` "
+        "are at least three times the valid settings",
+    )
+
+
 class Primary(Request):
     """The question of an experiment: one comparison, judged alone. The settings of each side name exactly one variant,
     for example {"scheduler": "task", "threads": 2}."""
@@ -109,6 +133,14 @@ class ExperimentRequest(Request):
     )
     stop: Stop | None = Field(
         None, description="add repetitions after `repetitions` (which always run) until the answer is known"
+    )
+    space: dict[str, Values] = Field(
+        default_factory=dict,
+        description="with `tune`: setting -> values; all combinations without `exclude` and those that the trainer "
+        "refuses are the space, at most 200,000",
+    )
+    tune: Tune | None = Field(
+        None, description="search the best setting of `space`, instead of axes, repetitions, stop and primary"
     )
     order: Literal["interleaved", "sequential"] = Field(
         "interleaved",
@@ -247,12 +279,27 @@ class StoppingState(Model):
     )
 
 
+Phase = Literal["explore", "confirm", "fresh", "ended"]
+
+
+class TuningState(Model):
+    """Progress of an experiment with `tune`; GET /experiments/{id}/tuning has its answer."""
+
+    phase: Phase
+    runs: int = Field(description="runs so far; more follow until it has ended")
+    spent_s: float = Field(description="workers' time of all attempts so far, in seconds")
+    reason: Literal["complete", "budget", "no-results"] | None = Field(
+        description="why no block was added; null while it continues"
+    )
+
+
 class ExperimentDetail(NodeTime, ExperimentSummary):
     """An experiment with its request."""
 
     request: dict[str, Any]
     notes: str = ""
     stopping: StoppingState | None = Field(None, description="null without `stop`")
+    tuning: TuningState | None = Field(None, description="null without `tune`")
 
 
 class ExperimentPage(Model):
@@ -311,6 +358,22 @@ class PlannedQuestion(Model):
     decidable: bool = Field(description="whether `pairs` can: they are at least `needed`")
 
 
+class PlannedTuning(Model):
+    """What a planned tuning runs, and what its answer can say at best."""
+
+    valid: int = Field(description="different valid settings in the space")
+    invalid: int = Field(description="combinations that the trainer refuses")
+    excluded: int
+    equal: int = Field(description="combinations that are equal to another one, since no setting is read that differs")
+    combinations: int
+    sampler: Literal["tpe", "random", "grid"]
+    explore_runs: int = Field(description="of settings")
+    blocks: int
+    runs: int = Field(description="all runs, with those of the default, at most")
+    beats_at_most: float | None = Field(description="the share's lower bound if every draw is slower; null: no draws")
+    can_say: list[str]
+
+
 class DryRun(Model):
     """Plan of a submission."""
 
@@ -332,4 +395,5 @@ class DryRun(Model):
     )
     primary: PlannedQuestion | None = Field(None, description="null: no question is declared")
     family: PlannedFamily | None = Field(None, description="null: nothing is compared, besides the question")
+    tuning: PlannedTuning | None = Field(None, description="null without `tune`; `order` is then the first block")
     order: list[PlannedRun]

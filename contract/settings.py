@@ -14,10 +14,10 @@ SIZES = frozenset(item.name for item in dataclasses.fields(ModelConfig))
 
 
 def wrong_values(request: Mapping[str, Any]) -> Iterator[tuple[Place, ConfigError]]:
-    """Each value of `base`, `axes` and `zip` that no run accepts. Parts in another form than a request's are skipped.
-    """
+    """Each value of `base`, `axes`, `space` and `zip` that no run accepts. Parts in another form than a request's are
+    skipped."""
     groups = request.get("zip")
-    varying: list[tuple[Place, Any]] = [(("axes",), request.get("axes"))]
+    varying: list[tuple[Place, Any]] = [((part,), request.get(part)) for part in ("axes", "space")]
     varying += [(("zip", i), group) for i, group in enumerate(groups)] if isinstance(groups, list) else []
     named: list[tuple[Place, str, Any]] = []
     if isinstance(base := request.get("base"), Mapping):

@@ -7,7 +7,7 @@ import hmac
 import re
 import time
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from taskloom.contract.analysis import AlertSummary
 from taskloom.contract.bodies import Model, Request
 from taskloom.contract.experiments import ExperimentSummary
 
-EventName = Literal["verdict", "alert"]
+EventName = Literal["verdict", "alert", "tuning.confirmed"]
 DeliveryState = Literal["waiting", "delivered", "given-up"]
 SIGNATURE, DELIVERY = "Taskloom-Signature", "Taskloom-Delivery"
 SIGNED = re.compile(r"t=([0-9]{1,12}),v1=([0-9a-f]{64})")
@@ -29,9 +29,9 @@ class WebhookRequest(Request):
         description="a URL below one that the operator allowed (TASKLOOM_WEBHOOK_TARGETS)",
     )  # fmt: skip
     events: list[EventName] = Field(
-        min_length=1, max_length=2,
+        min_length=1, max_length=3,
         description="verdict: an experiment has ended and was compared; alert: a slowdown was found, or its state has "
-        "changed",
+        "changed; tuning.confirmed: a tuning has ended with a confirmed ratio",
     )  # fmt: skip
 
 
@@ -91,6 +91,22 @@ class AlertChanged(Model):
 
     event: Literal["alert"] = "alert"
     alert: AlertSummary
+
+
+class TuningConfirmed(Model):
+    """The body of a message on a tuning that has ended with a confirmed ratio."""
+
+    event: Literal["tuning.confirmed"] = "tuning.confirmed"
+    experiment: ExperimentSummary
+    best: dict[str, Any] = Field(description="the settings of the winner")
+    base: dict[str, Any] = Field(description="the request's base with these settings")
+    ratio: float = Field(description="step time of the default / that of the winner")
+    ratio_low: float | None
+    ratio_high: float | None
+    verdict: str
+    pairs: int
+    beats_at_least: float | None = Field(description="lower bound of the share of the valid settings that it beats")
+    sentence: str
 
 
 def signature(secret: str, at_s: int, body: bytes) -> str:

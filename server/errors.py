@@ -82,6 +82,12 @@ class ExpansionTooLarge(ServerError):
     slug, title, status = "expansion-too-large", "Too many runs", 422
 
 
+class SpaceTooLarge(ServerError):
+    """The space of a tuning has more combinations than this server enumerates."""
+
+    slug, title, status = "space-too-large", "Space too large", 422
+
+
 class ExclusionTooLarge(ServerError):
     """Comparing the experiment's combinations with its exclusions would take too long."""
 

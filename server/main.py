@@ -74,6 +74,8 @@ from taskloom.server.read.pool import Pool
 from taskloom.server.read.runs.routes import router as runs_read
 from taskloom.server.read.samples.routes import router as samples
 from taskloom.server.read.traces.routes import router as traces
+from taskloom.server.read.tuning.decisions import Tunings
+from taskloom.server.read.tuning.routes import router as tuning
 from taskloom.server.read.work import Sources
 from taskloom.server.readiness import Readiness
 from taskloom.server.routing import operations
@@ -90,6 +92,7 @@ ROUTERS = (
     submissions.router,
     overview,
     experiments_read,
+    tuning,
     experiments,
     runs_read,
     runs,
@@ -172,9 +175,11 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         alerting = _repeat(functools.partial(_look_at_alerts, context, reading), 0.0, settings.poll_s, stopping)
         verdicts = Verdicts(database, settings, reading.answers.pool)
         judging = _repeat(verdicts.look, 0.0, settings.poll_s, stopping)
+        tuned = functools.partial(_decide_tunings, context, Tunings(database, pool, control))
+        tuning_ = _repeat(tuned, 0.0, settings.poll_s, stopping)
         deliveries = Deliveries(database, settings)
         sending = _repeat(deliveries.look, 0.0, settings.poll_s, stopping)
-        loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting, judging, sending)]
+        loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting, judging, tuning_, sending)]
         listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
         try:
             yield
@@ -225,6 +230,12 @@ def _reap(context: Context) -> None:
 async def _look_at_alerts(context: Context, reading: Reading) -> None:
     """Queue confirmations of slowdowns."""
     if await reading.alerts.look():
+        context.waiting.changed()
+
+
+async def _decide_tunings(context: Context, tunings: Tunings) -> None:
+    """Queue the next blocks of tunings."""
+    if await tunings.look():
         context.waiting.changed()
 
 

@@ -25,6 +25,7 @@ from sqlalchemy import func, select
 from gpt2core.spec.version import version
 from taskloom.server import migrate
 from taskloom.server.db import Database, db_now, now
+from taskloom.server.queue.experiments.tuning import Decided
 from taskloom.server.queue.runs.changes import Outcome
 from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.workers.models import Worker
@@ -64,6 +65,8 @@ class Metrics:
             registry=own,
             buckets=LONG_BUCKETS_S,
         )
+        self._blocks = Counter("taskloom_tuning_blocks", "Blocks queued for tunings", ("phase",), registry=own)
+        self._tunings = Counter("taskloom_tunings_ended", "Tunings that ended", ("reason",), registry=own)
         database.heard = self._hear
         if own is None:
             MultiProcessCollector(self.registry)  # type: ignore[no-untyped-call]
@@ -81,6 +84,11 @@ class Metrics:
         self._seconds.labels(route).observe(duration_s)
 
     def _hear(self, fact: object) -> None:
+        if isinstance(fact, Decided):
+            if fact.phase is not None:
+                self._blocks.labels(fact.phase).inc()
+            if fact.reason is not None:
+                self._tunings.labels(fact.reason).inc()
         if not isinstance(fact, Outcome):
             return
         if fact.run_ended is not None:

@@ -19,11 +19,13 @@ from taskloom.server.errors import (
     ExpansionTooLarge,
     IdempotencyConflict,
     QueueFull,
+    SpaceTooLarge,
 )
 from taskloom.server.queue.experiments import service
 from taskloom.server.read.analysis.answers import COMPUTED
 from taskloom.server.read.context import Reading, Reads
 from taskloom.server.read.plans import enough
+from taskloom.server.read.tuning.service import opening
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")
@@ -34,7 +36,7 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
 @router.post(
     "",
     SUBMITTERS,
-    errors=(*COMPUTED, ExpansionTooLarge, ExclusionTooLarge, IdempotencyConflict, QueueFull),
+    errors=(*COMPUTED, ExpansionTooLarge, ExclusionTooLarge, SpaceTooLarge, IdempotencyConflict, QueueFull),
     status_code=201,
     response_model=ExperimentDetail,
     responses={200: {"model": DryRun, "description": "with dry_run=true: the planned runs"}},
@@ -61,7 +63,7 @@ async def _plan(reading: Reading, request: ExperimentRequest) -> Response:
 
 def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempotency_key: str | None) -> JSONResponse:
     detail, new = service.submit(
-        context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id, enough
+        context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id, enough, opening
     )
     headers = {"Location": f"{context.settings.root_path}/api/v1/experiments/{detail.id}"}
     if new:

@@ -25,6 +25,7 @@ from taskloom.contract.experiments import (
     ExperimentPage,
     ExperimentRequest,
     ExperimentSummary,
+    Tune,
 )
 from taskloom.contract.keys import Identity, KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.contract.overview import Overview
@@ -61,6 +62,7 @@ if TYPE_CHECKING:  # these load NumPy, which few methods need
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
     from taskloom.analysis.sweep import Sweep
+    from taskloom.analysis.tuning.answer import Tuning
 
 T = TypeVar("T")
 
@@ -147,12 +149,27 @@ class Client(Connection):
         """Iterate over the queued runs in the order of claims, with what they wait for."""
         return self._pages(lambda query: self._page("/queue/runs", QueuedRunPage, query), {})
 
+    def tune(self, base: dict[str, Any], space: dict[str, list[Any]], **more: Any) -> ExperimentDetail:
+        """Queue a tuning: a search of the best setting of a space.
+
+        more: `exclude`, `name` and the request's other fields; `runs`, `confirm`, `fresh` and all of `tune`.
+        """
+        terms = {name: more.pop(name) for name in list(more) if name in Tune.model_fields}
+        return self.submit(ExperimentRequest.model_validate({"base": base, "space": space, "tune": terms, **more}))
+
+    def tuning(self, experiment_id: int) -> Tuning:
+        """Return the answer of a tuning so far."""
+        from taskloom.analysis.tuning.answer import Tuning
+
+        return understood(self._send("GET", f"/experiments/{experiment_id}/tuning"), Tuning)
+
     def variants(self, experiment_id: int) -> list[VariantRow]:
         """Return a flat row for each variant of an experiment."""
         return list(self._ask("GET", f"/experiments/{experiment_id}/variants", VariantTable).rows)
 
     def export(self, table: str, target: Path, format: str = "csv", **filters: Any) -> None:
-        """Write a table ("runs", "steps", "ops", "variants", "history") to a file, completely or not at all.
+        """Write a table ("runs", "steps", "ops", "variants", "history",
+        "tuning_trials") to a file, completely or not at all.
 
         format: csv, ndjson, parquet or arrow. filters: those of `runs`, and `columns`. Raises OSError.
         """
@@ -165,7 +182,8 @@ class Client(Connection):
             partial.unlink(missing_ok=True)
 
     def frame(self, table: str, library: str | None = None, **filters: Any) -> Any:
-        """Return a table ("runs", "steps", "ops", "variants", "history") as a data frame of pandas or polars.
+        """Return a table ("runs", "steps", "ops", "variants", "history",
+        "tuning_trials") as a data frame of pandas or polars.
 
         library: "pandas" or "polars"; None: the installed one, pandas first. filters: those of `runs`, and
         `columns`. Raises FrameLibraryMissing.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -169,6 +169,30 @@ def _side(part: str, text: str) -> dict[str, Any]:
         except (ValueError, KeyError):
             wanted = {int: "an integer", float: "a number", bool: "true or false"}[kind]
             raise ConfigError(f"primary.{name}", value, wanted) from None
+    return found
+
+
+def _one(name: str, text: str, kind: type) -> Any:
+    """One value of a setting. Raises ConfigError."""
+    try:
+        return {"true": True, "false": False}[text] if kind is bool else kind(text)
+    except (ValueError, KeyError):
+        wanted = {int: "an integer", float: "a number", bool: "true or false"}[kind]
+        raise ConfigError(name, text, wanted) from None
+
+
+def space_values(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """The values of settings from SETTING=V1,V2,...; default: null. Raises ConfigError."""
+    found: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, values = (piece.strip() for piece in text.partition("="))
+        if not equals or not values or name in found:
+            raise ConfigError("space", text, "SETTING=V1,V2,..., each setting once, such as threads=1,2,4")
+        if name not in NAMES:
+            raise ConfigError("space", name, "a setting: " + ", ".join(NAMES))
+        kind = _kind(name)
+        found[name] = [None if part.strip() == "default" else _one(name, part.strip(), kind)
+                       for part in values.split(",")]  # fmt: skip
     return found
 
 

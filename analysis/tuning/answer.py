@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from taskloom.analysis.agreement import agree
@@ -93,7 +93,7 @@ class Share:
     slower: int
     drawn: int
     space: int
-    confidence: float = CONFIDENCE
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -125,16 +125,16 @@ class Tuning:
     confirmed: Confirmed | None
     share: Share | None
     sentence: str
-    missing: list[str] = field(default_factory=list)
-    beats: float | None = None
-    beats_at_least: float | None = None
-    k: int | None = None
-    m: int | None = None
-    confidence: float = CONFIDENCE
-    trials: list[Trial] = field(default_factory=list)
-    pairs: list[ConfirmPair] = field(default_factory=list)
-    draws: list[Draw] = field(default_factory=list)
-    importance: list[Importance] = field(default_factory=list)
+    missing: list[str]
+    beats: float | None
+    beats_at_least: float | None
+    k: int | None
+    m: int | None
+    confidence: float
+    trials: list[Trial]
+    pairs: list[ConfirmPair]
+    draws: list[Draw]
+    importance: list[Importance]
 
 
 def with_agreement(runs: Sequence[Run], processes: Mapping[int, Process]) -> list[Run]:
@@ -204,6 +204,7 @@ def answer(
         beats_at_least=None if share is None else share.at_least,
         k=None if share is None else share.slower,
         m=None if share is None else share.drawn,
+        confidence=CONFIDENCE,
         trials=trials,
         pairs=_pairs(runs),
         draws=drawn,
@@ -272,10 +273,10 @@ def _trial(space: Space, run: Run, runs: Sequence[Run]) -> Trial:
 def _share(space: Space, drawn: Sequence[Draw]) -> Share | None:
     """The share, whose number of draws was fixed beforehand: what has no result counts against the winner. None if no
     draw was made."""
-    if all(each.state == "not-run" for each in drawn):
+    if not drawn or (all(each.run_id is None for each in drawn) and any(each.state != "equal" for each in drawn)):
         return None
     slower = sum(each.state == "slower" for each in drawn)
-    return Share(beats_at_least(slower, len(drawn)), slower, len(drawn), len(space))
+    return Share(beats_at_least(slower, len(drawn)), slower, len(drawn), len(space), CONFIDENCE)
 
 
 def _lacking_draws(drawn: Sequence[Draw], share: Share | None) -> list[str]:

@@ -23,9 +23,8 @@ def sentence(found: Tuning, pairs: int) -> str:
     told = _confirmed(name, found.confirmed) if found.confirmed is not None else _unconfirmed(found, name)
     if found.share is None:
         return f"{told}."
-    joint = "" if found.confirmed is None else " and"
-    verb = "" if found.confirmed is not None and found.confirmed.verdict == "faster" else " it is"
-    return f"{told}{joint or ';'}{verb} {_share(found.share)}."
+    is_faster = found.confirmed is not None and found.confirmed.verdict == "faster"
+    return f"{told}{' and' if is_faster else '; it is'} {_share(found.share)}."
 
 
 def _progress(found: Tuning, name: str, pairs: int) -> str:

@@ -22,6 +22,7 @@ from taskloom.server.queue.experiments import primary
 from taskloom.server.queue.experiments import service as experiments
 from taskloom.server.queue.experiments.variants import Variant
 from taskloom.server.read.analysis.service import calibrations
+from taskloom.server.read.tuning.service import opening
 from taskloom.server.settings import Settings
 
 CALIBRATING_RUNS = 20  # by default: ten pairs
@@ -29,8 +30,10 @@ CALIBRATING_RUNS = 20  # by default: ten pairs
 
 def plan(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
     """Plan of a submission: its runs, the smallest differences that calibrated nodes can detect, and whether it has
-    enough pairs. Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge."""
-    found, variants = experiments.dry_run(database, settings, request, enough)
+    enough pairs. Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge or SpaceTooLarge."""
+    found, variants = experiments.dry_run(database, settings, request, enough, opening)
+    if request.tune is not None:
+        return found
     question = _sides(request, variants)
     family = _family(request, variants, question)
     paired = request.order == "interleaved"  # otherwise each run is a block of its own

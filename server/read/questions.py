@@ -16,6 +16,7 @@ from taskloom.analysis.memory import MemoryTable
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.report import page as report_page
 from taskloom.analysis.sweep import Sweep
+from taskloom.analysis.tuning.answer import Tuning
 from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.experiments import DryRun, ExperimentRequest, Verdict
 from taskloom.contract.samples import SamplesPage
@@ -29,6 +30,7 @@ from taskloom.server.read.history.service import changes
 from taskloom.server.read.plans import plan
 from taskloom.server.read.samples import service as samples
 from taskloom.server.read.traces.service import trace
+from taskloom.server.read.tuning import service as tunings
 from taskloom.server.read.work import Sources
 
 
@@ -105,5 +107,7 @@ QUESTIONS: Mapping[str, Question] = {
     "variants": Question(lambda s, *args: variants(s.database, *args), VariantTable),
     "samples": Question(_samples, SamplesPage),
     "trace": Question(trace, bytes),
+    "tune": Question(lambda s, *args: tunings.following(s.database, *args), dict[str, Any]),
+    "tuning": Question(lambda s, *args: tunings.tuning(s.database, *args), Tuning),
     "plan": Question(_plan, DryRun),
 }

@@ -21,7 +21,7 @@ FORMATS = {
 
 
 @click.command()
-@click.argument("table", type=click.Choice(["runs", "steps", "ops", "variants", "history"]))
+@click.argument("table", type=click.Choice(["runs", "steps", "ops", "variants", "history", "tuning_trials"]))
 @click.option(
     "--format", "form", type=click.Choice(["csv", "ndjson", "parquet", "arrow"]), help="[default: by FILE's name]"
 )

@@ -36,6 +36,7 @@ REQUESTS = {
     "experiments_cancel": (200, "/api/v1/experiments/1/cancel", None),
     "experiments_retry": (200, "/api/v1/experiments/2/retry", None),
     "samples_index": (200, "/api/v1/samples?runs=1,2", None),
+    "experiments_tuning": (404, "/api/v1/experiments/1/tuning", None),  # it has no `tune`
     "runs_cancel": (200, "/api/v1/runs/3/cancel", None),
     "runs_retry": (200, "/api/v1/runs/3/retry", None),
     "events_experiment": (200, "/api/v1/experiments/2/events", None),

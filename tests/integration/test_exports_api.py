@@ -59,6 +59,8 @@ def rows_of(form, content):
 
 @pytest.mark.parametrize("table", sorted(tables.TABLES))
 def test_every_format_holds_the_same_rows(done, table):
+    if table == "tuning_trials":
+        done.submit(base={"model": "tiny"}, space={"threads": [1, 2]}, tune={"runs": 2})
     rows = {form: rows_of(form, exported(done, table, form)) for form in formats.MEDIA_TYPES}
     assert rows["ndjson"]
     assert list(rows["csv"][0]) == list(rows["ndjson"][0]) == list(tables.TABLES[table].columns)

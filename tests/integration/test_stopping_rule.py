@@ -127,7 +127,7 @@ def test_a_block_that_a_server_did_not_come_to_queue_is_queued_by_the_reaper(api
         patch.setattr(blocks, "undecided", lambda _: [])
         for s in STEP_S[:3]:
             run_block(node, make_result, s)
-    assert stopping(api, made)[:2] == ("finished", 6)
+    assert stopping(api, made)[:2] == ("active", 6)  # another block may follow
     api.reap()
     assert stopping(api, made)[:2] == ("active", 8)
 

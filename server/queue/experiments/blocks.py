@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import orjson
-from sqlalchemy import ColumnElement, and_, exists, func, select
+from sqlalchemy import ColumnElement, and_, exists, func, literal_column, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.experiments import ExperimentRequest
@@ -53,7 +53,7 @@ def insert_runs(
         for variant, needed in zip(variants, needs, strict=True)
     ]
     of_runs = [
-        (run.position, run.block, run.repetition, _is_traced(request, run), *by_variant[run.variant])
+        (run.position, run.block, run.repetition, _is_traced(request, run), run.role, *by_variant[run.variant])
         for run in planned
     ]
     same = {
@@ -67,7 +67,7 @@ def insert_runs(
         "created_at": cause.at,
         "queued_at": cause.at,
     }
-    columns = ("position", "block", "repetition", "trace", "variant", "spec", "shape", *_Needs.COLUMNS)
+    columns = ("position", "block", "repetition", "trace", "role", "variant", "spec", "shape", *_Needs.COLUMNS)
     bulk.insert(session, Run, columns, of_runs, same)
     new = and_(Run.experiment_id == experiment.id, Run.block.between(min(in_block), max(in_block)))
     changes.note_all(session, cause, "submit", new)
@@ -128,7 +128,9 @@ class Ended:
 def undecided(database: Database) -> list[Ended]:
     """Experiments whose blocks have all ended, and which must now either stop or get another block."""
     with database.read() as session:
-        query = select(Experiment).where(Experiment.undecided, Experiment.cancelled_at.is_(None), ~_has_open_run())
+        query = select(Experiment).where(
+            undecided_rows(), Experiment.cancelled_at.is_(None), ~has_open_run(), ~tunes()
+        )
         return [_ended(session, experiment) for experiment in session.scalars(query.order_by(Experiment.id))]
 
 
@@ -167,9 +169,7 @@ def decide(database: Database, ended: Ended, rel_ci: float | None, reason: str |
     block = planned[-len(variants) :] if variants else []
     with database.write() as session:
         experiment = session.get(Experiment, ended.experiment_id, with_for_update=LOCKED)
-        if experiment is None or experiment.cancelled_at is not None or not experiment.undecided:
-            return False
-        if experiment.runs != ended.runs or _is_open(session, experiment.id):
+        if experiment is None or not is_undecided(session, experiment, ended.runs):
             return False
         experiment.rel_ci, experiment.stop_reason = rel_ci, reason
         experiment.undecided = reason is None
@@ -180,10 +180,29 @@ def decide(database: Database, ended: Ended, rel_ci: float | None, reason: str |
     return bool(block)
 
 
+def undecided_rows() -> ColumnElement[bool]:
+    """SQL: the column alone, so that SQLite's planner can use its partial index."""
+    return literal_column("experiment.undecided")
+
+
+def is_undecided(session: Session, experiment: Experiment, runs: int) -> bool:
+    """Whether a locked experiment still has `runs` runs, all ended, and waits for the decision on its next block."""
+    if experiment.cancelled_at is not None or not experiment.undecided or experiment.runs != runs:
+        return False
+    return not _is_open(session, experiment.id)
+
+
+def tunes() -> ColumnElement[bool]:
+    """SQL: the experiment is a tuning."""
+    tune: ColumnElement[str] = Experiment.request["tune"].as_string()
+    return tune.is_not(None)
+
+
 def reopen(experiment: Experiment) -> None:
-    """Reopen the experiment of a retried run. Its stopping rule decides again once the run has ended."""
+    """Reopen the experiment of a retried run. Its stopping rule, or its tuning, decides again once the run
+    has ended."""
     experiment.finished_at = None
-    if experiment.request.get("stop") is not None:
+    if experiment.is_open_ended:
         experiment.undecided, experiment.stop_reason = True, None
 
 
@@ -191,7 +210,7 @@ def close(database: Database) -> None:
     """Set the end of experiments without open or further runs to the end of their last run."""
     undecided = and_(Experiment.undecided, Experiment.cancelled_at.is_(None))
     with database.read() as session:
-        query = select(Experiment.id).where(Experiment.finished_at.is_(None), ~undecided, ~_has_open_run())
+        query = select(Experiment.id).where(Experiment.finished_at.is_(None), ~undecided, ~has_open_run())
         ended = session.scalars(query.order_by(Experiment.id)).all()
     for experiment_id in ended:
         with database.write() as session:
@@ -210,7 +229,8 @@ def close_locked(session: Session, experiment: Experiment) -> None:
         experiment.started_at = experiment.started_at or started_at
 
 
-def _has_open_run() -> ColumnElement[bool]:
+def has_open_run() -> ColumnElement[bool]:
+    """SQL: a run of the experiment has not ended."""
     return exists().where(Run.experiment_id == Experiment.id, Run.state.in_(OPEN))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpt2core.spec.config import NAMES
+from pydantic import BaseModel
+
+from gpt2core.spec.config import NAMES, PROBLEM, with_role
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
 from taskloom.contract.labels import RUNTIME, runtime_label
@@ -19,6 +21,10 @@ from taskloom.server.queue.experiments.variants import Capacity, Variant
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
+TUNED = with_role("order", "slices")  # settings that a space may have
+MOST_VALUES = 500  # of a setting in a space
+
+
 def check_request(request: ExperimentRequest, refusals: Refusals) -> None:
     """Check the parts of a request that do not depend on its variants. Raises InvalidRequest if there are no variants:
     other errors are told together with those of the variants."""
@@ -26,6 +32,7 @@ def check_request(request: ExperimentRequest, refusals: Refusals) -> None:
     _check_settings(request, refusals)
     hopeless = bool(refusals)
     _check_stop(request, refusals)
+    _check_tune(request, refusals)
     _check_calibration(request, refusals)
     if len(set(request.builds)) != len(request.builds):
         refusals.add("/builds", "builds", request.builds, "builds without repeats")
@@ -63,7 +70,7 @@ def _check_axes(request: ExperimentRequest, refusals: Refusals) -> None:
 def _check_settings(request: ExperimentRequest, refusals: Refusals) -> None:
     """Check each value by itself, so that one answer names all that no variant can have."""
     base = request.base.model_dump(exclude_unset=True)
-    for place, error in wrong_values({"base": base, "axes": request.axes, "zip": request.zip}):
+    for place, error in wrong_values({"base": base, "axes": request.axes, "space": request.space, "zip": request.zip}):
         refusals.add(pointer(place), error.field, error.value, error.accepted)
 
 
@@ -79,6 +86,34 @@ def _check_stop(request: ExperimentRequest, refusals: Refusals) -> None:
             request.stop.max_repetitions,
             f"at least repetitions ({request.repetitions})",
         )
+
+
+def _check_tune(request: ExperimentRequest, refusals: Refusals) -> None:
+    """A tuning chooses its runs itself, in settings that do not change the problem."""
+    if request.tune is None:
+        if request.space:
+            refusals.add("/space", "space", request.space, "only with tune")
+        return
+    if not request.space:
+        refusals.add("/space", "space", request.space, "at least one setting with its values")
+    others = {
+        "axes": request.axes, "zip": request.zip, "builds": request.builds, "primary": request.primary,
+        "repetitions": request.repetitions, "stop": request.stop, "calibrates": request.calibrates or None,
+        "confirms": request.confirms,
+    }  # fmt: skip
+    for name, value in others.items():
+        if value:
+            shown = value.model_dump() if isinstance(value, BaseModel) else value
+            refusals.add(f"/{name}", name, shown, "none: with tune the server chooses the runs")
+    if request.order != "interleaved":
+        refusals.add("/order", "order", request.order, "interleaved: a tuning compares the runs of a block")
+    for name, values in request.space.items():
+        where = pointer(["space", name])
+        if name in NAMES and name not in TUNED:
+            why = "it changes the problem" if name in PROBLEM else "experiments do not compare it"
+            refusals.add(where, name, values, f"no setting of a space, since {why}; one of " + ", ".join(TUNED))
+        if not 1 <= len(values) <= MOST_VALUES or len({text(v) for v in values}) != len(values):
+            refusals.add(where, name, values, f"1 to {MOST_VALUES} values without repeats")
 
 
 def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:

@@ -25,7 +25,7 @@ class Experiment(Base):
     started_at: Mapped[float | None]  # start of its first run
     finished_at: Mapped[float | None]  # end of its last run; null again after a retry
     cancelled_at: Mapped[float | None]
-    # With `stop`: whether another block may follow, and the rule's result after the last block.
+    # With `stop` or `tune`: whether another block may follow, and the rule's result after the last block.
     undecided: Mapped[bool] = mapped_column(server_default=false())
     rel_ci: Mapped[float | None]
     stop_reason: Mapped[str | None] = mapped_column(String(20))
@@ -34,9 +34,14 @@ class Experiment(Base):
     verdict_at: Mapped[float | None]
 
     @property
+    def is_open_ended(self) -> bool:
+        """Whether blocks are added to it: by `stop` or `tune`."""
+        return self.request.get("stop") is not None or self.request.get("tune") is not None
+
+    @property
     def stops_early(self) -> bool:
-        """Whether its results may have decided the number of its runs: by `stop`, or through whoever cancelled it."""
-        return self.request.get("stop") is not None or self.cancelled_at is not None
+        """Whether its results may have decided the number of its runs: by `stop`, `tune`, or whoever cancelled it."""
+        return self.is_open_ended or self.cancelled_at is not None
 
     __table_args__ = (
         Index("uq_experiment_idempotency", "owner", "idempotency_key", unique=True),

@@ -42,6 +42,8 @@ class Refusals:
     def where(self, name: str, choice: Mapping[str, Any]) -> str:
         if name in self._request.axes:
             return pointer(["axes", name, self._place(name, self._request.axes[name], choice[name])])
+        if name in self._request.space and name in choice:
+            return pointer(["space", name, self._place(name, self._request.space[name], choice[name])])
         for i, group in enumerate(self._request.zip):
             if name in group:
                 return pointer(["zip", i, name, self._place(name, group[name], choice[name])])

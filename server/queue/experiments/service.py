@@ -19,14 +19,23 @@ from taskloom.contract.experiments import (
     ExperimentDetail,
     ExperimentRequest,
     ExperimentSummary,
+    Phase,
     PlannedRun,
     StoppingState,
+    TuningState,
 )
 from taskloom.contract.labels import INSTALLED, KEPT, build_label, runtime_label
 from taskloom.server.access.keys.models import Key
 from taskloom.server.db import LOCKED, Database, now, utc
-from taskloom.server.errors import IdempotencyConflict, InvalidRequest, InvalidTransition, NotFound, QueueFull
-from taskloom.server.queue.experiments import blocks, canonical, durations
+from taskloom.server.errors import (
+    ExpansionTooLarge,
+    IdempotencyConflict,
+    InvalidRequest,
+    InvalidTransition,
+    NotFound,
+    QueueFull,
+)
+from taskloom.server.queue.experiments import blocks, canonical, durations, tuning
 from taskloom.server.queue.experiments.blocks import insert_runs
 from taskloom.server.queue.experiments.expansion import Enough, expand, one
 from taskloom.server.queue.experiments.memory import run_memory_bytes
@@ -49,14 +58,15 @@ def submit(
     idempotency_key: str | None,
     key_id: int | None = None,
     enough: Enough = one,
+    opening: tuning.Open | None = None,
 ) -> tuple[ExperimentDetail, bool]:
     """Queue every run of an experiment. Returns the experiment, and whether it is new.
 
     owner: the actor in histories, to whom the idempotency key belongs. The same idempotency key and body of one owner
     get the first answer again. key_id: the API key whose queue limit applies. enough: chooses the number of
-    repetitions if the request does not.
+    repetitions if the request does not. opening: plans a request with `tune`, whose limit is for all its planned runs.
 
-    Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge, QueueFull or IdempotencyConflict.
+    Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge, SpaceTooLarge, QueueFull or IdempotencyConflict.
     """
     body = _storable(request)
     sha256 = canonical.sha256(body)
@@ -65,12 +75,12 @@ def submit(
             first = _submitted_before(session, owner, idempotency_key, sha256)
         if first is not None:
             return first, False
-    variants, planned = _expand(database, settings, request, enough)
-    if request.repetitions is None and (planned[-1].repetition > 1 or "repetitions" in body):
+    variants, planned, runs = _expand(database, settings, request, enough, opening)
+    if request.tune is None and request.repetitions is None and (planned[-1].repetition > 1 or "repetitions" in body):
         body["repetitions"] = planned[-1].repetition
     try:
         with database.write() as session:
-            _check_room(session, settings, key_id, len(planned))
+            _check_room(session, settings, key_id, runs)
             experiment = Experiment(
                 name=request.name,
                 notes=request.notes,
@@ -83,7 +93,7 @@ def submit(
                 started_at=None,
                 finished_at=None,
                 cancelled_at=None,
-                undecided=request.stop is not None,
+                undecided=request.stop is not None or request.tune is not None,
                 alerts_at=None,
             )
             session.add(experiment)
@@ -135,11 +145,14 @@ def _tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:
 
 
 def dry_run(
-    database: Database, settings: Settings, request: ExperimentRequest, enough: Enough
+    database: Database, settings: Settings, request: ExperimentRequest, enough: Enough, opening: tuning.Open
 ) -> tuple[DryRun, list[Variant]]:
-    """Plan a submission: its runs, and its variants. Raises InvalidRequest, ExpansionTooLarge or ExclusionTooLarge."""
+    """Plan a submission: its runs, and its variants. Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge or
+    SpaceTooLarge."""
     _storable(request)
-    variants, planned = _expand(database, settings, request, enough)
+    if request.tune is not None:
+        return _planned_tuning(database, settings, request, opening)
+    variants, planned, _ = _expand(database, settings, request, enough)
     repetitions = planned[-1].repetition
     with database.read() as session:
         estimated = durations.estimate(session, variants, _stop_if_gone)
@@ -150,17 +163,44 @@ def dry_run(
         memory_bytes=max(variant.memory_bytes for variant in variants),
         estimated_s=_attempts(request, repetitions) * sum(estimated.of_variants),
         estimate_basis=estimated.basis,
-        order=[
-            PlannedRun(
-                position=run.position,
-                block=run.block,
-                repetition=run.repetition,
-                variant=dict(variants[run.variant].values),
-            )
-            for run in planned
-        ],
+        order=_order(variants, planned),
     )
     return plan, variants
+
+
+def _planned_tuning(
+    database: Database, settings: Settings, request: ExperimentRequest, opening: tuning.Open
+) -> tuple[DryRun, list[Variant]]:
+    """The plan of a tuning; its runs are estimated to take as long as those of its first block."""
+    with database.read() as session:
+        largest = capacity(session)
+    variants, planned, plan = tuning.expand(request, largest, opening, _stop_if_gone)
+    _check_size(settings, plan.runs)
+    with database.read() as session:
+        estimated = durations.estimate(session, variants, _stop_if_gone)
+    found = DryRun(
+        runs=plan.runs,
+        variants=plan.valid,
+        repetitions=1,
+        memory_bytes=max(variant.memory_bytes for variant in variants),
+        estimated_s=_attempts(request, 1) * plan.runs * sum(estimated.of_variants) / len(variants),
+        estimate_basis=estimated.basis,
+        tuning=plan,
+        order=_order(variants, planned),
+    )
+    return found, variants
+
+
+def _order(variants: Sequence[Variant], planned: Sequence[Planned]) -> list[PlannedRun]:
+    return [
+        PlannedRun(
+            position=run.position,
+            block=run.block,
+            repetition=run.repetition,
+            variant=dict(variants[run.variant].values),
+        )
+        for run in planned
+    ]
 
 
 def show(database: Database, experiment_id: int) -> ExperimentDetail:
@@ -227,11 +267,29 @@ def _storable(request: ExperimentRequest) -> dict[str, Any]:
 
 
 def _expand(
-    database: Database, settings: Settings, request: ExperimentRequest, enough: Enough
-) -> tuple[list[Variant], list[Planned]]:
+    database: Database,
+    settings: Settings,
+    request: ExperimentRequest,
+    enough: Enough,
+    opening: tuning.Open | None = None,
+) -> tuple[list[Variant], list[Planned], int]:
+    """Variants and runs to queue now, and the number of all runs."""
     with database.read() as session:
         largest = capacity(session)
-    return expand(request, settings.max_runs, run_memory_bytes, largest, _stop_if_gone, enough)
+    if request.tune is not None and opening is not None:
+        variants, planned, plan = tuning.expand(request, largest, opening, _stop_if_gone)
+        _check_size(settings, plan.runs)
+        return variants, planned, plan.runs
+    variants, planned = expand(request, settings.max_runs, run_memory_bytes, largest, _stop_if_gone, enough)
+    return variants, planned, len(planned)
+
+
+def _check_size(settings: Settings, runs: int) -> None:
+    """Raises ExpansionTooLarge."""
+    if runs > settings.max_runs:
+        raise ExpansionTooLarge(
+            f"the experiment has {runs} runs; the limit is {settings.max_runs}", runs=runs, max_runs=settings.max_runs
+        )
 
 
 def _stop_if_gone() -> None:
@@ -273,7 +331,7 @@ def _submitted_before(session: Session, owner: str, key: str, sha256: str) -> Ex
 def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
     """The answer to the submission, computed again from values that do not change."""
     runs = experiment.runs
-    if experiment.request.get("stop") is not None:  # blocks may have been added since
+    if experiment.is_open_ended:  # blocks may have been added since
         asked = experiment.request.get("repetitions", 1)
         first = select(func.count()).where(Run.experiment_id == experiment.id, Run.block < asked)
         runs = session.execute(first).scalar_one()
@@ -291,6 +349,9 @@ def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
         purpose=_purpose(experiment.request),
         request=experiment.request,
         stopping=_stopping_at_first(experiment),
+        tuning=None
+        if experiment.request.get("tune") is None
+        else TuningState(phase="explore", runs=runs, spent_s=0.0, reason=None),
     )
 
 
@@ -349,7 +410,7 @@ def _purpose(request: Mapping[str, Any]) -> Literal["measure", "calibrate", "con
 
 
 def _state(experiment: Experiment, by_state: Counter[str]) -> Any:
-    if any(by_state[state] for state in OPEN):
+    if any(by_state[state] for state in OPEN) or (experiment.undecided and experiment.cancelled_at is None):
         return "active"
     return "finished" if experiment.cancelled_at is None else "cancelled"
 
@@ -370,6 +431,33 @@ def _detail(session: Session, experiment: Experiment) -> ExperimentDetail:
         request=experiment.request,
         notes=experiment.notes,
         stopping=state,
+        tuning=_tuning(session, experiment),
+    )
+
+
+PHASES: Mapping[str, Phase] = {"trial": "explore", "drawn": "fresh"}
+
+
+def phase(session: Session, experiment: Experiment) -> Phase | None:
+    """The phase of a tuning: that of its latest block. None without `tune`."""
+    if experiment.request.get("tune") is None:
+        return None
+    if not experiment.undecided or experiment.cancelled_at is not None:
+        return "ended"
+    of_it = Run.experiment_id == experiment.id
+    latest = select(func.max(Run.block)).where(of_it).scalar_subquery()
+    roles = session.scalars(select(Run.role).where(of_it, Run.block == latest)).all()
+    return next((PHASES[role] for role in roles if role is not None and role in PHASES), "confirm")
+
+
+def _tuning(session: Session, experiment: Experiment) -> TuningState | None:
+    """Progress of a tuning; None without `tune`."""
+    found = phase(session, experiment)
+    return None if found is None else TuningState(
+        phase=found,
+        runs=experiment.runs,
+        spent_s=blocks.spent_s(session, experiment.id),
+        reason=experiment.stop_reason,
     )
 
 

@@ -50,13 +50,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Planned:
-    """A planned run: its position in the experiment's order, its block, its repetition (from 1), and the index of its
-    variant. Runs of one block are paired."""
+    """A planned run: its position in the experiment's order, its block, its repetition (from 1), the index of its
+    variant, and its role in a tuning. Runs of one block are paired."""
 
     position: int
     block: int
     repetition: int
     variant: int
+    role: str | None = None
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Run(Base):
     pinned_cores: Mapped[str] = mapped_column(Text)  # "0,1", or "" if the worker may choose
     memory_needed_bytes: Mapped[int] = mapped_column(BigInteger)
     timeout_s: Mapped[float]
+    role: Mapped[str | None] = mapped_column(String(10))  # in a tuning: trial, default, winner, drawn
     trace: Mapped[bool] = mapped_column(server_default=false())  # whether it is traced after it has succeeded
     purpose: Mapped[str] = mapped_column(String(20), server_default="timing")  # of its newest attempt, or of the next
     state: Mapped[str] = mapped_column(String(20))

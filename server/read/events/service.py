@@ -101,14 +101,15 @@ def _experiments(session: Session, ids: list[int]) -> Iterator[Seen]:
     of_whom = dict(session.execute(select(Run.id, Run.experiment_id).where(under_way)).all())
     for event in _run_events(session, under_way):
         active.setdefault(of_whom[event.run_id], []).append(event)
-    known = session.scalars(select(Experiment).where(Experiment.id.in_(ids))).all()
-    for summary in experiments.summaries(session, list(known)):
+    known = {row.id: row for row in session.scalars(select(Experiment).where(Experiment.id.in_(ids)))}
+    for summary in experiments.summaries(session, list(known.values())):
         state = ExperimentEvent(
             experiment_id=summary.id,
             state=summary.state,
             runs=summary.runs,
             by_state=summary.by_state,
             active=active.get(summary.id, []),
+            phase=experiments.phase(session, known[summary.id]),
         )
         yield Seen(Topic("experiment", summary.id), state, summary.state != "active")
 

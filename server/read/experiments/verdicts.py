@@ -11,14 +11,18 @@ from anyio import to_thread
 from sqlalchemy import ColumnElement, or_, select, update
 
 from taskloom.analysis.comparison import NOISE_FLOOR
+from taskloom.analysis.tuning.answer import Tuning
+from taskloom.analysis.wording import settings
 from taskloom.contract.experiments import Verdict
-from taskloom.contract.webhooks import VerdictKnown
+from taskloom.contract.webhooks import TuningConfirmed, VerdictKnown
 from taskloom.server.db import Database, db_now
 from taskloom.server.errors import NotFound, ServerError, TooManyQuestions
+from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.experiments.service import summaries
 from taskloom.server.read.analysis import service
 from taskloom.server.read.pool import Pool
+from taskloom.server.read.tuning import service as tunings
 from taskloom.server.settings import Settings
 from taskloom.server.webhooks import service as webhooks
 
@@ -28,8 +32,29 @@ log = logging.getLogger("taskloom.server")
 
 
 def verdict(database: Database, experiment_id: int) -> Verdict:
-    """Verdict of an experiment's sweep. Raises NotFound."""
+    """Verdict of an experiment's sweep or tuning. Raises NotFound."""
+    with database.read() as session:
+        experiment = session.get(Experiment, experiment_id)
+    if experiment is not None and experiment.request.get("tune") is not None:
+        return _of_tuning(tunings.tuning(database, experiment_id))
     return Verdict.model_validate(dataclasses.asdict(service.sweep(database, experiment_id, None, NOISE_FLOOR).verdict))
+
+
+def _of_tuning(found: Tuning) -> Verdict:
+    confirmed, best = found.confirmed, None if found.best is None else settings(found.best)
+    figures: dict[str, Any] = {} if confirmed is None else {
+        "verdict": confirmed.verdict, "ratio": confirmed.ratio,
+        "low": confirmed.ratio_low, "high": confirmed.ratio_high,
+    }  # fmt: skip
+    timed = [trial for trial in found.trials if trial.step_s is not None]
+    return Verdict(
+        sentence=found.sentence,
+        **{"verdict": "none", **figures},
+        a="default",
+        b=best,
+        runs=found.spent_runs,
+        disturbed_runs=sum(trial.flagged for trial in timed),
+    )
 
 
 class Verdicts:
@@ -42,9 +67,12 @@ class Verdicts:
         """Store the verdicts of recently ended experiments."""
         if not self._settings.keep_verdicts:
             return
-        for experiment_id, finished_at in await to_thread.run_sync(self._ended):
+        for experiment_id, finished_at, tunes in await to_thread.run_sync(self._ended):
+            tuned = None
             try:
                 kept = json.loads(await self._pool.answer("verdict", (experiment_id, finished_at), None))
+                if tunes:
+                    tuned = json.loads(await self._pool.answer("tuning", (experiment_id,), None))
             except TooManyQuestions:
                 return  # the next call tries again
             except NotFound:
@@ -52,24 +80,30 @@ class Verdicts:
             except ServerError as error:
                 log.warning("experiment %s has no verdict: %s", experiment_id, error)
                 kept = None
-            await to_thread.run_sync(self._keep, experiment_id, finished_at, kept)
+            await to_thread.run_sync(self._keep, experiment_id, finished_at, kept, tuned)
 
-    def _ended(self) -> list[tuple[int, float]]:
-        ended = select(Experiment.id, Experiment.finished_at).where(
+    def _ended(self) -> list[tuple[int, float, bool]]:
+        ended = select(Experiment.id, Experiment.finished_at, blocks.tunes()).where(
             Experiment.finished_at > db_now() - RECENT_S, _unseen()
         )
         with self._database.read() as session:
             rows = session.execute(ended.order_by(Experiment.finished_at.desc()).limit(AT_ONCE))
-            return [(experiment_id, finished_at or 0.0) for experiment_id, finished_at in rows]
+            return [(experiment_id, finished_at or 0.0, tunes) for experiment_id, finished_at, tunes in rows]
 
-    def _keep(self, experiment_id: int, finished_at: float, kept: dict[str, Any] | None) -> None:
-        """Store a verdict unless another server has done so; webhooks get one message."""
+    def _keep(
+        self, experiment_id: int, finished_at: float, kept: dict[str, Any] | None, tuned: dict[str, Any] | None
+    ) -> None:
+        """Store a verdict unless another server has done so; webhooks get one message, and one on a confirmed tuning.
+        """
         of_it = update(Experiment).where(Experiment.id == experiment_id, _unseen())
         with self._database.write() as session:
             found = session.execute(of_it.values(verdict=kept, verdict_at=finished_at).returning(Experiment.id))
             if found.first() is not None and kept is not None:
                 (summary,) = summaries(session, [session.get_one(Experiment, experiment_id)])
                 webhooks.enqueue(session, "verdict", VerdictKnown(experiment=summary))
+                if tuned is not None and tuned["confirmed"] is not None:
+                    confirmed = TuningConfirmed.model_validate({**tuned, **tuned["confirmed"], "experiment": summary})
+                    webhooks.enqueue(session, "tuning.confirmed", confirmed)
                 log.info("experiment %s has ended: %s", experiment_id, kept["sentence"])
 
 

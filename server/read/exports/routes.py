@@ -31,7 +31,7 @@ CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for me
 )
 async def show(
     context: Ctx,
-    table: Literal["runs", "steps", "ops", "variants", "history"],
+    table: Literal["runs", "steps", "ops", "variants", "history", "tuning_trials"],
     filters: RunFilters,
     format: Annotated[Format, Query(description="parquet and arrow need pyarrow on the server")] = "csv",
     columns: Annotated[

@@ -19,12 +19,14 @@ from gpt2core.spec.phases import PHASES
 from taskloom.contract.variants import VariantRow
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.attempts.models import Digest, Result
+from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.runs.service import Filters, Sort, look
+from taskloom.server.read.tuning.service import tuning
 
 Kind = Literal["integer", "number", "text", "boolean", "instant"]
 Row = dict[str, Any]
@@ -178,6 +180,30 @@ def _variants(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]
             yield {**flat, "variant": json.dumps(row.variant), "nodes": " ".join(row.nodes), **settings}
 
 
+def _tuning_trials(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:  # noqa: ARG001
+    with database.read() as session:
+        query = select(Experiment.id).where(blocks.tunes()).order_by(Experiment.id)
+        if filters.experiment_id is not None:
+            query = query.where(Experiment.id == filters.experiment_id)
+        for condition in filters.period.conditions(Experiment).values():
+            query = query.where(condition)
+        ids = session.scalars(query).all()
+    for experiment_id in ids:
+        for trial in tuning(database, experiment_id).trials:
+            yield {
+                "experiment_id": experiment_id,
+                **{name: getattr(trial, name) for name in TRIAL_KINDS if name != "settings"},
+                "settings": json.dumps(trial.settings),
+            }
+
+
+TRIAL_KINDS: dict[str, Kind] = {
+    **_kinds("integer", "run_id", "block"),
+    **_kinds("text", "state", "reason", "settings"),
+    **_kinds("number", "step_s", "ratio"),
+    **_kinds("boolean", "flagged"),
+}
+
 HISTORY_COLUMNS = (
     Run.id, Run.experiment_id, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.node, Run.environment_sha256,
     Run.shape, Run.state, Run.spec, Run.series_id,
@@ -237,6 +263,7 @@ TABLES: dict[str, Table] = {
         _ops,
     ),
     "variants": Table(VARIANT_KINDS | MAIN_KINDS, _variants),
+    "tuning_trials": Table(_kinds("integer", "experiment_id") | TRIAL_KINDS, _tuning_trials),
     "history": Table(
         _kinds("text", "series")
         | _kinds("integer", "series_id", "run_id", "experiment_id")

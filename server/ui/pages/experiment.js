@@ -9,6 +9,9 @@ import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js'
 import {State, StateBar} from '../words.js';
 import {Answer, Scaling} from '../experiment/answer.js';
 
+const TUNING = /** @type {Record<string, [string, Function]>} */ ({
+	tuning: ['Tuning', later(async () => (await import('../experiment/tuning.js')).Tuning)]
+});
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	answer: ['Answer', Answer],
 	scaling: ['Scaling', Scaling],
@@ -25,7 +28,7 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
  * @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props
  */
 function Verdict({of}) {
-	const asks = !of.verdict && of.state !== 'active' && !!of.by_state['succeeded'];
+	const asks = !of.verdict && !of.tuning && of.state !== 'active' && !!of.by_state['succeeded'];
 	const sweep = useAnswer(asks ? 'analysis/sweep' : null, {experiment_id: of.id});
 	const found = of.verdict ?? sweep.data?.verdict;
 	const done =
@@ -108,8 +111,11 @@ export default function Experiment() {
 	useWhile(topic, known?.state === 'active');
 	useFollow(topic, told => told.state !== known?.state);
 	useTopic(topic, told => setLive(told.data));
-	const view = params.get('view') ?? 'answer';
-	const Chosen = (VIEWS[view] ?? VIEWS['answer'])?.[1];
+	const views = known?.tuning ? {...TUNING, ...VIEWS} : VIEWS;
+	const first = /** @type {string} */ (Object.keys(views)[0]);
+	const said = params.get('view') ?? first;
+	const view = said in views ? said : first;
+	const Chosen = views[view]?.[1];
 	return html`
 		<${Head}
 			title=${known?.name || `Experiment ${id}`}
@@ -136,10 +142,7 @@ export default function Experiment() {
 					</div>
 					${found.state === 'active' && live?.active?.length > 0 && html`<${Active} of=${live.active} />`}
 					<div>
-						<${Tabs}
-							chosen=${view in VIEWS ? view : 'answer'}
-							tabs=${Object.entries(VIEWS).map(([name, [label]]) => [name, label])}
-						/>
+						<${Tabs} chosen=${view} tabs=${Object.entries(views).map(([name, [label]]) => [name, label])} />
 						<${Chosen} of=${of} topic=${topic} />
 					</div>
 				</div>`;
