@@ -9,20 +9,21 @@ Entries are generated from kernels' signatures (entries.py).
     tile      the tile's integers, as the step program gives them
     context   STEP, THREAD, SCRATCH (address of this thread's words for matrix products)
 
-Declaring loads no compiler. A called function is loaded from the cache (objects.py), or compiled (compiler.py).
+Declaring loads neither a compiler nor NumPy (later.py). A called function is loaded from the cache (objects.py), or
+compiled (compiler.py).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llvmlite import ir
+from gpt2core.compile.later import Later
 
-from gpt2core.compile import objects
-from gpt2core.compile.calls import Call, flatten
+if TYPE_CHECKING:
+    from gpt2core.compile.calls import Call
+    from gpt2core.compile.objects import Compiled, Loaded
 
 STEP, THREAD, SCRATCH = 0, 1, 2
 CONTEXT_SIZE = 8  # int64; one cache line
@@ -35,18 +36,9 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 ENTRY_FLAGS = {"error_model": "numpy", "fastmath": FASTMATH}
 
 
-class Later:
-    """A module that is loaded when one of its attributes is first used."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._name), name)
-
-
 types, cgutils = Later("numba.core.types"), Later("numba.core.cgutils")  # for intrinsics
-arrayobj = Later("numba.np.arrayobj")
+arrayobj, ir = Later("numba.np.arrayobj"), Later("llvmlite.ir")
+calls, compiler, objects = (Later(f"gpt2core.compile.{name}") for name in ("calls", "compiler", "objects"))
 
 
 class Intrinsic:
@@ -57,8 +49,6 @@ class Intrinsic:
 
     @functools.cached_property
     def _numba_type_(self) -> Any:  # Numba reads this attribute of unknown values
-        from gpt2core.compile import compiler
-
         return compiler.type_of_intrinsic(self.function)
 
 
@@ -69,12 +59,10 @@ class Function:
         functools.update_wrapper(self, function)
         self.py_func = function  # Numba reads these two attributes to inline a function
         self.targetoptions = {"nopython": True, "nogil": True, "error_model": "numpy", **flags}
-        self._loaded: dict[str, objects.Loaded] = {}
+        self._loaded: dict[str, Loaded] = {}
 
     @functools.cached_property
     def _dispatcher(self) -> Any:
-        from gpt2core.compile import compiler
-
         return compiler.dispatcher(self.py_func, self.targetoptions)
 
     @property
@@ -87,16 +75,15 @@ class Function:
     def ready(self, *arguments: Any) -> Call:
         """A call with these arguments, compiled or loaded. Raises TypeError for a value that compiled code does not
         accept."""
-        kinds, cells = flatten(arguments)
+        kinds, cells = calls.flatten(arguments)
         if kinds not in self._loaded:
             made_from = (objects.origin(self.py_func), kinds)
             self._loaded[kinds] = objects.load(self.py_func.__name__, made_from, lambda s: self._compile(arguments, s))
-        return Call(self.py_func.__name__, self._loaded[kinds], arguments, cells)
+        call: Call = calls.Call(self.py_func.__name__, self._loaded[kinds], arguments, cells)
+        return call
 
-    def _compile(self, arguments: Sequence[Any], symbol: str) -> objects.Compiled:
-        from gpt2core.compile import compiler
-
-        compiled: objects.Compiled = compiler.compile_face(self.py_func, self.targetoptions, arguments, symbol)
+    def _compile(self, arguments: Sequence[Any], symbol: str) -> Compiled:
+        compiled: Compiled = compiler.compile_face(self.py_func, self.targetoptions, arguments, symbol)
         return compiled
 
 
@@ -113,8 +100,9 @@ class Entry:
         self.name, self.parameters, self.make, self.made_from = name, parameters, make, made_from
 
     @functools.cached_property
-    def loaded(self) -> objects.Loaded:
-        return objects.load(self.name, (self.parameters, *self.made_from), self._compile)
+    def loaded(self) -> Loaded:
+        loaded: Loaded = objects.load(self.name, (self.parameters, *self.made_from), self._compile)
+        return loaded
 
     @property
     def address(self) -> int:
@@ -123,12 +111,10 @@ class Entry:
     @property
     def is_kept(self) -> bool:
         """Whether it need not be compiled."""
-        return objects.is_kept(self.name, (self.parameters, *self.made_from))
+        return bool(objects.is_kept(self.name, (self.parameters, *self.made_from)))
 
-    def _compile(self, symbol: str) -> objects.Compiled:
-        from gpt2core.compile import compiler
-
-        compiled: objects.Compiled = compiler.compile_entry(self.make(), ENTRY_FLAGS, self.parameters, symbol)
+    def _compile(self, symbol: str) -> Compiled:
+        compiled: Compiled = compiler.compile_entry(self.make(), ENTRY_FLAGS, self.parameters, symbol)
         return compiled
 
 

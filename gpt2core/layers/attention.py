@@ -9,12 +9,9 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-import numpy as np
-
-from gpt2core.compile.bfloat16 import whole
 from gpt2core.compile.jit import address_of, kernel
-from gpt2core.compile.vector import exp32, maximum32
-from gpt2core.gemm.multiply import multiply
+from gpt2core.compile.later import exp32, float32, maximum32, np, whole
+from gpt2core.gemm.products import multiply
 from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
@@ -24,7 +21,7 @@ from gpt2core.step.slicing import Slice
 
 BLOCK = ATTENTION_BLOCK
 CHANNELS, HEADS, QKV = "q0:q1", "head0:head1", ("q0:q1", "k0:k1", "v0:v1")  # columns of the heads of a tile
-ONE, ZERO = np.float32(1.0), np.float32(0.0)
+ONE, ZERO = float32(1.0), float32(0.0)
 
 
 @kernel

@@ -2,21 +2,18 @@
 
 from functools import partial
 
-import numpy as np
-
-from gpt2core.compile.bfloat16 import half, whole
 from gpt2core.compile.jit import kernel
-from gpt2core.compile.vector import exp32
+from gpt2core.compile.later import exp32, float32, half, whole
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import BF16, F32, ROWS, Grid
 from gpt2core.step.ops import Read, Tensor, Update, Write
 from gpt2core.step.signature import Halves, Matrix, TileInt
 
-ONE = np.float32(1.0)
+ONE = float32(1.0)
 # 0.5 * (1 + tanh(u)) = 1 / (1 + exp(-2u)): no cancellation for negative u, and one exponential.
-TWO_SCALE = np.float32(2.0 * 0.7978845608028654)
-CUBIC = np.float32(0.044715)
-CUBIC3 = np.float32(3 * 0.044715)
+TWO_SCALE = float32(2.0 * 0.7978845608028654)
+CUBIC = float32(0.044715)
+CUBIC3 = float32(3 * 0.044715)
 
 
 @kernel

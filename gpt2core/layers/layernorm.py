@@ -3,9 +3,8 @@
 import functools
 from collections.abc import Sequence
 
-import numpy as np
-
 from gpt2core.compile.jit import kernel
+from gpt2core.compile.later import float32, np
 from gpt2core.step import parameters as parts
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
@@ -14,8 +13,8 @@ from gpt2core.step.parameters import Destination, Parameter
 from gpt2core.step.signature import Matrix, OwnVector, Scalar, TileInt, Vector
 from gpt2core.step.tape import Sum
 
-EPS = np.float32(1e-5)
-ONE = np.float32(1.0)
+EPS = float32(1e-5)
+ONE = float32(1.0)
 
 
 @kernel

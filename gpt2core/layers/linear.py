@@ -5,9 +5,9 @@ Inputs, outputs and their gradients are float32, or bfloat16 (`halves`) where pr
 
 from functools import partial
 
-from gpt2core.compile.bfloat16 import half, is_half, whole
 from gpt2core.compile.jit import address_of, kernel
-from gpt2core.gemm.multiply import multiply_halves
+from gpt2core.compile.later import half, is_half, whole
+from gpt2core.gemm.products import multiply_halves
 from gpt2core.gemm.sizes import PANEL
 from gpt2core.layers.sizes import PART, PART_ROWS
 from gpt2core.step import parameters

@@ -3,11 +3,8 @@
 import math
 from typing import Any
 
-import numpy as np
-
-from gpt2core.compile.bfloat16 import half, whole
 from gpt2core.compile.jit import kernel
-from gpt2core.compile.vector import exp32, maximum32
+from gpt2core.compile.later import exp32, half, maximum32, np, whole
 from gpt2core.step.builder import Builder
 from gpt2core.step.control import STOP
 from gpt2core.step.grid import F32, ONE_TILE, ROWS, Grid

@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from gpt2core.compile.jit import address_of, kernel
-from gpt2core.compile.vector import exp32
-from gpt2core.gemm.multiply import multiply, multiply_halves
+from gpt2core.compile.later import exp32, float32
+from gpt2core.gemm.products import multiply, multiply_halves
 from gpt2core.layers import linear
 from gpt2core.step import parameters, slicing
 from gpt2core.step.builder import Builder
@@ -24,7 +22,7 @@ from gpt2core.step.signature import Matrix, Multiply, OwnMatrix, OwnVector, Scal
 from gpt2core.step.slicing import Slice
 from gpt2core.step.tape import Share
 
-ONE, TWO, ZERO = np.float32(1.0), np.float32(2.0), np.float32(0.0)
+ONE, TWO, ZERO = float32(1.0), float32(2.0), float32(0.0)
 GATES = 4  # i, f, g, o
 CELL_FLOP, CELL_BACKWARD_FLOP = 100, 50  # of a unit
 

@@ -1,7 +1,7 @@
 """Rounding of rows to bfloat16."""
 
-from gpt2core.compile.bfloat16 import half
 from gpt2core.compile.jit import kernel
+from gpt2core.compile.later import half
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import BF16, F32, ROWS, Grid
 from gpt2core.step.ops import Read, Tensor, Write
