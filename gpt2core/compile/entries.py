@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ def kernel_entry(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> Entry:
     Raises TypeError for a kernel without annotations.
     """
     source = source_of(kernel, dtypes)
-    own = origin(getattr(kernel, "py_func", kernel))
+    own = origin(inspect.unwrap(kernel))
     return Entry(kernel.__name__, jit.OF_KERNEL, lambda: _function(kernel, source), (own, source))
 
 

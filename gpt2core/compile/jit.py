@@ -19,7 +19,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpt2core.compile.later import Later
+from gpt2core.compile.later import module, resolve
 
 if TYPE_CHECKING:
     from gpt2core.compile.calls import Call
@@ -36,9 +36,9 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 ENTRY_FLAGS = {"error_model": "numpy", "fastmath": FASTMATH}
 
 
-types, cgutils = Later("numba.core.types"), Later("numba.core.cgutils")  # for intrinsics
-arrayobj, ir = Later("numba.np.arrayobj"), Later("llvmlite.ir")
-calls, compiler, objects = (Later(f"gpt2core.compile.{name}") for name in ("calls", "compiler", "objects"))
+types, cgutils = module("numba.core.types"), module("numba.core.cgutils")  # for intrinsics
+arrayobj, ir = module("numba.np.arrayobj"), module("llvmlite.ir")
+calls, compiler, objects = (module(f"gpt2core.compile.{name}") for name in ("calls", "compiler", "objects"))
 
 
 class Intrinsic:
@@ -57,9 +57,15 @@ class Function:
 
     def __init__(self, function: Callable[..., Any], **flags: Any) -> None:
         functools.update_wrapper(self, function)
-        self.py_func = function  # Numba reads these two attributes to inline a function
+        self._function = function
         self.targetoptions = {"nopython": True, "nogil": True, "error_model": "numpy", **flags}
         self._loaded: dict[str, Loaded] = {}
+
+    @property
+    def py_func(self) -> Callable[..., Any]:
+        """The function, for the compiler: Numba reads this and `targetoptions` to inline a function."""
+        resolve(self._function)
+        return self._function
 
     @functools.cached_property
     def _dispatcher(self) -> Any:
@@ -75,11 +81,12 @@ class Function:
     def ready(self, *arguments: Any) -> Call:
         """A call with these arguments, compiled or loaded. Raises TypeError for a value that compiled code does not
         accept."""
+        name = self._function.__name__
         kinds, cells = calls.flatten(arguments)
         if kinds not in self._loaded:
-            made_from = (objects.origin(self.py_func), kinds)
-            self._loaded[kinds] = objects.load(self.py_func.__name__, made_from, lambda s: self._compile(arguments, s))
-        call: Call = calls.Call(self.py_func.__name__, self._loaded[kinds], arguments, cells)
+            made_from = (objects.origin(self._function), kinds)
+            self._loaded[kinds] = objects.load(name, made_from, lambda symbol: self._compile(arguments, symbol))
+        call: Call = calls.Call(name, self._loaded[kinds], arguments, cells)
         return call
 
     def _compile(self, arguments: Sequence[Any], symbol: str) -> Compiled:

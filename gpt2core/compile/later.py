@@ -1,56 +1,49 @@
-"""Names that are loaded when they are first used: declaring a kernel loads neither a compiler nor NumPy.
+"""Names for kernels that are loaded when one is compiled: declaring a kernel loads neither a compiler nor NumPy.
 
-A kernel's body uses them as if they had been imported. Servers, which have no compiler, import layers to size runs.
+Servers, which have no compiler, import layers to size runs. So a layer's module names what its kernels' bodies use, and
+`resolve` replaces the names before a kernel of the module is compiled.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 
 class Later:
-    """A module, or something in it."""
+    """A value that is made when it is first used: as a module, or by compiled code."""
 
-    def __init__(self, module: str, name: str | None = None) -> None:
-        self._module, self._name = module, name
-
-    @property
-    def _loaded(self) -> Any:
-        module = importlib.import_module(self._module)
-        return getattr(module, self._name) if self._name else module
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._loaded, name)
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._loaded(*arguments)
-
-    @property
-    def _numba_type_(self) -> Any:  # Numba reads this attribute of unknown values
-        numba, loaded = importlib.import_module("numba"), self._loaded
-        return numba.typeof(loaded) if self._name else numba.types.Module(loaded)
+        return getattr(self._make(), name)
 
 
-class Constant:
-    """A float32."""
+def module(name: str) -> Any:
+    """A module."""
+    return Later(lambda: importlib.import_module(name))
 
-    def __init__(self, value: float) -> None:
-        self._value = value
 
-    def __float__(self) -> float:
-        return self._value
-
-    @property
-    def _numba_type_(self) -> Any:
-        return importlib.import_module("numba").float32
+def names(of: str, *names: str) -> Any:
+    """Attributes of a module."""
+    return tuple(Later(lambda name=name: getattr(importlib.import_module(of), name)) for name in names)  # type: ignore[misc]
 
 
 def float32(value: float) -> Any:
-    """A constant of a kernel's module."""
-    return Constant(value)
+    """A float32."""
+    return Later(lambda: importlib.import_module("numpy").float32(value))
 
 
-np: Any = Later("numpy")
-half, whole, is_half = (Later("gpt2core.compile.bfloat16", name) for name in ("half", "whole", "is_half"))
-exp32, maximum32 = (Later("gpt2core.compile.vector", name) for name in ("exp32", "maximum32"))
+def resolve(function: Callable[..., Any]) -> None:
+    """Replace what the module of a function names by what it is."""
+    known = function.__globals__
+    for name, value in list(known.items()):
+        if isinstance(value, Later):
+            known[name] = value._make()
+
+
+np = module("numpy")
+half, whole, is_half = names("gpt2core.compile.bfloat16", "half", "whole", "is_half")
+exp32, maximum32 = names("gpt2core.compile.vector", "exp32", "maximum32")

@@ -1,5 +1,8 @@
-"""Matrix products for the bodies of kernels: see gemm/multiply.py, which is loaded when one is compiled."""
+"""Products for the bodies of kernels; their modules are loaded when one is compiled."""
 
-from gpt2core.compile.later import Later
+from gpt2core.compile.later import names
 
-multiply, multiply_halves = (Later("gpt2core.gemm.multiply", name) for name in ("multiply", "multiply_halves"))
+multiply, multiply_halves = names("gpt2core.gemm.multiply", "multiply", "multiply_halves")
+TILE_COLUMNS, TILE_ROWS, ragged_tile, whole_tile = names(
+    "gpt2core.gemm.strided_tile", "TILE_COLUMNS", "TILE_ROWS", "ragged_tile", "whole_tile"
+)

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from gpt2core.compile.jit import address_of, kernel
+from gpt2core.compile.later import np
+from gpt2core.gemm.products import TILE_COLUMNS, TILE_ROWS, ragged_tile, whole_tile
 from gpt2core.gemm.sizes import LANES
-from gpt2core.gemm.strided_tile import TILE_COLUMNS, TILE_ROWS, ragged_tile, whole_tile
 from gpt2core.layers.halo import clear_halo
 from gpt2core.layers.windows import Convolution
 from gpt2core.step import parameters

@@ -1,8 +1,9 @@
 """A batch's images and their classes, converted from bytes that lie outside the arenas."""
 
-import numpy as np
+from typing import Any
 
 from gpt2core.compile.jit import kernel
+from gpt2core.compile.later import Later, np
 from gpt2core.layers.halo import clear_halo
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
@@ -11,8 +12,8 @@ from gpt2core.step.signature import Bytes, Int32s, Int64s, Matrix, Scalar, Step,
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of CIFAR-10's channels
 CHANNELS = len(MEAN)
-SCALE = tuple(np.float32(1 / 255 / std) for std in STD)
-SHIFT = tuple(np.float32(-mean / std) for mean, std in zip(MEAN, STD, strict=True))
+SCALE: Any = Later(lambda: tuple(np.float32(1 / 255 / std) for std in STD))
+SHIFT: Any = Later(lambda: tuple(np.float32(-mean / std) for mean, std in zip(MEAN, STD, strict=True)))
 
 
 @kernel

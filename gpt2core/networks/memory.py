@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
+from gpt2core.networks.lifetimes import ACTIVATIONS, arena
 from gpt2core.networks.network import network_of
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig
@@ -16,7 +17,8 @@ def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
     if config.mode == "infer":
         tensors = state.constant(tensors)
     own = {"temporary": run_specs(config)}
-    return {kind: plan_arena([*tensors.get(kind, ()), *own.get(kind, ())]) for kind in KINDS}
+    plans = {kind: plan_arena([*tensors.get(kind, ()), *own.get(kind, ())]) for kind in KINDS if kind != ACTIVATIONS}
+    return {kind: plans[kind] if kind in plans else arena(config, tensors[kind]) for kind in KINDS}
 
 
 def run_specs(config: TrainConfig) -> list[TensorSpec]:

@@ -10,7 +10,6 @@ from gpt2core.spec import networks
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.networks import Model
-from gpt2core.step.ops import Tensor
 from gpt2core.step.tensors import TensorSpec
 
 if TYPE_CHECKING:  # loaded by trainers only
@@ -33,17 +32,17 @@ class Network(Protocol):
     fusions: ClassVar[tuple[str, ...]] = ("none",)  # values of spec.config.FUSIONS that its step supports
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
-        """Every tensor by its arena's kind, without those that every run has (memory.run_specs)."""
+        """Every tensor by its arena's kind, without those that every run has (memory.run_specs).
+
+        Activations are named by what they are, and share memory if their lives allow it (networks/lifetimes.py). Those
+        that the step does not use get none.
+        """
 
     def forward(self, config: TrainConfig, step: Builder) -> None:
         """Add the ops of a micro-batch, from its data to its loss. The slices are resolved.
 
         The reverse pass and the update follow from what the layers leave on the tape (networks/reverse.py).
         """
-
-    def places(self, config: TrainConfig) -> Mapping[Tensor, Tensor]:  # noqa: ARG002
-        """Tensors that lie in the memory of others, and the latter; by default none."""
-        return {}
 
     def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
         """Data that a run reads and never writes: samples, and tables of the slices' rows. Raises InputError.

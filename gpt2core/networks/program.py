@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gpt2core.networks.memory import plan
-from gpt2core.networks.network import fusion_of, network_of
-from gpt2core.networks.reverse import Training
+from gpt2core.networks.network import fusion_of
+from gpt2core.networks.reverse import add_step
+from gpt2core.optimizers.update import update
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Program
-from gpt2core.step.tape import Tape
 
 MAX_SLICES = 512  # GPT-2 124M then has 75,000 tasks
 
@@ -19,13 +19,8 @@ def build(config: TrainConfig) -> Program:
     """One step of the run's mode on the tensors of the network. Raises ConfigError if it would be too large."""
     config = slicing.resolve(config)
     _check_slices(config)
-    network = network_of(config)
-    step = Builder(plan(config), network.places(config), fusion_of(config))
-    if config.mode == "train":
-        Training(step, config).add(network)
-    else:
-        network.forward(config, step)
-        step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
+    step = Builder(plan(config), fusion_of(config))
+    add_step(step, config, update)
     return step.build(config.phases)
 
 

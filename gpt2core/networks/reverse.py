@@ -1,26 +1,38 @@
-"""A training step of any network: its forward pass from the network, reverse and update from the tape."""
+"""A step of any network. A training step: its forward pass from the network, reverse and update from the tape."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 
-from gpt2core.networks.network import Network
-from gpt2core.optimizers.update import update
+from gpt2core.networks.network import Network, network_of
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.builder import Builder
-from gpt2core.step.parameters import Destination, Parameter
+from gpt2core.step.ops import Arena, Own
+from gpt2core.step.parameters import GRADIENTS, Destination, Parameter
 from gpt2core.step.tape import Share, Tape
+
+Update = Callable[[Builder, TrainConfig, Sequence[Parameter], int | None, Arena | Own], None]  # optimizers/update.py
+
+
+def add_step(step: Builder, config: TrainConfig, update: Update) -> None:
+    """Add one step of the run's mode."""
+    if config.mode == "train":
+        Training(step, config, update).add(network_of(config))
+    else:
+        network_of(config).forward(config, step)
+        step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
 
 
 class Training:
-    """Adds the micro-batches of a step and the update of what they read.
+    """Adds the micro-batches of a step and, by `update`, the update of what they read.
 
     With fusion "all" each block of a weight is updated by the task that computes the last share of its gradient, so no
     gradient is kept.
     """
 
-    def __init__(self, step: Builder, config: TrainConfig) -> None:
-        self.step, self.config = step, config
+    def __init__(self, step: Builder, config: TrainConfig, update: Update) -> None:
+        self.step, self.config, self.update = step, config, update
         self.keeps_gradients = step.fusion != "all"
 
     def add(self, network: Network) -> None:
@@ -30,7 +42,8 @@ class Training:
             self._reverse(self.step.tape)
         if self.keeps_gradients:
             kinds = self.step.tape.parameters.values()
-            update(self.step, self.config, [block for kind in kinds for blocks in kind.values() for block in blocks])
+            blocks = [block for kind in kinds for blocks in kind.values() for block in blocks]
+            self.update(self.step, self.config, blocks, None, GRADIENTS)
         self.step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
 
     def _reverse(self, tape: Tape) -> None:
@@ -57,5 +70,5 @@ class Training:
 
     def _update_at_once(self, blocks: list[Parameter], layer: int | None, count: int) -> None:
         """Add the update to the ops that have just computed the gradients, `count` with the update."""
-        update(self.step, self.config, blocks, layer, Destination(own=True).whole)
+        self.update(self.step, self.config, blocks, layer, Destination(own=True).whole)
         self.step.fuse(count)

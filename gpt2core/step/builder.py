@@ -39,7 +39,7 @@ from gpt2core.step.ops import (
 from gpt2core.step.regions import Regions, Touch
 from gpt2core.step.signature import Array, Integer, Kernel, Kind, Multiplier, signature
 from gpt2core.step.tape import Tape
-from gpt2core.step.tensors import HALF, ITEMSIZE, ArenaPlan, TensorSpec
+from gpt2core.step.tensors import HALF, ITEMSIZE, ArenaPlan, TensorSpec, sharing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,49 +54,46 @@ class Builder:
     """Collects ops on the tensors of some arenas. `micro`: the micro-batch of the ops that are added next, `tape`: what
     they leave for the reverse pass.
 
-    places: tensors of the arenas that other tensors share, by the latter. fusion: see spec.config.FUSIONS.
+    Tensors may share memory: an arena may have several of them at one place. fusion: see spec.config.FUSIONS.
     """
 
-    def __init__(
-        self, plans: Mapping[str, ArenaPlan], places: Mapping[Tensor, Tensor] | None = None, fusion: str = "none"
-    ) -> None:
+    def __init__(self, plans: Mapping[str, ArenaPlan], fusion: str = "none") -> None:
         self.micro = 0
         self.tape = Tape()
         self.fusion = fusion
-        self._shared = places or {}
-        self._holds: dict[Tensor, Tensor] = {}  # the tensor whose values memory has, by place
+        self._overwritten: dict[str, str] = {}  # tensors whose memory has other values, and whose
         self._drafts: list[Draft] = []
         self._constants: set[Span] = set()
         self._plans = plans
+        self._sharing = {name: others for plan in plans.values() for name, others in sharing(plan).items()}
         self._place: dict[str, tuple[str, int, TensorSpec]] = {
             spec.name: (kind, offset, spec)
             for kind, plan in plans.items()
             for spec, offset in zip(plan.specs, plan.offsets, strict=True)
         }
 
-    def place(self, tensor: Tensor) -> Tensor:
-        """The tensor of an arena in whose memory a tensor lies: by default itself."""
-        return self._shared.get(tensor, tensor)
-
     def rename(self, old: Tensor, new: Tensor) -> None:
         """Give the values of a tensor the name of one that shares its memory, because an op computes one in place of
         the other. Raises GraphError unless they share it."""
-        if self.place(old) != self.place(new):
-            raise GraphError(f"{new} is computed in place of {old}, but they lie in different tensors")
+        if self._extent(old) != self._extent(new):
+            raise GraphError(f"{new} is computed in place of {old}, but they lie in different places")
         self._check_holds(old)
-        self._holds[self.place(new)] = new
+        self._overwrite(new)
+
+    def _overwrite(self, tensor: Tensor) -> None:
+        name = str(tensor)
+        self._overwritten.pop(name, None)
+        self._overwritten.update(dict.fromkeys(self._sharing.get(name, ()), name))
 
     def _check_holds(self, tensor: Tensor) -> None:
         """Raise GraphError if other values have overwritten a tensor's."""
-        found = self._holds.get(self.place(tensor), tensor)
-        if found != tensor:
-            raise GraphError(f"{tensor} is read, but {found} has overwritten it in {self.place(tensor)}")
+        if str(tensor) in self._overwritten:
+            raise GraphError(f"{tensor} is read, but {self._overwritten[str(tensor)]} has overwritten it")
 
     def shape(self, tensor: Tensor) -> tuple[int, ...]:
         """Shape of a tensor, or of one layer of it. Raises GraphError if there is none."""
-        tensor = self.place(tensor)
         shape = self._spec(tensor).shape
-        if tensor.layer is None:
+        if tensor.layer is None or str(tensor) in self._place:
             return shape
         if not 0 <= tensor.layer < shape[0]:
             raise GraphError(f"{tensor} does not exist: {tensor.name} has {shape[0]} layers")
@@ -111,20 +108,24 @@ class Builder:
         return ITEMSIZE[self._spec(tensor).dtype]
 
     def _spec(self, tensor: Tensor) -> TensorSpec:
-        tensor = self.place(tensor)
-        if tensor.name not in self._place:
+        return self._placed(tensor)[2]
+
+    def _placed(self, tensor: Tensor) -> tuple[str, int, TensorSpec]:
+        """Arena, offset and spec of a tensor: of this layer of it if layers lie apart, else of all layers."""
+        found = self._place.get(str(tensor)) or self._place.get(tensor.name)
+        if found is None:
             raise GraphError(f"there is no tensor {tensor.name}")
-        return self._place[tensor.name][2]
+        return found
 
     def _extent(self, of: Tensor | Arena) -> tuple[str, int, int, int]:
         """Location of a tensor or an arena: arena, first byte, rows, bytes of a row."""
         if isinstance(of, Arena):
             return of.kind, 0, self._plans[of.kind].bytes // ITEMSIZE["float32"], ITEMSIZE["float32"]
-        of = self.place(of)
         rows, *inner = self.shape(of)
-        kind, offset, spec = self._place[of.name]
+        kind, offset, spec = self._placed(of)
         row_bytes = math.prod(inner) * ITEMSIZE[spec.dtype]
-        return kind, offset + (of.layer or 0) * rows * row_bytes, rows, row_bytes
+        layer = 0 if str(of) in self._place else of.layer or 0
+        return kind, offset + layer * rows * row_bytes, rows, row_bytes
 
     def spans(
         self, of: Tensor | Arena, ranges: Iterable[Range], columns: Sequence[Range] | None = None
@@ -178,7 +179,7 @@ class Builder:
         label = op_label(name, layer, self.micro)
         known = signature(kernel)
         operands = known.operands
-        given = self._placed(given)
+        self._follow(given.values())
         if operands.keys() != given.keys():
             missing, more = operands.keys() - given.keys(), given.keys() - operands.keys()
             raise TypeError(f"{label}: {known.name} takes {sorted(operands)}; missing {missing}, unknown {more}")
@@ -198,20 +199,19 @@ class Builder:
 
     def _dtype(self, operand: Operand) -> str:
         """Dtype of an array; float32 if it is absent."""
-        return self._spec(Tensor(operand.name)).dtype if isinstance(operand, Tensor | Own) else "float32"
+        if isinstance(operand, Own):
+            operand = Tensor(operand.name)
+        return self._spec(operand).dtype if isinstance(operand, Tensor) else "float32"
 
-    def _placed(self, given: Mapping[str, Given]) -> dict[str, Given]:
-        """An op's arguments with the tensors in whose memory they lie."""
-        uses = {name: use for name, use in given.items() if isinstance(use, Use) and isinstance(use.of, Tensor)}
-        named = {name: (use.mode, use.of) for name, use in uses.items() if isinstance(use.of, Tensor)}
-        for mode, tensor in named.values():
+    def _follow(self, given: Iterable[Given]) -> None:
+        """Note what an op overwrites. Raises GraphError if it reads what has been overwritten."""
+        named = [(use.mode, use.of) for use in given if isinstance(use, Use) and isinstance(use.of, Tensor)]
+        for mode, tensor in named:
             if mode in (Mode.READ, Mode.UPDATE):
                 self._check_holds(tensor)
-        for mode, tensor in named.values():
+        for mode, tensor in named:
             if mode is not Mode.READ:
-                self._holds[self.place(tensor)] = tensor
-        placed = {name: dataclasses.replace(use, of=self.place(named[name][1])) for name, use in uses.items()}
-        return {**given, **placed}
+                self._overwrite(tensor)
 
     def _touches(self, grid: Grid, given: Iterable[Given]) -> tuple[tuple[Touch, ...], ...]:
         """Accesses of each tile."""
@@ -240,10 +240,10 @@ class Builder:
     @contextlib.contextmanager
     def fused(self) -> Iterator[None]:
         """Fuse the ops that are added inside, unless every kernel is an op of its own (fusion "none")."""
-        first = len(self._drafts)
+        first = self.count
         yield
-        if self.fusion != "none" and len(self._drafts) > first + 1:
-            self.fuse(len(self._drafts) - first)
+        if self.fusion != "none" and self.count > first + 1:
+            self.fuse(self.count - first)
 
     @contextlib.contextmanager
     def beside(self) -> Iterator[None]:
@@ -293,6 +293,8 @@ class Builder:
         """Describe the contents of a piece of memory."""
         plan = self._plans[piece.arena]
         at = bisect.bisect(plan.offsets, piece.begin) - 1
+        while plan.offsets[at] + plan.specs[at].bytes <= piece.begin:  # a short tensor in the memory of a longer one
+            at -= 1
         spec, offset = plan.specs[at], piece.begin - plan.offsets[at]
         part, rest = divmod(offset, spec.bytes // spec.shape[0])
         ends = [f"{low // ITEMSIZE[spec.dtype]}:{high // ITEMSIZE[spec.dtype]}" for low, high in piece.columns]

@@ -32,6 +32,8 @@ class Memory:
         """The array that an operand names; thread 0's part if each thread has its own."""
         if isinstance(operand, Arena):
             return self.arenas[operand.kind].view(np.float32)
+        if str(operand) in self.arrays:  # also a layer that lies apart from the others
+            return self.arrays[str(operand)]
         array: NDArray[Any] = self.arrays[operand.name]
         if isinstance(operand, Own):
             shape = operand.shape or array.shape[1:]

@@ -61,10 +61,10 @@ def matrix(step: Builder, weight: Tensor, bias: Tensor | None = None) -> list[Pa
     """The blocks of a matrix, each with the same rows of the bias, if there is one."""
     rows, columns = step.shape(weight)
     second_at = slicing.block_rows(rows, columns) * columns
-    tensors = [tensor for tensor in (weight, bias) if tensor]
+    starts = [(step.elements(weight)[0], columns), *([(step.elements(bias)[0], 1)] if bias else [])]
     return [
-        Parameter(f"{weight.name} b{i}", tuple(step.elements(tensor, block) for tensor in tensors), second_at)
-        for i, block in enumerate(slicing.cut_rows(rows, columns))
+        Parameter(f"{weight.name} b{i}", tuple((at + first * n, at + last * n) for at, n in starts), second_at)
+        for i, (first, last) in enumerate(slicing.cut_rows(rows, columns))
     ]
 
 

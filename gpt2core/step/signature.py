@@ -10,6 +10,7 @@ one integer for the whole op. `Multiply`, `Step` and `TileInts` come from the ru
 from __future__ import annotations
 
 import functools
+import inspect
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -114,7 +115,7 @@ def _is_integer(kind: Kind) -> bool:
 @functools.cache
 def signature(kernel: Kernel) -> Signature:
     """The signature of a kernel, compiled or not. Raises TypeError for a parameter without one of these annotations."""
-    function = getattr(kernel, "py_func", kernel)
+    function = inspect.unwrap(kernel)
     hints = typing.get_type_hints(function, include_extras=True)
     kinds: dict[str, Kind] = {}
     for name in function.__code__.co_varnames[: function.__code__.co_argcount]:

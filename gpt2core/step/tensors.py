@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -39,7 +40,9 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """Byte offsets of each tensor in one arena, multiples of ALIGN."""
+    """Byte offsets of each tensor in one arena, multiples of ALIGN and in ascending order. Tensors may overlap; the
+    layers of a tensor that lie apart have names such as qkv[3].
+    """
 
     specs: tuple[TensorSpec, ...]
     offsets: tuple[int, ...]
@@ -53,3 +56,16 @@ def plan_arena(specs: Iterable[TensorSpec]) -> ArenaPlan:
         offsets.append(end)
         end += -(-spec.bytes // ALIGN) * ALIGN
     return ArenaPlan(specs, tuple(offsets), end)
+
+
+def sharing(plan: ArenaPlan) -> dict[str, list[str]]:
+    """The tensors that share memory with others, by name, and these."""
+    found: dict[str, list[str]] = defaultdict(list)
+    before: list[tuple[int, str]] = []  # tensors that may reach to the next one, and their ends
+    for spec, offset in zip(plan.specs, plan.offsets, strict=True):
+        before = [each for each in before if each[0] > offset]
+        for _, name in before:
+            found[name].append(spec.name)
+            found[spec.name].append(name)
+        before.append((offset + spec.bytes, spec.name))
+    return found

@@ -61,8 +61,8 @@ def test_a_threads_own_row_is_its_own(name: str) -> None:
 def test_rows_of_a_slice_belong_to_the_thread_that_computes_it() -> None:
     """8 slices on 4 threads: two each, contiguous."""
     plans, found = plans_and_owners(4)
-    arena, offset, spec = at(plans, "qkv")
-    layer = spec.bytes // spec.shape[0]
+    arena, offset, spec = at(plans, "qkv[0]")
+    layer = spec.bytes
     for thread, mine in enumerate(found):
         begin, end = offset + layer * thread // 4, offset + layer * (thread + 1) // 4
         assert any(span.arena == arena and span.begin <= begin and end <= span.end for span in mine), thread

@@ -109,8 +109,9 @@ def test_memory_is_the_sum_of_aligned_tensors():
     for kind, arena in plan(config).items():
         ends = [o + s.bytes for o, s in zip(arena.offsets, arena.specs, strict=True)]
         assert all(offset % tensors.ALIGN == 0 for offset in arena.offsets)
-        assert all(end <= start for end, start in zip(ends, arena.offsets[1:], strict=False))
-        assert ends[-1] <= arena.bytes == memory_bytes(config)[kind]
+        if kind != "activations":  # which share memory: test_lifetimes.py
+            assert all(end <= start for end, start in zip(ends, arena.offsets[1:], strict=False))
+        assert max(ends) <= arena.bytes == memory_bytes(config)[kind]
     double = memory_bytes(TrainConfig(model="tiny", batch=6, seq=10))
     assert double["weights"] == memory_bytes(config)["weights"]
     assert memory_bytes(dataclasses.replace(config, fusion="all"))["gradients"] == 0

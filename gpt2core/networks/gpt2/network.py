@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpt2core.networks import token_rows
-from gpt2core.networks.gpt2.tensors import model_of, places, tensors
+from gpt2core.networks.gpt2.tensors import model_of, tensors
 from gpt2core.networks.network import InFiles
 from gpt2core.spec.config import FUSIONS, PRESETS, ModelConfig, TrainConfig
-from gpt2core.step.ops import Tensor
 from gpt2core.step.tensors import TensorSpec
 
 if TYPE_CHECKING:
@@ -30,9 +29,6 @@ class Gpt2(InFiles):
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         return tensors(config)
-
-    def places(self, config: TrainConfig) -> Mapping[Tensor, Tensor]:
-        return places(config)
 
     def forward(self, config: TrainConfig, step: Builder) -> None:
         from gpt2core.networks.gpt2 import program

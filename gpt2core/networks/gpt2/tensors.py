@@ -10,7 +10,6 @@ from gpt2core.networks import token_rows
 from gpt2core.optimizers import state
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.step import slicing
-from gpt2core.step.ops import Tensor
 from gpt2core.step.tensors import HALF, TensorSpec
 
 
@@ -63,42 +62,30 @@ def update_parts(model: ModelConfig) -> int:
     return blocks("wte", "wpe") + model.layers * layer + 1
 
 
-def lag(config: TrainConfig) -> int:
-    """Number of layers by which weight gradients may lag behind: until then nothing overwrites what they read.
-
-    On two threads one layer is enough. On more, the critical path would be longer by it (docs/decisions/0009).
-    """
-    return 1 if config.threads <= 2 else 2
-
-
 def halves(config: TrainConfig) -> bool:
     """Whether `attended`, `hidden` and `logits` are bfloat16 (docs/decisions/0024)."""
     return config.precision == "bf16"
 
 
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
-    """Tensors that the forward pass keeps for the backward pass. N = B*T rows; LayerNorms are counted 0..2L.
+    """Tensors of the forward pass, and their gradients. N = B*T rows; LayerNorms are counted 0..2L.
 
-    Before a part of `residual` is written, it has the output of the LayerNorm before it, and what the branch adds. The
-    part of `hidden` after a layer's own has the GELU's output.
-
-    In the backward pass, each part of `residual` becomes its gradient, and `hidden` the GELU's output. Other gradients
-    are in parts that are no longer needed: that of a layer's `qkv` in the part after it, those of its `hidden` and of
-    its LayerNorms' outputs in the parts that belong to the layer `lag` layers after it. A LayerNorm's output replaces
-    its gradient once it has been read.
+    With bfloat16, `heads` and `expanded` are what attention and fc give before they are rounded; else `expanded`
+    becomes `hidden`, and `dactivated` becomes `dhidden`.
     """
     model = model_of(config)
-    L, C, NH, N, after = model.layers, model.channels, model.heads, config.batch * config.seq, lag(config)
+    L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
     kind = HALF if halves(config) else "float32"
     return [
         *token_rows.specs(config),
-        TensorSpec("residual", (2 * (L + after) + 1, N, C)),
-        TensorSpec("mean", (2 * L + 1, N)),
-        TensorSpec("rstd", (2 * L + 1, N)),
-        TensorSpec("qkv", (L + 1, N, 3 * C)),
+        *(TensorSpec(name, (2 * L + 1, N, C)) for name in ("residual", "normed", "dnormed")),
+        *(TensorSpec(name, (2 * L + 1, N)) for name in ("mean", "rstd")),
+        *(TensorSpec(name, (L, N, 3 * C)) for name in ("qkv", "dqkv")),
         TensorSpec("lse", (L, N, NH)),
+        *(TensorSpec(name, (L, N, C)) for name in ("heads", "dattended")),
         TensorSpec("attended", (L, N, C), kind),
-        TensorSpec("hidden", (L + after, N, 4 * C), kind),
+        *(TensorSpec(name, (L, N, 4 * C)) for name in ("expanded", "dactivated")),
+        *(TensorSpec(name, (L, N, 4 * C), kind) for name in ("hidden", "activated", "dhidden")),
         *head_specs(config)["activations"],
     ]
 
@@ -109,40 +96,18 @@ def head_specs(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     return token_rows.head_specs(config, model.channels, model.padded_vocab, HALF if halves(config) else "float32")
 
 
-def places(config: TrainConfig) -> dict[Tensor, Tensor]:
-    """Tensors that lie where others do: `lag` is how far apart are those of one layer that weight gradients read."""
-    L, after = model_of(config).layers, lag(config)
-    found = {}
-    for i in range(2 * L + 1):
-        found[Tensor("normed", i)] = Tensor("residual", i + 1)
-        found[Tensor("dnormed", i)] = Tensor("residual", i + 2 * after)
-    for layer in range(L):
-        hidden, later = Tensor("hidden", layer), Tensor("hidden", layer + after)
-        found[Tensor("activated", layer)] = Tensor("hidden", layer + 1)
-        found[Tensor("dhidden", layer)] = later
-        found[Tensor("expanded", layer)] = Tensor("wide") if halves(config) else hidden
-        found[Tensor("dactivated", layer)] = Tensor("wide") if halves(config) else later
-        found[Tensor("dqkv", layer)] = Tensor("qkv", layer + 1)
-        found[Tensor("heads", layer)] = found[Tensor("dattended", layer)] = Tensor("dattended")
-    return found
-
-
 def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
-    """The gradient of attention's output, partial sums, scratch for each thread.
-
-    With bfloat16, `dattended` has attention's output before it is rounded, `wide` that of fc and the gradient of
-    GELU's; `rounded` and `part` are a thread's rows and part of the logits.
+    """Partial sums, scratch for each thread. With bfloat16, `rounded` and `part` are a thread's rows and part of the
+    logits.
     """
     model = model_of(config)
-    L, C, N = model.layers, model.channels, config.batch * config.seq
+    L, C = model.layers, model.channels
     rows = min(math.prod(slicing.sizes(config)), PART_ROWS)
     for_halves = [
-        TensorSpec("wide", (N, 4 * C)),
         TensorSpec("rounded", (config.threads, rows, C), HALF),
         TensorSpec("part", (config.threads, min(PART, rows * model.padded_vocab))),  # at least a row
     ]
     return [
-        TensorSpec("dattended", (N, C)),
         *(for_halves if halves(config) else []),
         *head_specs(config)["temporary"],
         *([TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C))] if config.mode == "train" else []),

@@ -101,31 +101,30 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena. N = B*T rows.
 
     In the reverse pass `gates` becomes its own gradient. `dh` has the gradient of one layer's `h` after the other, and
-    `dcell` what the time after gives each sample's state. `first_h` and `first_cell` are the samples' states before
-    the first time, if these are the states after the previous batch.
+    `dcell` what the time after gives each sample's state; it is no activation, because layers that shared it would wait
+    for each other. `first_h` and `first_cell` are the samples' states before the first time, if these are the states
+    after the previous batch.
     """
     model = model_of(config)
     E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
     gradient = max(slicing.block_rows(m.rows, m.columns) * (m.columns + 1) for m in matrices(model))
     parts = sum(slicing.block_count(m.rows, m.columns) for m in matrices(model))
     head = token_rows.head_specs(config, H, V)
-    reverse = [
-        TensorSpec("dembedded", (N, E)), TensorSpec("dh", (N, H)), TensorSpec("dcell", (L, config.batch, H)),
-    ]  # fmt: skip
     return {
         **_trained(model, state.names(config), config.fused != "all"),
         "activations": [
             *token_rows.specs(config),
-            TensorSpec("embedded", (N, E)),
+            *(TensorSpec(name, (N, E)) for name in ("embedded", "dembedded")),
             TensorSpec("gates", (L, N, GATES * H)),
             TensorSpec("cell", (L, N, H)),
             TensorSpec("h", (L, N, H)),
+            TensorSpec("dh", (N, H)),
             *(TensorSpec(name, (L, config.batch, H)) for name in ("first_h", "first_cell") if config.carry_state),
             *head["activations"],
         ],
         "temporary": [
             *head["temporary"],
-            *(reverse if config.mode == "train" else []),
+            *([TensorSpec("dcell", (L, config.batch, H))] if config.mode == "train" else []),
             *([TensorSpec("gradient", (config.threads, gradient))] if config.fused == "all" else []),
             *(state.clipping(config.steps, parts) if config.grad_clip else []),
         ],

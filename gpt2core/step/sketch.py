@@ -1,0 +1,92 @@
+"""Lives of a step's tensors: which op uses each first and last, in program order, without kernels and tiles."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gpt2core.spec.errors import GraphError
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import Cost, Grid
+from gpt2core.step.ops import Given, Mode, Tensor, Use
+from gpt2core.step.signature import Kernel
+from gpt2core.step.tensors import ArenaPlan
+
+READS = (Mode.READ, Mode.UPDATE)
+
+
+class Life(NamedTuple):
+    """Tensors that follow each other in the same memory, since ops compute one in place of the other, and the numbers
+    of the first and of the last op that uses one."""
+
+    tensors: tuple[Tensor, ...]
+    first: int
+    last: int
+
+
+class Uses(NamedTuple):
+    """What an op uses, reads first, and how it is ordered."""
+
+    of: list[tuple[Mode, Tensor]]
+    layer: int | None
+    filler: bool
+
+
+class Sketch(Builder):
+    """Follows the ops of one micro-batch. Fused ops, and ops side by side, count as one, since their tiles run at the
+    same time."""
+
+    def __init__(self, plans: Mapping[str, ArenaPlan], fusion: str) -> None:
+        super().__init__(plans, fusion)
+        self._ops: list[Uses] = []
+        self._before: dict[Tensor, Tensor] = {}  # in whose place a tensor is computed
+
+    def op(
+        self, name: str, phase: str, kernel: Kernel, grid: Grid, cost: Sequence[Cost], /,  # noqa: ARG002
+        layer: int | None = None, filler: bool = False, **given: Given,
+    ) -> None:  # fmt: skip
+        uses = [(use.mode, use.of) for use in given.values() if isinstance(use, Use) and isinstance(use.of, Tensor)]
+        self._ops.append(Uses(sorted(uses, key=lambda use: use[0] not in READS), layer, filler))
+
+    def rename(self, old: Tensor, new: Tensor) -> None:
+        self._before[new] = old
+
+    @property
+    def count(self) -> int:
+        return len(self._ops)
+
+    @contextlib.contextmanager
+    def beside(self) -> Iterator[None]:
+        first = self.count
+        yield
+        self.fuse(self.count - first)
+
+    def fuse(self, count: int) -> None:
+        *self._ops, parts = [*self._ops[:-count], self._ops[-count:]]
+        of = [use for part in parts for use in part.of]
+        self._ops.append(Uses(of, parts[0].layer, all(part.filler for part in parts)))
+
+    def lives(self, late: int = 0) -> list[Life]:
+        """In the order of their first uses. What is read before it is written lives through all steps. late: number of
+        layers by which fillers may lag behind, so that what they read lives longer."""
+        found: dict[Tensor, Life] = {}
+        end = len(self._ops)
+        ends = {uses.layer: number for number, uses in enumerate(self._ops)}
+        for number, uses in enumerate(self._ops):
+            last = number
+            if uses.filler and uses.layer is not None:
+                last = max(number, ends.get(uses.layer - late, end))
+            for mode, tensor in uses.of:
+                first = tensor
+                while first in self._before:
+                    first = self._before[first]
+                new = Life((first,), 0, end) if mode in READS else Life((first,), number, number)
+                life = found.setdefault(first, new)
+                tensors = life.tensors if tensor in life.tensors else (*life.tensors, tensor)
+                found[first] = Life(tensors, life.first, max(life.last, last))
+        named = {(tensor.name, tensor.layer is None) for life in found.values() for tensor in life.tensors}
+        for name, whole in named:
+            if whole and (name, False) in named:
+                raise GraphError(f"{name} is used as a whole and by layers, so its memory is not known")
+        return list(found.values())

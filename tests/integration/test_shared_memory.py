@@ -1,0 +1,32 @@
+"""Whatever shares memory, the graph is race-free and the bits are the same: only edges and bytes differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpt2core.networks import lifetimes
+from gpt2core.run.train import plan, train
+from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.step.lifetimes import Policy
+
+COMMON = {
+    "batch": 2, "seq": 8, "batch_slice": 1, "token_slice": 4, "steps": 3, "warmup": 0, "data": "synthetic",
+    "blas": "own", "scheduler": "task", "sync": "none", "threads": 2, "lr": 1e-2, "allow_oversubscription": True,
+}  # fmt: skip
+CONFIGS = {
+    "gpt2": TrainConfig(ModelConfig(layers=2, heads=2, channels=16, vocab=31, context=8), **COMMON),
+    "lstm": TrainConfig("lstm-tiny", **COMMON),
+}
+POLICIES = {"rings": Policy(), "spare": Policy(spare=1), "first fit": Policy(alike=False), "apart": Policy(spare=1000)}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_policy_gives_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, found, bits = CONFIGS[name], {}, set()
+    for policy, how in POLICIES.items():
+        monkeypatch.setattr(lifetimes, "POLICY", how)
+        found[policy] = plan(config, prove=True).memory_bytes["activations"]
+        result = train(config)
+        bits.add((tuple(result.losses), result.weights_sha256))
+    assert len(bits) == 1
+    assert found["first fit"] <= found["rings"] <= found["spare"] <= found["apart"]
