@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,7 +22,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.functions import FunctionElement
 
 from taskloom.server import database_url, postgres
-from taskloom.server.errors import StartRefused
+from taskloom.server.errors import DatabaseUnavailable, StartRefused
 
 OLDEST_SQLITE = (3, 38)  # the operator ->; RETURNING is of 3.35
 FACTS = "facts"  # key in a session's `info` of the facts that are announced after its commit
@@ -131,6 +132,8 @@ class Database:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
         else:
             postgres.prepare(self.engine)
+        self._file = Path(str(parsed.database)) if self.is_sqlite else None
+        self._file_id: tuple[int, int] | None = None
         self._closed = False
         self._writing = self.engine.execution_options(writes=True)
         # On PostgreSQL a transaction costs two round trips, and at READ COMMITTED each statement sees its own snapshot.
@@ -151,6 +154,7 @@ class Database:
         """A session that only reads. snapshot: all its statements see the database as it was at the first one, and rows
         may be read in pieces. On SQLite both always hold.
         """
+        self.check_file()
         with Session(self.engine if snapshot else self._reading, expire_on_commit=False) as session:
             if snapshot and not self.is_sqlite:
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
@@ -159,13 +163,32 @@ class Database:
     @contextlib.contextmanager
     def write(self) -> Iterator[Session]:
         """A session that commits at its end. The facts that it announced are then passed to `heard`."""
+        self.check_file()
         with self._turn, Session(self._writing, expire_on_commit=False) as session, session.begin():
             yield session
         for fact in session.info.get(FACTS, ()):
             self.heard(fact)
 
+    def check_file(self) -> None:
+        """Check that SQLite's path still leads to the file that is open. Raises DatabaseUnavailable."""
+        if self._file is None:
+            return
+        try:
+            status = self._file.stat()
+            found = status.st_dev, status.st_ino
+        except OSError:
+            found = None
+        if self._file_id is None:
+            self._file_id = found
+        elif found != self._file_id:
+            raise DatabaseUnavailable(
+                f"the database's file {self._file} was moved, deleted or replaced while it was in use; put it back, or "
+                "restart the server to use what is there now"
+            )
+
     def mark(self) -> object:
         """A value that changes with every commit of any process; it needs no table."""
+        self.check_file()
         asked = "PRAGMA data_version" if self.is_sqlite else "SELECT CAST(pg_current_snapshot() AS text)"
         with self._watching.connect() as connection:
             return connection.exec_driver_sql(asked).scalar_one()

@@ -317,6 +317,12 @@ class TooManyQuestions(ServerError):
     slug, title, status = "too-many-questions", "Too many analyses at once", 503
 
 
+class TooManyExports(ServerError):
+    """Too many exports are written at once; try again later."""
+
+    slug, title, status = "too-many-exports", "Too many exports at once", 503
+
+
 class DatabaseUnavailable(ServerError):
     """The database does not answer, or its schema is not this server's version."""
 
@@ -324,9 +330,9 @@ class DatabaseUnavailable(ServerError):
 
 
 class StoreUnavailable(ServerError):
-    """The folder of artifacts is not writable."""
+    """The folder of artifacts or of answers cannot be written, or its disk is full."""
 
-    slug, title, status = "store-unavailable", "Artifacts cannot be stored", 503
+    slug, title, status = "store-unavailable", "Files cannot be stored", 503
 
 
 class StartRefused(Exception):

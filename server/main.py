@@ -33,7 +33,7 @@ from taskloom.server.access.turns import Turns
 from taskloom.server.connections import Connection
 from taskloom.server.context import Context
 from taskloom.server.db import Database
-from taskloom.server.errors import StartRefused
+from taskloom.server.errors import ServerError, StartRefused
 from taskloom.server.listening import bind, notify_systemd, resolve
 from taskloom.server.metrics import Metrics
 from taskloom.server.neighbours import Neighbours
@@ -65,6 +65,7 @@ from taskloom.server.read.experiments.eta import Etas
 from taskloom.server.read.experiments.routes import router as experiments_read
 from taskloom.server.read.experiments.verdicts import Verdicts
 from taskloom.server.read.exports.routes import router as exports
+from taskloom.server.read.exports.streams import Exports
 from taskloom.server.read.fleet.routes import of_queue, of_workers
 from taskloom.server.read.history.routes import router as history
 from taskloom.server.read.overview.routes import router as overview
@@ -139,6 +140,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         dashboard=dashboard_files.read(),
         overviews=overviews,
         etas=etas,
+        exports=Exports(database, settings),
     )
 
     def ended() -> bool:
@@ -261,6 +263,8 @@ async def _repeat(
     while not await _is_set_within(stopping, pause_s):
         try:
             await work()
+        except (ServerError, DBAPIError) as error:
+            log.error("background work failed; it will be repeated: %s", error)
         except Exception:
             log.exception("background work failed; it will be repeated")
         pause_s = every_s

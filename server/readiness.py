@@ -27,6 +27,7 @@ class Readiness:
 
     def check(self) -> None:
         """Raises DatabaseUnavailable or StoreUnavailable."""
+        self._database.check_file()
         try:
             current = migrate.is_current(self._database)
         except DBAPIError as error:
@@ -48,6 +49,6 @@ class Readiness:
             return DatabaseUnavailable(trouble(error))
         try:
             self._store.try_out()
-        except OSError as error:
-            return StoreUnavailable(f"artifacts cannot be stored: {error.strerror}")
+        except StoreUnavailable as error:
+            return error
         return None

@@ -103,6 +103,7 @@ class Settings(BaseSettings):
     )
     analysis_s: float = Field(60.0, gt=0, description="deadline of an analysis")
     max_questions: int = Field(100, ge=1, description="analyses that may run or wait at once")
+    exports_at_once: int = Field(2, ge=1, description="exports that are written at once; others wait")
     answer_root: Path | None = Field(
         None, description="folder of cached answers; default FILE.answers beside SQLite's FILE, otherwise ./answers"
     )

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -21,6 +21,7 @@ from taskloom.server.access.scopes import Access
 from taskloom.server.context import Context
 from taskloom.server.settings import Settings
 
+T = TypeVar("T")
 Handle = Callable[[Request], Coroutine[Any, Any, Response]]
 GONE = 499  # nginx's status for a client that has disconnected
 INLINE_BYTES = 16 << 10  # smaller bodies are parsed in the event loop, where a thread would cost more
@@ -57,7 +58,7 @@ class _JsonRequest(Request):
 async def _guarded(route: Guarded, handle: Handle, request: Request) -> Response:
     context: Context = request.app.state.context
     if _takes_turns(route):
-        return await _while_connected(request, _in_turn(context, route, handle, request))
+        return await _answer(request, _in_turn(context, route, handle, request))
     request.state.caller = await auth.authorise(request, context, route.access)
     with context.in_flight.share() as share:
         if route.streams_body:
@@ -68,7 +69,7 @@ async def _guarded(route: Guarded, handle: Handle, request: Request) -> Response
             bodies.check_declared(request.headers.get("Content-Length"), limit_bytes)
             body = await bodies.read(_paced(request.receive, context.settings), limit_bytes, share)
             request = _JsonRequest(request, body)
-        return await _while_connected(request, handle(request))
+        return await _answer(request, handle(request))
 
 
 def _takes_turns(route: Guarded) -> bool:
@@ -88,19 +89,23 @@ def _paced(receive: Receive, settings: Settings) -> Receive:
     return bodies.paced(receive, settings.body_timeout_s, settings.min_body_rate)
 
 
-async def _while_connected(request: Request, answer: Awaitable[Response]) -> Response:
-    """The answer. When the client disconnects, work that waits for a thread does not start, and work on a thread can
-    detect the cancellation with anyio.from_thread.check_cancelled.
+async def _answer(request: Request, answer: Awaitable[Response]) -> Response:
+    return await while_connected(request.receive, answer) or Response(status_code=GONE)
+
+
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T | None:
+    """The result; None if the client disconnects. Then work that waits for a thread does not start, and work on a
+    thread can detect the cancellation with anyio.from_thread.check_cancelled.
     """
     with anyio.CancelScope() as scope:
-        watcher = asyncio.create_task(_watch(request.receive, scope))
+        watcher = asyncio.create_task(_watch(receive, scope))
         try:
-            return await answer
+            return await work
         finally:
             watcher.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watcher
-    return Response(status_code=GONE)
+    return None
 
 
 async def _watch(receive: Receive, scope: anyio.CancelScope) -> None:

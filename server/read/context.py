@@ -12,6 +12,7 @@ from taskloom.server.read.analysis.answers import Answers
 from taskloom.server.read.dashboard.files import Files
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.experiments.eta import Etas
+from taskloom.server.read.exports.streams import Exports
 from taskloom.server.read.overview.service import Overviews
 
 
@@ -23,6 +24,7 @@ class Reading:
     dashboard: Files
     overviews: Overviews
     etas: Etas
+    exports: Exports
 
 
 async def _reading(request: Request) -> Reading:

@@ -117,7 +117,7 @@ class Pool:
                 told = f"the analysis was stopped after {self.deadline_s:g} s"
                 raise AnalysisTooLong(told, max_s=self.deadline_s) from None
         if isinstance(found, work.Refusal):
-            raise _rebuilt(found)
+            raise rebuilt(found)
         return found
 
     def _check_given_up(self, *question: Hashable) -> None:
@@ -145,7 +145,7 @@ class Pool:
         return CapacityLimiter(1)  # never waits: the question waited for its turn before the deadline began
 
 
-def _rebuilt(refusal: work.Refusal) -> ServerError:
+def rebuilt(refusal: work.Refusal) -> ServerError:
     """The error that the other process raised."""
     kind = PROBLEM_TYPES[refusal.slug]
     error = kind.__new__(kind)

@@ -17,7 +17,7 @@ from typing import Any
 from gpt2core.spec.locks import lock
 from taskloom.server.db import Database
 from taskloom.server.errors import ServerError
-from taskloom.server.queue.artifacts.store import Store
+from taskloom.server.queue.artifacts.store import Store, storing
 from taskloom.server.settings import Settings
 
 NICENESS = 10  # claims and heartbeats have priority
@@ -43,9 +43,16 @@ class Sources:
 
 def answer_in_process(settings: str, name: str, args: tuple[Any, ...], path: str | None) -> bytes | Refusal:
     """Entry point of a process: compute an answer with `answer`."""
+    with as_reader(settings) as sources:
+        return answer(sources, name, args, path)
+
+
+@contextlib.contextmanager
+def as_reader(settings: str) -> Iterator[Sources]:
+    """What a process of the pool reads from. It gives way to claims and heartbeats."""
     _behave()
     try:
-        return answer(_sources(settings), name, args, path)
+        yield _sources(settings)
     finally:
         _give_memory_back()
 
@@ -93,17 +100,28 @@ def _give_memory_back() -> None:
 @contextlib.contextmanager
 def _alone(file: Path) -> Iterator[None]:
     """A lock, so that only one process of all servers on the folder computes an answer."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with (file.parent / f"{file.name[:2]}.lock").open("w") as opened:
-        lock(opened)  # without locks it is computed more than once
+    with contextlib.ExitStack() as kept:
+        with storing("answers"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            opened = kept.enter_context((file.parent / f"{file.name[:2]}.lock").open("w"))
+            lock(opened)  # without locks it is computed more than once
         yield
 
 
 def _write_whole(file: Path, pieces: Iterable[bytes]) -> None:
     partial = file.with_suffix(".partial")
-    with partial.open("wb") as content:
-        content.writelines(pieces)
-    partial.replace(file)
+    try:
+        with storing("answers"):
+            content = partial.open("wb")
+        with content:
+            for piece in pieces:
+                with storing("answers"):
+                    content.write(piece)
+            with storing("answers"):
+                content.flush()
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _forget_oldest(folder: Path, most_bytes: int) -> None:

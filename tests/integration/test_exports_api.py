@@ -197,3 +197,13 @@ def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
     assert pandas.read_feather(file)["run_id"].unique().tolist() == [3]
     assert "unknown format" in taskloom("export", "runs", "-o", str(tmp_path / "x.xls"), code=2)
     assert "No such file" in taskloom("export", "runs", "-o", str(tmp_path / "none" / "x.csv"), code=2)
+
+
+@pytest.mark.parametrize("detail", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1"])
+def test_text_of_a_worker_is_no_formula(api, detail):
+    api.submit()
+    node = api.worker()
+    node.upload(node.claim(), error={"slug": "boom", "detail": detail})
+    (row,) = csv.DictReader(io.StringIO(exported(api, "runs", "csv").decode(), newline=""))
+    assert row["error_detail"] == f"'{detail}"
+    assert rows_of("ndjson", exported(api, "runs", "ndjson"))[0]["error_detail"] == detail

@@ -12,21 +12,33 @@ from pathlib import Path
 from types import TracebackType
 
 from gpt2core.spec.locks import lock
+from taskloom.server.errors import StoreUnavailable
 
 INCOMING = "incoming"
 LEFT_S = 86400.0  # age at which an incomplete upload counts as abandoned
+
+
+@contextlib.contextmanager
+def storing(what: str) -> Iterator[None]:
+    """Raises StoreUnavailable if the disk fails, is full or cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{what} cannot be stored: {error.strerror or error}") from error
 
 
 class Incoming:
     """An upload into the store, deleted on close unless it is kept."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._file = tempfile.NamedTemporaryFile(dir=folder, delete=False)  # noqa: SIM115 - closed by __exit__
         self._hash = hashlib.sha256()
         self.path, self.size_bytes = Path(self._file.name), 0
 
     def write(self, chunk: bytes) -> None:
-        self._file.write(chunk)
+        with storing("artifacts"):
+            self._file.write(chunk)
         self._hash.update(chunk)
         self.size_bytes += len(chunk)
 
@@ -45,12 +57,13 @@ class Incoming:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what is still buffered finds no place either
+            self._file.close()
         self.path.unlink(missing_ok=True)
 
 
 class Store:
-    """A store in a folder, which is created with the first file. Raises OSError if the disk fails."""
+    """A store in a folder, which is created with the first file. Raises StoreUnavailable where a file is stored."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -59,21 +72,22 @@ class Store:
         return self.root / sha256[:2] / sha256
 
     def incoming(self) -> Incoming:
-        folder = self.root / INCOMING
-        folder.mkdir(parents=True, exist_ok=True)
-        return Incoming(folder)
+        with storing("artifacts"):
+            return Incoming(self.root / INCOMING)
 
     @contextlib.contextmanager
     def keeping(self, incoming: Incoming) -> Iterator[None]:
         """Move the file to its place. The block records the file; a sweep waits until the block has ended."""
-        incoming.sync()
-        with self._locked(shared=True):
-            target = self.path(incoming.sha256)
-            new = not target.parent.exists()
-            target.parent.mkdir(exist_ok=True)
-            incoming.path.replace(target)
-            for folder in (target.parent, self.root) if new else (target.parent,):
-                _sync_folder(folder)
+        with contextlib.ExitStack() as kept:
+            with storing("artifacts"):
+                incoming.sync()
+                kept.enter_context(self._locked(shared=True))
+                target = self.path(incoming.sha256)
+                new = not target.parent.exists()
+                target.parent.mkdir(exist_ok=True)
+                incoming.path.replace(target)
+                for folder in (target.parent, self.root) if new else (target.parent,):
+                    _sync_folder(folder)
             yield
 
     def sweep(self, needed: Callable[[], Collection[str]], dry_run: bool) -> tuple[int, int]:
@@ -104,8 +118,8 @@ class Store:
             yield lock(file, shared)
 
     def try_out(self) -> None:
-        """Write a file as uploads do, and take their lock. Raises OSError."""
-        with self.incoming() as file:
+        """Write a file as uploads do, and take their lock. Raises StoreUnavailable."""
+        with storing("artifacts"), self.incoming() as file:
             file.write(b"ready?")
             file.sync()
             with self._locked(shared=True):

@@ -170,6 +170,7 @@ def _make_canonical(
     figures = payloads.Figures()
     if payload.result and outcome == "succeeded":
         figures = payloads.figures(payload.result, queued_s)
+    run.started_at = attempt.started_at
     run.node = attempt.node if figures.environment_sha256 else None
     run.environment_sha256 = figures.environment_sha256
     run.phase_s, run.flagged_steps = figures.phase_s, figures.flagged_steps

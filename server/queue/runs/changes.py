@@ -57,15 +57,19 @@ def make(
     waited_s = cause.at - run.queued_at if run_verb == "claim" else None
     if attempt_verb is not None:
         attempt.state = ATTEMPT.after(attempt.state, attempt_verb, attempt.id)
-        attempt.finished_at = None if attempt.state in ACTIVE else cause.at
+        if attempt.state in ACTIVE:
+            attempt.finished_at = None
+        elif attempt_verb != "supersede" or attempt.finished_at is None:  # a lost attempt ended when it was lost
+            attempt.finished_at = cause.at
     reached = {} if run_verb is None else _reached(RUN.after(run.state, run_verb, run.id), cause)
     if (reached.get("state", run.state), attempt.state) == was:
         return
     for column, value in reached.items():
         setattr(run, column, value)
-    if run.state == "running":
+    if run.state == attempt.state == "running":  # not when a late result of another attempt arrives
         attempt.started_at = attempt.started_at or cause.at
-        run.started_at = run.started_at or cause.at
+        if attempt.purpose == "timing" or run.started_at is None:
+            run.started_at = attempt.started_at
     event = {"verb": run_verb or attempt_verb or "", "state": run.state, "actor": cause.actor, "reason": cause.reason}
     of_attempt = {"attempt_no": attempt.attempt_no, "attempt_state": attempt.state}
     session.add(RunEvent(run_id=run.id, experiment_id=run.experiment_id, at=cause.at, **event, **of_attempt))

@@ -25,7 +25,7 @@ import taskloom.analysis
 import taskloom.contract
 import taskloom.server
 from taskloom.server.db import Database
-from taskloom.server.errors import AnalysisTooLong, TooManyQuestions
+from taskloom.server.errors import AnalysisTooLong, StoreUnavailable, TooManyQuestions
 from taskloom.server.queue.artifacts.models import Artifact
 from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.experiments.models import Experiment
@@ -37,7 +37,8 @@ from taskloom.server.settings import Settings
 
 JSON = "application/json"
 WHOLE_BYTES = 1 << 20  # larger answers are sent in pieces
-COMPUTED = (AnalysisTooLong, TooManyQuestions)  # problems of every operation that computes in the pool
+# Problems of every operation that computes in the pool
+COMPUTED = (AnalysisTooLong, TooManyQuestions, StoreUnavailable)
 Content = Callable[[Session], Hashable]  # reads a value that changes whenever the inputs of an answer change
 
 
@@ -92,7 +93,7 @@ def _used(file: Path, most_bytes: int) -> bytes | None:
     try:
         os.utime(file)
         return file.read_bytes() if file.stat().st_size <= most_bytes else b""
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

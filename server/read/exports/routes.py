@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from anyio import to_thread
 from fastapi import Query
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from taskloom.server.access.scopes import READERS
-from taskloom.server.context import Ctx
+from taskloom.server.errors import TooManyExports
+from taskloom.server.read.context import Reads
 from taskloom.server.read.exports import formats
 from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
+from taskloom.server.read.exports.streams import Export
 from taskloom.server.read.exports.tables import TABLES, Kind
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.runs.routes import RunFilters
@@ -26,11 +27,12 @@ CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for me
 @router.get(
     "/{table}",
     READERS,
+    errors=(TooManyExports,),
     response_class=Response,
     responses={200: {"description": "the table, streamed", "content": CONTENT}},
 )
 async def show(
-    context: Ctx,
+    reading: Reads,
     table: Literal["runs", "steps", "ops", "variants", "history", "tuning_trials"],
     filters: RunFilters,
     format: Annotated[Format, Query(description="parquet and arrow need pyarrow on the server")] = "csv",
@@ -44,22 +46,13 @@ async def show(
 
     The filters select runs. For variants, only `experiment_id` and the times apply, and they select experiments.
     """
-    chosen = TABLES[table]
-    wanted = _columns(chosen.columns, columns)
-    try:
-        pieces = formats.written(format, wanted, chosen.rows(context.database, filters, sort))
-    except ImportError:
+    chosen = _columns(TABLES[table].columns, columns)
+    if not formats.is_available(format):
         accepted = "csv or ndjson; for the other formats, install taskloom[exports] on the server"
-        raise parameters.refused("format", format, accepted) from None
-    first = await to_thread.run_sync(next, pieces, b"")  # errors are raised before the answer begins
+        raise parameters.refused("format", format, accepted)
     name = table if filters.experiment_id is None else f"experiment-{filters.experiment_id}-{table}"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
-    return StreamingResponse(_after(first, pieces), media_type=MEDIA_TYPES[format], headers=headers)
-
-
-def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
+    return reading.exports.answer(Export(table, format, chosen, filters, sort), headers)
 
 
 def _columns(known: Mapping[str, Kind], asked: str | None) -> Mapping[str, Kind]:
