@@ -50,8 +50,6 @@ from taskloom.server.queue.experiments.routes import router as experiments
 from taskloom.server.queue.retention.routes import router as retention
 from taskloom.server.queue.runs.routes import router as runs
 from taskloom.server.queue.workers.routes import router as workers
-from taskloom.server.read import stopping
-from taskloom.server.read.analysis.alerts import Alerts
 from taskloom.server.read.analysis.answers import Answers
 from taskloom.server.read.analysis.routes import router as analysis
 from taskloom.server.read.artifacts.routes import router as artifacts
@@ -63,7 +61,6 @@ from taskloom.server.read.events.service import look_at_all
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.experiments.eta import Etas
 from taskloom.server.read.experiments.routes import router as experiments_read
-from taskloom.server.read.experiments.verdicts import Verdicts
 from taskloom.server.read.exports.routes import router as exports
 from taskloom.server.read.exports.streams import Exports
 from taskloom.server.read.fleet.routes import of_queue, of_workers
@@ -74,10 +71,13 @@ from taskloom.server.read.pages.routes import router as pages
 from taskloom.server.read.pool import Pool
 from taskloom.server.read.runs.routes import router as runs_read
 from taskloom.server.read.samples.routes import router as samples
+from taskloom.server.read.sources import Sources
 from taskloom.server.read.traces.routes import router as traces
 from taskloom.server.read.tuning.decisions import Tunings
 from taskloom.server.read.tuning.routes import router as tuning
-from taskloom.server.read.work import Sources
+from taskloom.server.read.watchers import stopping
+from taskloom.server.read.watchers.alerts import Alerts
+from taskloom.server.read.watchers.verdicts import Verdicts
 from taskloom.server.readiness import Readiness
 from taskloom.server.routing import operations
 from taskloom.server.settings import Settings

@@ -7,13 +7,13 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from taskloom.server.read.analysis.alerts import Alerts
 from taskloom.server.read.analysis.answers import Answers
 from taskloom.server.read.dashboard.files import Files
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.experiments.eta import Etas
 from taskloom.server.read.exports.streams import Exports
 from taskloom.server.read.overview.service import Overviews
+from taskloom.server.read.watchers.alerts import Alerts
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, to_process, to_thread
 
 from taskloom.server.errors import PROBLEM_TYPES, AnalysisTooLong, ServerError, TooManyQuestions
 from taskloom.server.read import work
+from taskloom.server.read.sources import Refusal, Sources
 
 T = TypeVar("T")
 log = logging.getLogger("taskloom.server")
@@ -77,7 +78,7 @@ async def _awaited(start: Callable[[], Awaitable[T]]) -> T:
 class Pool:
     """Processes that answer questions; used from one event loop."""
 
-    def __init__(self, sources: work.Sources) -> None:
+    def __init__(self, sources: Sources) -> None:
         self._sources, settings = sources, sources.settings
         self._settings = settings
         self._turns = CapacityLimiter(max(1, settings.processes))
@@ -116,7 +117,7 @@ class Pool:
                 self._given_up[name, args, path] = time.monotonic() + 10 * self.deadline_s
                 told = f"the analysis was stopped after {self.deadline_s:g} s"
                 raise AnalysisTooLong(told, max_s=self.deadline_s) from None
-        if isinstance(found, work.Refusal):
+        if isinstance(found, Refusal):
             raise rebuilt(found)
         return found
 
@@ -130,7 +131,7 @@ class Pool:
                 max_s=self.deadline_s,
             )
 
-    async def _run(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes | work.Refusal:
+    async def _run(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes | Refusal:
         if not self._settings.processes:
             return await to_thread.run_sync(work.answer, self._sources, name, args, path)
         given = (self._settings.model_dump_json(), name, args, path)
@@ -145,7 +146,7 @@ class Pool:
         return CapacityLimiter(1)  # never waits: the question waited for its turn before the deadline began
 
 
-def rebuilt(refusal: work.Refusal) -> ServerError:
+def rebuilt(refusal: Refusal) -> ServerError:
     """The error that the other process raised."""
     kind = PROBLEM_TYPES[refusal.slug]
     error = kind.__new__(kind)

@@ -25,13 +25,13 @@ from taskloom.server.db import Database
 from taskloom.server.read.analysis import alerts, service
 from taskloom.server.read.analysis.selection import parse
 from taskloom.server.read.experiments.variants import variants
-from taskloom.server.read.experiments.verdicts import verdict
+from taskloom.server.read.experiments.verdict import verdict
 from taskloom.server.read.history.service import changes
 from taskloom.server.read.plans import plan
 from taskloom.server.read.samples import service as samples
+from taskloom.server.read.sources import Sources
 from taskloom.server.read.traces.service import trace
 from taskloom.server.read.tuning import service as tunings
-from taskloom.server.read.work import Sources
 
 
 @dataclass(frozen=True)

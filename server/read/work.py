@@ -10,7 +10,6 @@ import functools
 import gc
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,10 @@ from gpt2core.spec.locks import lock
 from taskloom.server.db import Database
 from taskloom.server.errors import ServerError
 from taskloom.server.queue.artifacts.store import Store, storing
+from taskloom.server.read.sources import Refusal, Sources
 from taskloom.server.settings import Settings
 
 NICENESS = 10  # claims and heartbeats have priority
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A ServerError on its way to the server's process."""
-
-    slug: str
-    detail: str
-    fields: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Sources of answers."""
-
-    database: Database
-    store: Store
-    settings: Settings
 
 
 def answer_in_process(settings: str, name: str, args: tuple[Any, ...], path: str | None) -> bytes | Refusal:

@@ -1,43 +1,23 @@
-"""Alerts: a row for each change to slower steps, which fresh runs confirm or dismiss.
-
-An experiment is searched once it has ended. Fresh runs of a slowdown are queued automatically; users can also queue
-them over HTTP. Only these runs confirm a regression. The experiment records that it was searched, so that no server
-searches it again.
-"""
+"""Alerts: slowdowns of an ended experiment that its history shows, and the rows that are kept of them."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from anyio import to_thread
-from pydantic import TypeAdapter
-from sqlalchemy import or_, select, update
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gpt2core.spec.result import median
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.history import MOVES, Series, State
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
-from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
-from taskloom.contract.webhooks import AlertChanged
 from taskloom.server import paging
-from taskloom.server.db import LOCKED, Database, hold, now, utc
-from taskloom.server.errors import AnalysisTooLong, InvalidRequest, QueueFull, TooManyQuestions
+from taskloom.server.db import Database, utc
 from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.experiments.service import show, submit
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.models import Alert
-from taskloom.server.read.pool import Pool
-from taskloom.server.settings import Settings
-from taskloom.server.threads import Threads
-from taskloom.server.webhooks import service as webhooks
-
-log = logging.getLogger("taskloom.server")
-AT_ONCE = 20  # experiments per look
-OWNER = "alerts"  # owner of the idempotency keys of confirmations, so that repeated requests queue only one
 
 
 @dataclass(frozen=True)
@@ -52,94 +32,6 @@ class Suspect:
     ratio: float
     reason: str
     confirming_experiment_id: int | None
-
-
-SUSPECTS = TypeAdapter(list[Suspect])
-
-
-class Alerts:
-    """Searches ended experiments in the analysis pool with each call of `look`, and queues confirmations."""
-
-    def __init__(self, database: Database, settings: Settings, pool: Pool, control: Threads) -> None:
-        self._database, self._settings, self._pool, self._control = database, settings, pool, control
-
-    async def look(self) -> bool:
-        """Search recently ended experiments, and queue confirmations; return whether runs were queued."""
-        queued = False
-        for experiment in await to_thread.run_sync(self._ended):
-            try:
-                queued = await self._search(experiment) or queued
-            except TooManyQuestions:  # also while the server stops; the next call searches the experiment
-                break
-            # Recorded last: if the server stops before, the search is repeated, which changes nothing.
-            await to_thread.run_sync(self._note_searched, experiment)
-        return queued
-
-    async def _search(self, experiment: Experiment) -> bool:
-        """Store slowdowns, and queue confirmations; return whether runs were queued. Raises TooManyQuestions."""
-        try:
-            found = SUSPECTS.validate_json(await self._pool.answer("suspects", (experiment.id,), None))
-        except AnalysisTooLong:
-            log.warning("experiment %s: the search for slowdowns took too long", experiment.id)
-            return False
-        if found:
-            await to_thread.run_sync(self._keep, found)
-        queued = False
-        for suspect in found:
-            if suspect.latest and suspect.confirming_experiment_id is None and self._settings.confirm_alerts:
-                queued = await self._confirm(suspect.run_id) or queued
-        return queued
-
-    async def _confirm(self, run_id: int) -> bool:
-        try:
-            _, new = await self.confirm(run_id)
-        # No worker can run it, the queue is full, or the analysis takes too long: the alert stays suspected.
-        except (InvalidRequest, QueueFull, AnalysisTooLong) as error:
-            log.warning("no fresh runs of the slowdown at run %s were queued: %s", run_id, error)
-            return False
-        if new:
-            log.info("fresh runs of the slowdown at run %s were queued", run_id)
-        return new
-
-    async def confirm(self, run_id: int, key_id: int | None = None) -> tuple[ExperimentDetail, bool]:
-        """Queue fresh runs of the change at a run. Returns their experiment, and whether it is new.
-
-        Raises NotFound, InvalidRequest, QueueFull, AnalysisTooLong or TooManyQuestions.
-        """
-        known = await self._control.run(_confirming, self._database, run_id)
-        if known is not None:  # not computed again, since the stored builds may have changed since
-            return known, False
-        asked = await self._pool.answer("confirmation", (run_id,), None)
-        return await self._control.run(_queue, self._database, self._settings, run_id, asked, key_id)
-
-    def _ended(self) -> Sequence[Experiment]:
-        unsearched = or_(Experiment.alerts_at.is_(None), Experiment.alerts_at < Experiment.finished_at)
-        ended = select(Experiment).where(Experiment.finished_at.is_not(None), unsearched)
-        with self._database.read() as session:
-            return session.scalars(ended.order_by(Experiment.finished_at).limit(AT_ONCE)).all()
-
-    def _note_searched(self, experiment: Experiment) -> None:
-        searched = update(Experiment).where(Experiment.id == experiment.id)
-        with self._database.write() as session:
-            session.execute(searched.values(alerts_at=experiment.finished_at))
-
-    def _keep(self, suspects: Sequence[Suspect]) -> None:
-        """Update the rows of alerts from the history."""
-        with self._database.write() as session:
-            hold(session, "alerts")  # another server may search at the same moment
-            at = now(session)
-            for found in suspects:
-                row = session.scalars(select(Alert).where(Alert.run_id.in_(found.near)).order_by(Alert.id)).first()
-                if row is None:
-                    row = Alert(run_id=found.run_id, raised_at=at, state="", changed_at=at)
-                    session.add(row)
-                changed = row.state != found.state
-                if changed:
-                    row.state, row.changed_at = found.state, at
-                row.ratio, row.reason = found.ratio, found.reason
-                row.confirming_experiment_id = found.confirming_experiment_id
-                if changed:
-                    _tell(session, row)
 
 
 def suspects(database: Database, experiment_id: int) -> list[Suspect]:
@@ -164,39 +56,6 @@ def _suspects(series: Series) -> Iterator[Suspect]:
             alert.change.first_after, near, alert.change == series.changes[-1], alert.state, alert.change.ratio,
             alert.reason, alert.confirming_experiment_id,
         )  # fmt: skip
-
-
-def _key(run_id: int) -> str:
-    return f"confirm run {run_id}"
-
-
-def _confirming(database: Database, run_id: int) -> ExperimentDetail | None:
-    """The experiment that confirms the change at a run."""
-    asked = select(Experiment.id).where(Experiment.owner == OWNER, Experiment.idempotency_key == _key(run_id))
-    with database.read() as session:
-        experiment_id = session.scalar(asked)
-    return None if experiment_id is None else show(database, experiment_id)
-
-
-def _queue(
-    database: Database, settings: Settings, run_id: int, asked: bytes, key_id: int | None
-) -> tuple[ExperimentDetail, bool]:
-    """Submit the request of `confirmation`. Raises InvalidRequest or QueueFull."""
-    request = ExperimentRequest.model_validate_json(asked)
-    detail, new = submit(database, settings, request, OWNER, _key(run_id), key_id)
-    if new:
-        with database.write() as session:
-            row = session.scalars(select(Alert).where(Alert.run_id == run_id).with_for_update(**LOCKED)).first()
-            if row is not None:
-                row.state, row.reason, row.changed_at = "confirming", "fresh runs are queued", now(session)
-                row.confirming_experiment_id = detail.id
-                _tell(session, row)
-    return detail, new
-
-
-def _tell(session: Session, row: Alert) -> None:
-    session.flush()  # gives a new row its id
-    webhooks.enqueue(session, "alert", AlertChanged(alert=summary(row)))
 
 
 def page(database: Database, states: list[AlertState], cursor: str | None, limit: int) -> AlertPage:

@@ -9,7 +9,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,13 +33,13 @@ from taskloom.server.queue.runs.models import Run, RunEvent, Series, is_queued
 from taskloom.server.read.analysis.reading import calibrating
 from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.pool import Flights, Pool
+from taskloom.server.read.sources import Content
 from taskloom.server.settings import Settings
 
 JSON = "application/json"
 WHOLE_BYTES = 1 << 20  # larger answers are sent in pieces
 # Problems of every operation that computes in the pool
 COMPUTED = (AnalysisTooLong, TooManyQuestions, StoreUnavailable)
-Content = Callable[[Session], Hashable]  # reads a value that changes whenever the inputs of an answer change
 
 
 class Answers:

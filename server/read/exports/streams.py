@@ -26,6 +26,7 @@ from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
 from taskloom.server.read.exports.tables import TABLES, Kind
 from taskloom.server.read.pool import rebuilt
 from taskloom.server.read.runs.service import Filters, Sort
+from taskloom.server.read.sources import Refusal
 from taskloom.server.settings import Settings
 
 READ_BYTES = 64 << 10
@@ -42,7 +43,7 @@ class Export:
     sort: Sort
 
 
-def write(database: Database, export: Export, pipe: str) -> work.Refusal | None:
+def write(database: Database, export: Export, pipe: str) -> Refusal | None:
     """Write an export into a named pipe, until its reader is gone."""
     with Path(pipe).open("wb", buffering=0) as file:
         try:
@@ -53,7 +54,7 @@ def write(database: Database, export: Export, pipe: str) -> work.Refusal | None:
         except BrokenPipeError:
             return None
         except ServerError as error:
-            return work.Refusal(error.slug, str(error), error.fields)
+            return Refusal(error.slug, str(error), error.fields)
     return None
 
 
@@ -119,14 +120,14 @@ class Exports:
                 writing.cancel()
                 await asyncio.wait([writing])
 
-    async def _write(self, export: Export, pipe: str) -> work.Refusal | None:
+    async def _write(self, export: Export, pipe: str) -> Refusal | None:
         if not self._settings.processes:
             return await to_thread.run_sync(write, self._database, export, pipe, limiter=CapacityLimiter(1))
         given = (self._settings.model_dump_json(), export, pipe)
         return await to_process.run_sync(write_in_process, *given, cancellable=True, limiter=CapacityLimiter(1))
 
     @staticmethod
-    async def _first(reader: asyncio.StreamReader, writing: asyncio.Task[work.Refusal | None]) -> bytes:
+    async def _first(reader: asyncio.StreamReader, writing: asyncio.Task[Refusal | None]) -> bytes:
         """The first piece. Raises the errors of the table."""
         reading = asyncio.create_task(reader.read(READ_BYTES))
         try:
@@ -141,7 +142,7 @@ class Exports:
 
 
 async def _rest(
-    first: bytes, reader: asyncio.StreamReader, writing: asyncio.Task[work.Refusal | None]
+    first: bytes, reader: asyncio.StreamReader, writing: asyncio.Task[Refusal | None]
 ) -> AsyncIterator[bytes]:
     piece = first
     while piece:
@@ -152,7 +153,7 @@ async def _rest(
         raise rebuilt(refusal)
 
 
-def write_in_process(settings: str, export: Export, pipe: str) -> work.Refusal | None:
+def write_in_process(settings: str, export: Export, pipe: str) -> Refusal | None:
     """Entry point of a process: `write`."""
     with work.as_reader(settings) as sources:
         return write(sources.database, export, pipe)

@@ -17,10 +17,9 @@ from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.server.errors import NotFound, UnreadableTrace
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.read.analysis import reading
-from taskloom.server.read.analysis.answers import Content
 from taskloom.server.read.artifacts.service import chosen
 from taskloom.server.read.exports.formats import Sink
-from taskloom.server.read.work import Sources
+from taskloom.server.read.sources import Content, Sources
 
 LEVEL = 5  # of compression; level 6 takes twice as long and saves a tenth
 LINES_AT_ONCE = 1000

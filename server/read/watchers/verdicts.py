@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from typing import Any
@@ -10,51 +9,19 @@ from typing import Any
 from anyio import to_thread
 from sqlalchemy import ColumnElement, or_, select, update
 
-from taskloom.analysis.comparison import NOISE_FLOOR
-from taskloom.analysis.tuning.answer import Tuning
-from taskloom.analysis.wording import settings
-from taskloom.contract.experiments import Verdict
 from taskloom.contract.webhooks import TuningConfirmed, VerdictKnown
 from taskloom.server.db import Database, db_now
 from taskloom.server.errors import NotFound, ServerError, TooManyQuestions
 from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.experiments.service import summaries
-from taskloom.server.read.analysis import service
 from taskloom.server.read.pool import Pool
-from taskloom.server.read.tuning import service as tunings
 from taskloom.server.settings import Settings
 from taskloom.server.webhooks import service as webhooks
 
 RECENT_S = 7 * 86400.0  # experiments that ended earlier get no verdict
 AT_ONCE = 4
 log = logging.getLogger("taskloom.server")
-
-
-def verdict(database: Database, experiment_id: int) -> Verdict:
-    """Verdict of an experiment's sweep or tuning. Raises NotFound."""
-    with database.read() as session:
-        experiment = session.get(Experiment, experiment_id)
-    if experiment is not None and experiment.request.get("tune") is not None:
-        return _of_tuning(tunings.tuning(database, experiment_id))
-    return Verdict.model_validate(dataclasses.asdict(service.sweep(database, experiment_id, None, NOISE_FLOOR).verdict))
-
-
-def _of_tuning(found: Tuning) -> Verdict:
-    confirmed, best = found.confirmed, None if found.best is None else settings(found.best)
-    figures: dict[str, Any] = {} if confirmed is None else {
-        "verdict": confirmed.verdict, "ratio": confirmed.ratio,
-        "low": confirmed.ratio_low, "high": confirmed.ratio_high,
-    }  # fmt: skip
-    timed = [trial for trial in found.trials if trial.step_s is not None]
-    return Verdict(
-        sentence=found.sentence,
-        **{"verdict": "none", **figures},
-        a="default",
-        b=best,
-        runs=found.spent_runs,
-        disturbed_runs=sum(trial.flagged for trial in timed),
-    )
 
 
 class Verdicts:
