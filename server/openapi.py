@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 from taskloom.contract.events import ExperimentEvent, RunEvent
 from taskloom.contract.problems import Problem
 from taskloom.server.access.scopes import Access
+from taskloom.server.descriptions import describe
 from taskloom.server.errors import Forbidden, RateExceeded, Unauthenticated
 from taskloom.server.examples import Examples
 from taskloom.server.problems import MEDIA_TYPE, responses
@@ -79,6 +80,7 @@ def install(app: FastAPI, operations: Mapping[str, tuple[str, Route]], public: b
                     _, route = operations[operation["operationId"]]
                     _add_refusals(operation, route.access, public)
             made["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
+            describe(made)
             _add_examples(made)
             app.openapi_schema = made
         return app.openapi_schema

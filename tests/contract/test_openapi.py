@@ -11,8 +11,10 @@ from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.runs import WaitingReason
 from taskloom.contract.webhooks import DeliveryState
 from taskloom.server import reference
+from taskloom.server.descriptions import undescribed
 from taskloom.server.errors import PROBLEM_TYPES
 from taskloom.server.main import create_app
+from taskloom.server.meanings import MEANINGS
 from taskloom.server.settings import Settings
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -130,3 +132,21 @@ def test_problem_types_are_complete(kind):
     assert 400 <= kind.status < 600
     assert kind.title
     assert kind.__doc__
+
+
+def test_every_field_and_parameter_has_a_description_with_its_unit(openapi):
+    assert undescribed(openapi) == []
+    units = {"_s": "second", "_bytes": "byte", "_gflop_per_s": "GFLOP/s", "_gb_per_s": "GB/s", "_j": "joule"}
+    for model, schema in openapi["components"]["schemas"].items():
+        for name, field in schema.get("properties", {}).items():
+            unit = next((units[end] for end in sorted(units, key=len, reverse=True) if name.endswith(end)), "")
+            assert name.endswith("tokens_per_s") or unit in field["description"], f"{model}.{name}"
+
+
+def test_no_meaning_is_left_over(openapi):
+    """Each meaning describes a field or parameter of the document."""
+    named = {f"{model}.{name}" for model, schema in openapi["components"]["schemas"].items()
+             for name in schema.get("properties", {})}  # fmt: skip
+    parameters = {each["name"] for _, _, operation in operations(openapi) for each in operation.get("parameters", ())}
+    used = named | {each.split(".")[1] for each in named} | parameters
+    assert set(MEANINGS) - used == set()
