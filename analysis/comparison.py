@@ -6,7 +6,7 @@ import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -16,8 +16,9 @@ from gpt2core.spec.config import PROBLEM, with_role
 from gpt2core.spec.result import median
 from taskloom.analysis import estimators, sentences
 from taskloom.analysis.agreement import COMPARED, first_disagreement, without
+from taskloom.analysis.compared import Comparison, InstructionsRatio, Side
 from taskloom.analysis.diagnosis import diagnose
-from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Test, Unit, e_value, logarithms
+from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Unit, e_value, logarithms
 from taskloom.analysis.family import Family
 from taskloom.analysis.fingerprint import core_differences, differing, environment_differences
 from taskloom.analysis.pooling import FEWEST_IN_STRATUM, pool
@@ -25,88 +26,12 @@ from taskloom.analysis.processes import Facts, Process, distinct
 from taskloom.analysis.rank_tests import mann_whitney_p_value
 from taskloom.analysis.reasons import Kind, Reason, Verdict
 from taskloom.analysis.sentences import reason
-from taskloom.analysis.statistics import Interval, step_interval, step_values, superiority
+from taskloom.analysis.statistics import step_interval, step_values, superiority
 from taskloom.analysis.validity import doubtful, marks, summary
 from taskloom.analysis.wording import counted, disturbed_share
 
 NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
 MIXED = 0.2  # a monotone drift alone then gives p > 0.2, since times have the ranks of their blocks
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of a comparison: its runs, the settings they share that vary in their experiment, their step time."""
-
-    runs: list[int]
-    variant: dict[str, Any]
-    step_s: Interval
-
-
-@dataclass(frozen=True)
-class InstructionsRatio:
-    """The second metric: instructions of a step of A over those of B. ratio: null if they are unknown; no bounds if
-    they are not independent. `reason` says why."""
-
-    ratio: float | None
-    ratio_low: float | None = None
-    ratio_high: float | None = None
-    n: int = 0
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Membership:
-    """The family of a comparison of two variants of one experiment. p_adjusted: null if so few processes decide nothing
-    in it. alone: the verdict by the comparison's own p-value. primary: it is the question, which is judged alone.
-    sentence: with which statements it was judged; empty: with none."""
-
-    experiment_id: int
-    comparisons: int
-    pooled: int
-    p_adjusted: float | None
-    alone: Verdict
-    primary: bool
-    sentence: str = ""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """B against A. `ratio`: time of A over time of B; above 1, B is faster. `superiority`: probability that a process
-    of B is faster than one of A. A refused comparison has no ratio; `reason` says why.
-
-    ratio_middle: the median of the pairs' ratios, or the ratio of medians; n: sample size in `unit`s; scope: the
-    population that the ratio describes, if it comes from several occasions; e_value: of the pairs' signs, valid at any
-    time; sequential: interval and p-value are valid at any time too; diagnosis: findings against independent values;
-    brief: the marks in one line; family: if both sides are variants of one experiment, which then decides the verdict.
-    """
-
-    a: Side
-    b: Side
-    verdict: Verdict
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    paired: bool
-    p_value: float | None
-    superiority: float | None
-    noise_floor: float
-    differs: list[str]
-    marks: list[str]
-    reason: str
-    ratio_middle: float | None = None
-    n: int = 0
-    unit: str = ""
-    test: Test = "signed-rank"
-    scope: str = ""
-    e_value: float | None = None
-    sequential: bool = False
-    diagnosis: list[str] = field(default_factory=list)
-    instructions: InstructionsRatio | None = None
-    brief: list[str] = field(default_factory=list)
-    family: Membership | None = None
-    disturbed_runs: int = 0
-    why: Reason = field(default_factory=lambda: Reason("wide"))
-    sentence: str = ""
 
 
 def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOISE_FLOOR) -> Comparison:
@@ -365,7 +290,8 @@ def rejudged(found: Comparison, p_adjusted: float | None, family: Family) -> Com
 def _side(processes: Sequence[Process]) -> Side:
     variants = [facts.variant for facts in distinct(processes)]
     shared = {k: v for k, v in variants[0].items() if all(k in other and other[k] == v for other in variants)}
-    return Side([process.run_id for process in processes], shared, step_interval(processes))
+    run_ids = [process.run_id for process in processes]
+    return Side(run_ids, shared, step_interval(processes), run_ids)
 
 
 def _differences(processes: Sequence[Process]) -> list[str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from taskloom.analysis.meaning import says
 from taskloom.analysis.processes import Process
 from taskloom.analysis.rank_tests import Floats
 from taskloom.analysis.statistics import by_rows
@@ -21,14 +22,18 @@ MOST_ADVISED = 1000
 
 @dataclass(frozen=True)
 class Levels:
-    """Relative standard deviations: of steps within a process, of processes within an occasion, of occasions; null for
-    a single one. steps_advised: optimal number of timed steps per process if starting a process costs as much as
-    `warm_steps` steps; null if the variation of steps explains the differences between processes."""
+    """Relative standard deviations of step times by level; null for a level with only one member."""
 
-    step: float | None
-    process: float | None
-    occasion: float | None
-    steps_advised: int | None
+    step: float | None = field(metadata=says("between the steps of a process"))
+    process: float | None = field(metadata=says("between the processes of an occasion, beyond that of their steps"))
+    occasion: float | None = field(metadata=says("between occasions, beyond that of their processes"))
+    steps_advised: int | None = field(
+        metadata=says(
+            "number of timed steps per process that narrows the interval most for the time spent, if a start costs "
+            "as much as "
+            "the warm-up; null if steps explain the differences between processes"
+        ),
+    )
 
 
 def levels(processes: Sequence[Process], warm_steps: float = 1.0) -> Levels:

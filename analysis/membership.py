@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from taskloom.analysis import sentences
-from taskloom.analysis.comparison import Comparison, Membership, rejudged
+from taskloom.analysis.compared import Comparison, Membership
+from taskloom.analysis.comparison import rejudged
 from taskloom.analysis.family import Family, decidable
 from taskloom.analysis.processes import Process
 from taskloom.analysis.sweep import sweep

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from taskloom.analysis.estimators import Unit
+from taskloom.analysis.meaning import says
 
 Verdict = Literal["faster", "slower", "same", "undecided", "refused"]
 Kind = Literal[
@@ -27,18 +28,31 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a comparison has its verdict.
+    """Why a comparison has its verdict."""
 
-    kind: significant and equivalent decide; wide: the interval allows several verdicts; dependent: the interval does
-    not hold, because of `findings`; adjusted: significant alone, but not as one of `of` statements; too-few: fewer than
-    `needed` `unit`s in all, to be one of `of` statements, on an occasion or at a place; one-process,
-    not-interleaved, not-planned (a stopping rule without pairs): no interval and no test; refused: `findings` say why.
-    findings: always those under which an interval does not hold. sentence: the reason in words.
-    """
-
-    kind: Kind
-    needed: int | None = None
-    of: int | None = None
-    unit: Unit | None = None
-    findings: list[str] = field(default_factory=list)
-    sentence: str = ""
+    kind: Kind = field(
+        metadata=says(
+            "significant and equivalent decide; wide: the interval allows several verdicts; dependent: it does not "
+            "hold, "
+            "because of `findings`; adjusted: significant alone, but not among `of` statements; too-few: less than "
+            "`needed`; "
+            "one-process, not-interleaved, not-planned: neither interval nor test; refused: `findings` say why"
+        ),
+    )
+    needed: int | None = field(
+        default=None,
+        metadata=says("fewest `unit`s that can decide; null: more of them decide nothing"),
+    )
+    of: int | None = field(
+        default=None,
+        metadata=says("number of statements that are decided together; null: one alone"),
+    )
+    unit: Unit | None = field(
+        default=None,
+        metadata=says("what `needed` counts; of processes and occasions on each side"),
+    )
+    findings: list[str] = field(
+        default_factory=list,
+        metadata=says("findings under which the interval does not hold; if refused, why"),
+    )
+    sentence: str = field(default="", metadata=says("the reason in words"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from taskloom.analysis.comparison import InstructionsRatio
+from taskloom.analysis.compared import InstructionsRatio
 from taskloom.analysis.estimators import Unit
 from taskloom.analysis.reasons import Reason, Verdict
 

@@ -15,6 +15,7 @@ from taskloom.analysis.comparison import STEP, Value, weigh
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.fingerprint import core_differences, environment_differences
 from taskloom.analysis.levels import Levels, levels
+from taskloom.analysis.meaning import says
 from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.statistics import Interval, outliers, step_interval, step_median
 from taskloom.analysis.validity import marks, summary
@@ -25,10 +26,8 @@ PLACE = ("threads", "cores")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One variant. Speedups are null without a base, or if results do not agree. outliers: runs whose median is far
-    from the others; phases_overlap: forward and backward are the times of their own tasks divided by the threads,
-    without waiting; diagnosis: findings against independent runs; levels: components of the variance."""
+class ScalingRow:
+    """One variant of an experiment, over all its finished runs."""
 
     variant: dict[str, Any]
     scheduler: str
@@ -38,15 +37,32 @@ class Row:
     runs: int
     step_s: Interval
     tokens_per_s: float
-    phase_s: dict[str, float]
-    speedup: float | None
-    speedup_low: float | None
+    phase_s: dict[str, float] = field(
+        metadata=says("median of each phase; if phases overlap, its tasks' time divided by the threads"),
+    )
+    speedup: float | None = field(
+        metadata=says(
+            "T(1) of the same scheduler and slices / T(P), Hodges-Lehmann; null without a base, or if results disagree"
+        ),
+    )
+    speedup_low: float | None = field(
+        metadata=says(
+            "95 % interval, as in a comparison of both variants; null for fewer than six pairs, and if they are not "
+            "independent"
+        ),
+    )
     speedup_high: float | None
-    speedup_best_serial: float | None
+    speedup_best_serial: float | None = field(
+        metadata=says(
+            "T(1) of the variant with the best one-thread median / T(P), Hodges-Lehmann. That variant was chosen by "
+            "the same "
+            "times, which the interval ignores"
+        ),
+    )
     speedup_best_serial_low: float | None
     speedup_best_serial_high: float | None
-    efficiency: float | None
-    speedup_forward: float | None
+    efficiency: float | None = field(metadata=says("speedup / P"))
+    speedup_forward: float | None = field(metadata=says("speedup of the forward phase alone, over the same base"))
     speedup_forward_low: float | None
     speedup_forward_high: float | None
     efficiency_forward: float | None
@@ -54,25 +70,36 @@ class Row:
     speedup_backward_low: float | None
     speedup_backward_high: float | None
     efficiency_backward: float | None
-    phases_overlap: bool
-    outliers: list[int]
+    phases_overlap: bool = field(
+        metadata=says("phases are the time of their own tasks divided by the threads, without waiting"),
+    )
+    outliers: list[int] = field(
+        metadata=says("runs whose median is over 1.5 interquartile ranges beyond its variant's quartiles; they count"),
+    )
     final_loss: float | None
-    agrees: bool
-    diagnosis: list[str] = field(default_factory=list)
-    levels: Levels | None = None
+    agrees: bool = field(metadata=says("losses and weights bit-identical to the other rows of the same slices"))
+    diagnosis: list[str] = field(default_factory=list, metadata=says("findings against independent runs"))
+    levels: Levels | None = field(default=None, metadata=says("variance components of step times"))
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows, the bases of their speedups, and warnings. brief: the warnings, with all disturbed runs in one."""
+class ScalingRows:
+    """Every variant, with speedups against named bases."""
 
-    base: str
-    rows: list[Row]
+    base: str = field(metadata=says("bases of the speedups, with their absolute times"))
+    rows: list[ScalingRow]
     warnings: list[str]
-    brief: list[str] = field(default_factory=list)
+    brief: list[str] = field(default_factory=list, metadata=says("`warnings` with all disturbed runs in one"))
 
 
-def scaling(processes: Sequence[Process]) -> Table:
+@dataclass(frozen=True)
+class ScalingTable(ScalingRows):
+    """Every variant of an experiment, with speedups against named bases."""
+
+    experiment_id: int = field(kw_only=True)
+
+
+def scaling(processes: Sequence[Process]) -> ScalingRows:
     """A row for each variant, in the order of scheduler, slices and threads."""
     variants = by_variant(processes)
     agreeing = _agreeing(variants)
@@ -80,7 +107,7 @@ def scaling(processes: Sequence[Process]) -> Table:
     one_thread = [g for g, agrees in zip(variants, agreeing, strict=True) if agrees and g[0].config["threads"] == 1]
     by_place = {_elsewhere(group[0]): group for group in one_thread}
     fastest_first = sorted(one_thread, key=step_median)
-    rows: list[Row] = []
+    rows: list[ScalingRow] = []
     bases: dict[str, None] = {}
     for group, agrees in zip(variants, agreeing, strict=True):
         base = by_place.get(_elsewhere(group[0])) if agrees else None
@@ -92,7 +119,7 @@ def scaling(processes: Sequence[Process]) -> Table:
                 bases[f"{kind} {_name(chosen[0])} {step_median(chosen) * 1e3:.5g} ms"] = None
         rows.append(_row(group, agrees, base, best))
     text = "Speedup: T(1) of the same scheduler and slices / T(P). Over best T(1): best one-thread median / T(P). "
-    return Table(
+    return ScalingRows(
         text + "; ".join(bases) if bases else "no one-thread run: no speedup",
         rows,
         list(dict.fromkeys([*warnings, *marks(processes)])),
@@ -124,13 +151,15 @@ def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
     return [all(digest(facts) == right[rounding_key(facts)] for facts in distinct(group)) for group in variants]
 
 
-def _row(group: Sequence[Process], agrees: bool, base: Sequence[Process] | None, best: Sequence[Process] | None) -> Row:
+def _row(
+    group: Sequence[Process], agrees: bool, base: Sequence[Process] | None, best: Sequence[Process] | None
+) -> ScalingRow:
     config, threads = group[0].config, int(group[0].config["threads"])
     speedup = _speedup(base, group, STEP)
     best_serial = _speedup(best, group, STEP)
     forward, backward = (_phase_speedup(base, group, phase) for phase in ("forward", "backward"))
     medians_s = [process.median_step_s for process in group]
-    return Row(
+    return ScalingRow(
         variant=dict(group[0].variant),
         scheduler=config["scheduler"],
         threads=threads,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from gpt2core.spec.result import median, median_interval
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, sequential_bounds
+from taskloom.analysis.meaning import says
 from taskloom.analysis.processes import Process
 from taskloom.analysis.rank_tests import Floats
 
@@ -23,18 +24,19 @@ class Interval:
 
     The `n` values are the medians of `processes` processes or, for a single process, its steps. If a stopping rule
     decided the number of processes, the bounds are those of a confidence sequence.
-    q1, q3: their quartiles; cv: standard deviation / mean, null for one value.
     """
 
     median: float
     low: float | None
     high: float | None
-    n: int
-    processes: int
-    over: Literal["processes", "steps"]
-    q1: float
-    q3: float
-    cv: float | None
+    n: int = field(metadata=says("number of values"))
+    processes: int = field(metadata=says("number of fresh processes, the unit of analysis"))
+    over: Literal["processes", "steps"] = field(
+        metadata=says("kind of the values: medians of processes, or the steps of the only process"),
+    )
+    q1: float = field(metadata=says("first quartile of the values"))
+    q3: float = field(metadata=says("third quartile"))
+    cv: float | None = field(metadata=says("standard deviation / mean; null for one value"))
 
 
 def step_values(processes: Sequence[Process]) -> list[float]:

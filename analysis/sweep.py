@@ -19,9 +19,9 @@ from typing import Any
 from gpt2core.spec.config import PROBLEM
 from gpt2core.spec.result import median
 from taskloom.analysis import sentences
+from taskloom.analysis.compared import Comparison
 from taskloom.analysis.comparison import (
     NOISE_FLOOR,
-    Comparison,
     compare,
     matched_pairs,
     rejudged,

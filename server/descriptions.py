@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from taskloom.server.meanings import MEANINGS
+from taskloom.server.tuning_meanings import TUNING
+
+ALL = MEANINGS | TUNING
 
 # By the end of a name; the longest end counts.
 UNITS = {
@@ -22,7 +25,7 @@ UNITS = {
 
 def meaning(model: str, name: str) -> str | None:
     """The meaning of a field; None if it has none."""
-    found = MEANINGS.get(f"{model}.{name}", MEANINGS.get(name))
+    found = ALL.get(f"{model}.{name}", ALL.get(name))
     bound = "lower" if name.endswith("_low") else "upper" if name.endswith("_high") else None
     return found or (f"{bound} bound of the 95 % interval; null: none" if bound else None)
 

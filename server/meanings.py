@@ -304,7 +304,7 @@ MEANINGS = {
     "scope": "scope of the key",
     "seed": "seed of the order of runs",
     "seen_at": "last message",
-    "Selection.step_s": "median step with its interval",
+    "Side.step_s": "median step with its interval",
     "sentence": "the answer in words",
     "seq": "tokens in a sequence",
     "sequential": "whether estimates that hold at any time decide",

@@ -15,7 +15,7 @@ import httpx
 
 from taskloom import events, frames
 from taskloom.connection import Connection, Query, parameters, understood
-from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary, Comparison, ScalingTable
+from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
 from taskloom.contract.artifacts import ArtifactList
 from taskloom.contract.demand import PoolPage, PoolSummary, QueuedRun, QueuedRunPage
 from taskloom.contract.experiments import (
@@ -58,9 +58,11 @@ from taskloom.events import Event
 if TYPE_CHECKING:  # these load NumPy, which few methods need
     from taskloom.analysis.calibration import Calibration
     from taskloom.analysis.causes import EfficiencyRow, RooflineRow
+    from taskloom.analysis.compared import Comparison
     from taskloom.analysis.history import Series, SeriesChanges
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
+    from taskloom.analysis.scaling import ScalingTable
     from taskloom.analysis.sweep import Sweep
     from taskloom.analysis.tuning.answer import Tuning
 
@@ -263,11 +265,15 @@ class Client(Connection):
         query: dict[str, Any] = {"a": a, "b": b} | ({} if noise_floor is None else {"noise_floor": noise_floor})
         if leave_out_flagged:
             query["flagged"] = "leave-out"
-        return self._ask("GET", "/analysis/compare", Comparison, query=query)
+        from taskloom.analysis.compared import Comparison
+
+        return self._analysis("compare", Comparison, **query)
 
     def scaling(self, experiment_id: int) -> ScalingTable:
         """Step time, speedup and efficiency of every variant of an experiment."""
-        return self._ask("GET", "/analysis/scaling", ScalingTable, query={"experiment_id": experiment_id})
+        from taskloom.analysis.scaling import ScalingTable
+
+        return self._analysis("scaling", ScalingTable, experiment_id=experiment_id)
 
     def sweep(self, experiment_id: int, axis: str | None = None) -> Sweep:
         """Compare the values of one axis with everything else equal, adjusted for multiple comparisons."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -123,9 +124,10 @@ def carry_out(
         if len(cores) > 1:  # on one core nothing waits for another thread
             found = wait(client, finding_request(len(cores), repetitions))
             waiting = waiting_shares(client.efficiency(found.id))
-    (folder / "scaling.json").write_text(table.model_dump_json(indent=2) + "\n")
+    scaling = dataclasses.asdict(table)
+    (folder / "scaling.json").write_text(json.dumps(scaling, indent=2) + "\n")
     if as_json:
-        told = {"folder": str(folder), "experiment_id": finished.id, "scaling": table.model_dump(mode="json")}
+        told = {"folder": str(folder), "experiment_id": finished.id, "scaling": scaling}
         other = found and {"experiment_id": found.id, "verdict": _verdict(found), "waiting_shares": waiting}
         print_json({**told, "verdict": _verdict(finished), "finding": other})
         return 0

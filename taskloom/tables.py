@@ -14,7 +14,10 @@ from taskloom.analysis.wording import counted
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from taskloom.contract.analysis import AlertSummary, Comparison, Instructions, Interval, ScalingTable
+    from taskloom.analysis.compared import Comparison, InstructionsRatio
+    from taskloom.analysis.scaling import ScalingTable
+    from taskloom.analysis.statistics import Interval
+    from taskloom.contract.analysis import AlertSummary
     from taskloom.contract.artifacts import ArtifactList
     from taskloom.contract.experiments import DryRun, ExperimentSummary, PlannedFamily, PlannedQuestion, StoppingState
     from taskloom.contract.keys import KeySummary
@@ -254,7 +257,7 @@ def comparison(answer: Comparison) -> Table:
     return table
 
 
-def instructions(found: Instructions | None) -> list[str]:
+def instructions(found: InstructionsRatio | None) -> list[str]:
     """The second metric of a comparison as lines of text."""
     if found is None:
         return []

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from taskloom.analysis.agreement import agree
-from taskloom.analysis.comparison import Comparison, compare
+from taskloom.analysis.compared import Comparison
+from taskloom.analysis.comparison import compare
 from taskloom.analysis.processes import Process
 from taskloom.analysis.tuning import protocol
 from taskloom.analysis.tuning.protocol import FEWEST_PAIRS, Phase, Reason, Run, Terms

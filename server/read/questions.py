@@ -11,13 +11,14 @@ from pydantic import TypeAdapter
 
 from taskloom.analysis.calibration import CalibrationList
 from taskloom.analysis.causes import EfficiencyTable, RooflineTable
+from taskloom.analysis.compared import Comparison
 from taskloom.analysis.history import SeriesChanges, SeriesList
 from taskloom.analysis.memory import MemoryTable
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.report import page as report_page
+from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.sweep import Sweep
 from taskloom.analysis.tuning.answer import Tuning
-from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.experiments import DryRun, ExperimentRequest, Verdict
 from taskloom.contract.samples import SamplesPage
 from taskloom.contract.variants import VariantTable

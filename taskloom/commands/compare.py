@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from taskloom import tables
@@ -14,8 +16,10 @@ from taskloom.commands.output import (
     server_option,
     verbose_option,
 )
-from taskloom.contract.analysis import Comparison
 from taskloom.errors import EXIT_WORK_FAILED
+
+if TYPE_CHECKING:
+    from taskloom.analysis.compared import Comparison
 
 VERDICTS = ("faster", "slower", "same", "undecided", "refused")
 

@@ -11,10 +11,9 @@ from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.runs import WaitingReason
 from taskloom.contract.webhooks import DeliveryState
 from taskloom.server import reference
-from taskloom.server.descriptions import undescribed
+from taskloom.server.descriptions import ALL, undescribed
 from taskloom.server.errors import PROBLEM_TYPES
 from taskloom.server.main import create_app
-from taskloom.server.meanings import MEANINGS
 from taskloom.server.settings import Settings
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -149,4 +148,4 @@ def test_no_meaning_is_left_over(openapi):
              for name in schema.get("properties", {})}  # fmt: skip
     parameters = {each["name"] for _, _, operation in operations(openapi) for each in operation.get("parameters", ())}
     used = named | {each.split(".")[1] for each in named} | parameters
-    assert set(MEANINGS) - used == set()
+    assert set(ALL) - used == set()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from taskloom.analysis import comparison, levels, reasons, scaling, statistics, verdict
+from taskloom.analysis import reasons, verdict
 from taskloom.analysis.report.document import Asked
-from taskloom.contract import analysis as contract
+from taskloom.contract.analysis import VerdictReason
 from taskloom.contract.experiments import Verdict
 from taskloom.server.read.analysis import answers
 from taskloom.server.read.analysis.document import ReportExperiment
@@ -19,15 +19,7 @@ from taskloom.server.read.analysis.document import ReportExperiment
     ("computed", "answered"),
     [
         (verdict.Headline, Verdict),
-        (comparison.Comparison, contract.Comparison),
-        (comparison.Membership, contract.ComparedFamily),
-        (reasons.Reason, contract.VerdictReason),
-        (comparison.Side, contract.Selection),
-        (comparison.InstructionsRatio, contract.Instructions),
-        (statistics.Interval, contract.Interval),
-        (levels.Levels, contract.Levels),
-        (scaling.Row, contract.ScalingRow),
-        (scaling.Table, contract.ScalingRows),
+        (reasons.Reason, VerdictReason),
         (Asked, ReportExperiment),
     ],
 )

@@ -9,9 +9,9 @@ from pydantic import Field
 from taskloom.analysis.causes import EfficiencyRow, RooflineRow
 from taskloom.analysis.memory import MemoryRow
 from taskloom.analysis.outlook import Outlook
+from taskloom.analysis.scaling import ScalingRows
 from taskloom.analysis.sweep import Sweep
 from taskloom.analysis.variants import Variant
-from taskloom.contract.analysis import ScalingRows
 from taskloom.contract.bodies import Model
 
 Span = list[int | float | str]

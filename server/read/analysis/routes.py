@@ -10,12 +10,14 @@ from starlette.responses import Response
 from gpt2core.spec.config import NAMES
 from taskloom.analysis.calibration import CalibrationList
 from taskloom.analysis.causes import EfficiencyTable, RooflineTable
+from taskloom.analysis.compared import Comparison
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.history import SeriesList
 from taskloom.analysis.memory import MemoryTable
 from taskloom.analysis.outlook import Outlook
+from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.sweep import Sweep
-from taskloom.contract.analysis import AlertPage, AlertState, Comparison, ScalingTable
+from taskloom.contract.analysis import AlertPage, AlertState
 from taskloom.contract.bodies import MOST_ID
 from taskloom.contract.experiments import ExperimentDetail
 from taskloom.server.access.auth import Who

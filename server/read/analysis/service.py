@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, select
 from gpt2core.spec.config import NAMES, TrainConfig
 from taskloom.analysis.calibration import Calibration, calibrate, with_rate
 from taskloom.analysis.causes import EfficiencyRow, RooflineRow, efficiencies, rooflines
+from taskloom.analysis.compared import Comparison
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.comparison import compare as compare_processes
 from taskloom.analysis.history import CONFIRMING_PAIRS, CONFIRMING_RUNS, Confirmation, Series
@@ -24,11 +25,11 @@ from taskloom.analysis.outlook import Outlook, one_thread_runs, outlook, sources
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.report import Asked, build, to_show
+from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.scaling import scaling as scale_processes
 from taskloom.analysis.sweep import Sweep, planned_by
 from taskloom.analysis.sweep import sweep as sweep_processes
 from taskloom.analysis.variants import Group, Sides, by_variant, variant_of
-from taskloom.contract.analysis import Comparison, ScalingTable
 from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.labels import build_label
@@ -68,7 +69,7 @@ def compare(
     found = compare_processes(left, right, noise_floor)
     if experiment_id is not None:
         found = in_family(found, left, right, experiment_id, everyone, primary)
-    return Comparison.model_validate(dataclasses.asdict(found))
+    return found
 
 
 def scaling(database: Database, experiment_id: int) -> ScalingTable:
@@ -76,12 +77,12 @@ def scaling(database: Database, experiment_id: int) -> ScalingTable:
     with database.read(snapshot=True) as session:
         processes = reading.selected(session, Selection(experiment_id=experiment_id))
         planned = session.get_one(Experiment, experiment_id).runs
-    table = dataclasses.asdict(scale_processes(processes))
+    found = scale_processes(processes)
+    missing = []
     if len(processes) < planned:
-        missing = f"{planned - len(processes)} of {planned} runs have not succeeded (yet)"
-        for told in (table["warnings"], table["brief"]):
-            told.insert(0, missing)
-    return ScalingTable.model_validate({**table, "experiment_id": experiment_id})
+        missing = [f"{planned - len(processes)} of {planned} runs have not succeeded (yet)"]
+    warnings, brief = [*missing, *found.warnings], [*missing, *found.brief]
+    return ScalingTable(found.base, found.rows, warnings, brief, experiment_id=experiment_id)
 
 
 def sweep(database: Database, experiment_id: int, axis: str | None, noise_floor: float) -> Sweep:
