@@ -20,6 +20,10 @@ SIZES = {
     "embedding": "lstm: E: width of the embedding",
     "hidden": "lstm: H: hidden units of a layer",
     "tied": "lstm: the head's weight is the embedding's; needs E = H",
+    "blocks": "resnet: blocks of a stage",
+    "width": "resnet: channels of the first stage",
+    "classes": "resnet: number of classes",
+    "side": "resnet: rows and columns of the images",
     "vocab": "V: size of the vocabulary",
     "context": "longest sequence",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpt2core.spec import data
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import InputError
 
@@ -24,7 +25,7 @@ class RefusedName(InputError):
 
 
 def find_file(field: str, name: str, root: Path | None, folders: bool = False) -> Path:
-    """Path of the regular file with this name below `root`; with `folders`, also of a folder of weights.
+    """Path of the regular file with this name below `root`; with `folders`, also of a folder of weights or of images.
 
     Links may lead to files below the root only, and so may those of other files that are read with this one. Raises
     RefusedName.
@@ -45,15 +46,15 @@ def find_file(field: str, name: str, root: Path | None, folders: bool = False) -
             told = f"a file below the {field} root of this worker, also after links are resolved"
             raise RefusedName(field, name if each == path else f"{name} ({each.name})", told)
     if not (final.is_file() or is_folder):
-        raise RefusedName(field, name, "a regular file" + (", or a folder of weights" if folders else ""))
+        raise RefusedName(field, name, "a regular file" + (", or a folder" if folders else ""))
     return path if folders else final
 
 
 def _read_with(path: Path, is_folder: bool) -> list[Path]:
-    """Files that may be read with a file of weights, or as a folder of weights: parts, index, configuration."""
+    """Files that may be read with a file, or as a folder: parts of weights, index, configuration; parts of images."""
     if is_folder or path.suffix == ".json":
         folder = path if is_folder else path.parent
-        return [each for each in folder.iterdir() if each.suffix in (".safetensors", ".json")]
+        return [each for each in folder.iterdir() if each.suffix in (".safetensors", ".json", ".bin")]
     return [path.with_name("config.json")]
 
 
@@ -68,7 +69,8 @@ def find_files(config: TrainConfig, data_root: Path | None, checkpoint_root: Pat
             raise RefusedName(field, value, "none, since only `taskloom train` writes files")
     found: dict[str, str] = {}
     if config.data not in BUILT_IN_DATA:
-        found["data"] = str(find_file("data", config.data, data_root))
+        form, name = data.split(config.data)
+        found["data"] = data.with_path(config.data, str(find_file("data", name, data_root, folders=bool(form))))
     if config.checkpoint is not None:
         found["checkpoint"] = str(find_file("checkpoint", config.checkpoint, checkpoint_root, folders=True))
     return found

@@ -23,7 +23,7 @@ Offsets = NDArray[np.int64]
 
 PICKLE, GZIP = b"\x80", b"\x1f\x8b"  # first bytes; a label is smaller
 VALIDATION_IMAGES = 1000  # by default, of a whole training set
-SYNTHETIC_BYTES = 32 << 20  # at most so much is drawn for training, unless one batch alone needs more
+SYNTHETIC_IMAGES, SYNTHETIC_BYTES = 4096, 64 << 20  # drawn for training, and their limit unless a batch needs more
 MOST_ORDERED = 1 << 22  # places of the order, 32 MB; later epochs repeat the orders of earlier ones
 SYNTHETIC_STREAM, ORDER_STREAM = 1, 2  # the seed's second word, so that what one seed determines is independent
 TEMPLATE_SIDE, NOISE = 4, 96  # a class's template is a coarse pattern; noise is below NOISE
@@ -53,11 +53,11 @@ class Images:
 
 
 def open_images(
-    data: str, *, batch: int, images: int, side: int, classes: int, val_samples: int | None, seed: int
+    data: str, *, batch: int, side: int, classes: int, val_samples: int | None, seed: int
 ) -> Images:
     """The images of `data`: "synthetic", "cifar10:PATH" or "cifar100:PATH" (a folder, or one .bin file).
 
-    `images` that all steps use; `val_samples` is the number of images for validation, the last ones of the training
+    `val_samples` is the number of images for validation, the last ones of the training
     set. None: 1000 of a folder, otherwise 0. Raises UnreadableFile, BadMagic, CountMismatch, LabelOutOfRange,
     NotEnoughImages.
     """
@@ -65,7 +65,7 @@ def open_images(
     if prefix:
         found = _cifar(CIFAR[prefix], Path(path), val_samples)
     else:
-        found = synthetic_images(batch, images, side, classes, val_samples or 0, seed)
+        found = synthetic_images(batch, side, classes, val_samples or 0, seed)
     if len(found.train) < batch:
         kept = f", beside {len(found.val)} for validation" if len(found.val) else ""
         raise NotEnoughImages(data, f"{len(found.train)} images for training{kept}; a batch needs {batch}")
@@ -156,14 +156,15 @@ def _scan(path: Path, form: Cifar, _size: int, _modified: int) -> str:
     return digest.hexdigest()
 
 
-def synthetic_images(batch: int, images: int, side: int, classes: int, val_samples: int, seed: int) -> Images:
+def synthetic_images(batch: int, side: int, classes: int, val_samples: int, seed: int) -> Images:
     """Draw images of classes that can be learnt: each is its class's template plus noise. The seed determines every
     byte.
 
-    As many as all steps use, at most SYNTHETIC_BYTES of them, but enough for one batch; and those for validation.
+    There are SYNTHETIC_IMAGES, as far as they fit into SYNTHETIC_BYTES, but enough for one batch; and those for
+    validation.
     """
     record = 1 + CHANNELS * side * side
-    count = max(batch, min(images, SYNTHETIC_BYTES // record))
+    count = max(batch, min(SYNTHETIC_IMAGES, SYNTHETIC_BYTES // record))
     raw = np.random.PCG64([seed, SYNTHETIC_STREAM])
     coarse = _bytes(raw, classes * CHANNELS * TEMPLATE_SIDE**2).reshape(classes, CHANNELS, TEMPLATE_SIDE, TEMPLATE_SIDE)
     at = np.arange(side) * TEMPLATE_SIDE // side

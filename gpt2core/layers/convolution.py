@@ -9,22 +9,23 @@ the ReLU.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import np
 from gpt2core.gemm.products import TILE_COLUMNS, TILE_ROWS, ragged_tile, whole_tile
 from gpt2core.gemm.sizes import LANES
+from gpt2core.layers import windows
 from gpt2core.layers.halo import clear_halo
 from gpt2core.layers.windows import Convolution
 from gpt2core.step import parameters
 from gpt2core.step.builder import Builder
-from gpt2core.step.grid import F32, ONE_TILE, ROWS, Grid
-from gpt2core.step.ops import Read, Tensor, Update, Write, add_or_set
-from gpt2core.step.parameters import BLOCK, Destination, Parameter
-from gpt2core.step.signature import Matrix, OwnMatrix, Scalar, TileInt, Vector
+from gpt2core.step.grid import F32, ROWS, Grid
+from gpt2core.step.ops import Given, Read, Tensor, Update, Write, add_or_set
+from gpt2core.step.parameters import BLOCK, WEIGHTS, Destination, Parameter
+from gpt2core.step.signature import Kernel, Matrix, OwnMatrix, Scalar, TileInt, Vector
 from gpt2core.step.tape import Share
 
+PACKED = Tensor("packed")
 PART = "part0:part1"  # the rows of a slice's share of a weight's gradient
 
 
@@ -54,24 +55,27 @@ def tap(size, stride, phase, i):
 
 
 @kernel
-def pack(packed: Vector, turned: Vector, weight: Matrix, C: Scalar, size: Scalar, stride: Scalar):
+def pack(
+    packed: Vector, weights: Vector, weight0: TileInt, at: TileInt, turned_at: TileInt, end: TileInt, OC: TileInt,
+    C: TileInt, size: TileInt, stride: TileInt,
+):  # fmt: skip
     """Pack a weight for products with windows, and turned for the gradient of the input.
 
-    Writes:   packed (panels, size*size*C, LANES) =, zeros behind the last output; turned =, phase after phase
-              (panels, taps*taps*OC, LANES), or (0,) for none
-    Reads:    weight (OC, size*size*C)
+    Writes:   packed (any,) =, from `at` on (panels, size*size*C, LANES) with zeros behind the last output; from
+              turned_at on, unless that is the end, phase after phase (panels, taps*taps*OC, LANES)
+    Reads:    weights (any,), from weight0 on (OC, size*size*C)
     Maths:    along the input's phases, an output's rows and columns of the window are in the opposite order
+    Tiles:    different weights are independent
     """
-    OC, K = weight.shape[0], size * size * C
+    K, zero = size * size * C, np.float32(0)
+    weight = weights[weight0 : weight0 + OC * K].reshape(OC, K)
     for o0 in range(0, OC, LANES):
-        panel = packed[o0 * K : (o0 + LANES) * K]
+        panel = packed[at + o0 * K : at + (o0 + LANES) * K]
         for o in range(LANES):
             for k in range(K):
-                panel[k * LANES + o] = weight[o0 + o, k] if o0 + o < OC else np.float32(0)
-    if turned.shape[0] == 0:
-        return
-    at = 0
-    for py in range(stride):
+                panel[k * LANES + o] = weight[o0 + o, k] if o0 + o < OC else zero
+    to = turned_at
+    for py in range(stride if end > turned_at else 0):
         for px in range(stride):
             for c0 in range(0, C, LANES):
                 for ty in range(taps(size, stride, py)):
@@ -79,8 +83,8 @@ def pack(packed: Vector, turned: Vector, weight: Matrix, C: Scalar, size: Scalar
                         k = (tap(size, stride, py, ty) * size + tap(size, stride, px, tx)) * C
                         for o in range(OC):
                             for c in range(LANES):
-                                turned[at + c] = weight[o, k + c0 + c] if c0 + c < C else np.float32(0)
-                            at += LANES
+                                packed[to + c] = weight[o, k + c0 + c] if c0 + c < C else zero
+                            to += LANES
 
 
 @kernel
@@ -109,14 +113,14 @@ def sweep(
 
 @kernel
 def convolve(
-    out: Matrix, inp: Matrix, shortcut: Matrix, packed: Vector, side: Scalar, C: Scalar, OC: Scalar, size: Scalar,
-    stride: Scalar, rectify: Scalar, row0: TileInt, row1: TileInt,
+    out: Matrix, inp: Matrix, shortcut: Matrix, packed: Vector, at: Scalar, side: Scalar, C: Scalar, OC: Scalar,
+    size: Scalar, stride: Scalar, rectify: Scalar, row0: TileInt, row1: TileInt,
 ):  # fmt: skip
     """Convolve images [row0, row1) of `side` rows.
 
     Writes:   out (N, (S+2)*(S+2)*OC) =, S = (side + stride - 1) // stride, with a halo of zeros
     Reads:    inp (N, (side+2)*(side+2)*C) with a halo of zeros; shortcut as out, or (0, 0) for none, may be out;
-              packed: see `pack`
+              packed, from `at` on: see `pack`
     Maths:    out = shortcut + window @ weight.T, and with `rectify` max(out, 0); windows are centred, size 1 or 3
     Tiles:    disjoint ranges of images are independent
     Cost:     2*size*size*C*OC flop per pixel of the output
@@ -128,7 +132,7 @@ def convolve(
     for n in range(row0, row1):
         sweep(
             address_of(inp, n * inp.shape[1] + first), 4 * stride * C, 4 * stride * line, 4 * line,
-            address_of(packed, 0), size * C, size, address_of(out, n * out.shape[1] + inner), 4 * OC, 4 * out_line,
+            address_of(packed, at), size * C, size, address_of(out, n * out.shape[1] + inner), 4 * OC, 4 * out_line,
             S, S, OC, address_of(shortcut, n * out.shape[1] + inner) if shortcut.shape[0] else 0, 0, rectify,
         )  # fmt: skip
         clear_halo(out[n], S, OC)
@@ -136,14 +140,14 @@ def convolve(
 
 @kernel
 def convolve_backward_input(
-    dinp: Matrix, dout: Matrix, past: Matrix, inp: Matrix, turned: Vector, side: Scalar, C: Scalar, OC: Scalar,
-    size: Scalar, stride: Scalar, row0: TileInt, row1: TileInt,
+    dinp: Matrix, dout: Matrix, past: Matrix, inp: Matrix, packed: Vector, at: Scalar, side: Scalar, C: Scalar,
+    OC: Scalar, size: Scalar, stride: Scalar, row0: TileInt, row1: TileInt,
 ):  # fmt: skip
     """The gradient of a convolution's input, of images [row0, row1) of `side` rows.
 
     Writes:   dinp (N, (side+2)*(side+2)*C) =, with a halo of zeros
     Reads:    dout (N, (S+2)*(S+2)*OC) with a halo of zeros; past as dinp, or (0, 0) for none, may be dinp; inp as dinp,
-              or (0, 0) if it has not been rectified; turned: see `pack`
+              or (0, 0) if it has not been rectified; packed, from `at` on: turned, see `pack`
     Maths:    dinp = past + the convolution of dout with the turned weight, for each phase of the stride; 0 where inp
               is not above 0
     Tiles:    disjoint ranges of images are independent
@@ -153,16 +157,16 @@ def convolve_backward_input(
     line, out_line = (side + 2) * C, (S + 2) * OC
     first = 0 if size == 3 and stride == 1 else out_line + OC
     for n in range(row0, row1):
-        panels = address_of(turned, 0)
+        panels = address_of(packed, at)
         for py in range(stride):
             for px in range(stride):
                 ty, tx = taps(size, stride, py), taps(size, stride, px)
-                at = n * dinp.shape[1] + (1 + py) * line + (1 + px) * C
+                to = n * dinp.shape[1] + (1 + py) * line + (1 + px) * C
                 sweep(
                     address_of(dout, n * dout.shape[1] + first), 4 * OC, 4 * out_line, 4 * out_line, panels, tx * OC,
-                    ty, address_of(dinp, at), 4 * stride * C, 4 * stride * line, (side - py + stride - 1) // stride,
-                    (side - px + stride - 1) // stride, C, address_of(past, at) if past.shape[0] else 0,
-                    address_of(inp, at) if inp.shape[0] else 0, 0,
+                    ty, address_of(dinp, to), 4 * stride * C, 4 * stride * line, (side - py + stride - 1) // stride,
+                    (side - px + stride - 1) // stride, C, address_of(past, to) if past.shape[0] else 0,
+                    address_of(inp, to) if inp.shape[0] else 0, 0,
                 )  # fmt: skip
                 panels += 4 * ty * tx * OC * LANES * vectors_of(C)
         clear_halo(dinp[n], side, C)
@@ -228,100 +232,124 @@ def fold(dweight: OwnMatrix, shares: Matrix, OC: Scalar, out0: TileInt, out1: Ti
                     row[k] += share[k]
 
 
-def pack_weights(step: Builder, convolutions: Sequence[Convolution]) -> None:
-    """Add the packing of weights, an op each. Micro-batches after the first one use what it has packed."""
-    for number, each in enumerate(convolutions if step.micro == 0 else ()):
-        turned = each.needs_dinp
-        size = each.K * each.OC
-        step.op(
-            "pack", "forward", pack, ONE_TILE, [(0, F32 * size * (3 if turned else 2))], number,
-            packed=Write(_packed(each)), turned=Write(_turned(each)) if turned else None, weight=Read(_weight(each)),
-            C=each.C, size=each.size, stride=each.stride,
+class Convolutions:
+    """The convolutions of a step over a grid of images, with the tensors `packed` and `shares.*` (layers/windows.py).
+
+    Creating it adds the packing of all weights. Micro-batches after the first one use what it has packed.
+    """
+
+    def __init__(self, step: Builder, grid: Grid, every: Sequence[Convolution]) -> None:
+        self.step, self.grid = step, grid
+        self._places = windows.packed_places(every)
+        self._number = {each.weight: number for number, each in enumerate(every)}
+        if step.micro == 0:
+            self._pack(every)
+
+    def _pack(self, every: Sequence[Convolution]) -> None:
+        places = [self._places[each.weight] for each in every]
+        weight0, weight1 = zip(*(self.step.elements(Tensor(each.weight)) for each in every), strict=True)
+        grid = Grid(tuple(each.weight for each in every)).with_columns(
+            weight0=weight0, weight1=weight1, at=[p.at for p in places], turned_at=[p.turned_at for p in places],
+            end=[p.end for p in places], OC=[each.OC for each in every], C=[each.C for each in every],
+            size=[each.size for each in every], stride=[each.stride for each in every],
+        )  # fmt: skip
+        cost = [(0, F32 * (w1 - w0 + p.end - p.at)) for w0, w1, p in zip(weight0, weight1, places, strict=True)]
+        self.step.op(
+            "pack", "forward", pack, grid, cost,
+            packed=Write(PACKED, "at:end"), weights=Read(WEIGHTS, "weight0:weight1"),
+        )  # fmt: skip
+
+    def forward(self, each: Convolution, *, out: Tensor, inp: Tensor, rectified: bool = False) -> None:
+        """Add a convolution and its ReLU. `rectified`: the input is a ReLU's output.
+
+        Reverse: the input's gradient, if it needs one, and the weight's.
+        """
+        self.apply(each, out=out, inp=inp)
+        reverse = partial(self._backward, each, out=out, inp=inp, rectified=rectified)
+        self.step.tape.leave(reverse, out=out, inp=inp, kind="conv", weights=self.parameters(each))
+
+    def _backward(self, each: Convolution, *, out: Tensor, inp: Tensor, rectified: bool) -> None:
+        tape = self.step.tape
+        dout = tape.gradient(out)
+        with self.step.fused():
+            self.share_weight_gradient(each, dout=dout, inp=inp)
+            if tape.needs_gradient(inp):
+                self.apply_backward(each, dinp=tape.gradient(inp), dout=dout, inp=inp if rectified else None)
+
+    def parameters(self, *every: Convolution) -> dict[Tensor, list[Parameter]]:
+        """The blocks of their weights."""
+        return {Tensor(each.weight): parameters.matrix(self.step, Tensor(each.weight)) for each in every}
+
+    def apply(
+        self, each: Convolution, *, out: Tensor, inp: Tensor, shortcut: Tensor | None = None, rectify: bool = True
+    ) -> None:
+        """Add a convolution. A shortcut is added to it, which may be `out`; then a ReLU follows."""
+        place = self._places[each.weight]
+        values = each.side**2 * each.C + each.out_side**2 * each.OC * (2 if shortcut else 1)
+        written = Update if shortcut == out else Write
+        self._op(
+            each, "", "forward", convolve, values,
+            out=written(out, ROWS), inp=Read(inp, ROWS), shortcut=shortcut and Read(shortcut, ROWS),
+            packed=Read(PACKED, "at:turned_at"), at=place.at, rectify=int(rectify),
+        )  # fmt: skip
+
+    def apply_backward(
+        self, each: Convolution, *, dinp: Tensor, dout: Tensor, past: Tensor | None = None, inp: Tensor | None = None
+    ) -> None:
+        """Add the gradient of the input, to which `past` is added, which may be `dinp`. With `inp` it is the gradient
+        before the input's ReLU."""
+        place = self._places[each.weight]
+        values = each.side**2 * each.C * (1 + (past is not None) + (inp is not None)) + each.out_side**2 * each.OC
+        written = Update if past == dinp else Write
+        self._op(
+            each, "_dinp", "backward", convolve_backward_input, values,
+            dinp=written(dinp, ROWS), dout=Read(dout, ROWS), past=past and Read(past, ROWS),
+            inp=inp and Read(inp, ROWS), packed=Read(PACKED, "turned_at:end"),
+            at=place.turned_at,
+        )  # fmt: skip
+
+    def share_weight_gradient(self, each: Convolution, *, dout: Tensor, inp: Tensor) -> None:
+        """Add each slice's share of the weight's gradient, and leave their sum."""
+        values = each.side**2 * each.C + each.out_side**2 * each.OC
+        self._op(
+            each, "_dweight", "backward", convolve_backward_weight, values, filler=True,
+            shares=Write(_shares(each), PART), dout=Read(dout, ROWS), inp=Read(inp, ROWS),
+        )  # fmt: skip
+        number = self._number[each.weight]
+        self.step.tape.shares.append(Share(Tensor(each.weight), partial(self._fold, each), number))
+
+    def _fold(self, each: Convolution, to: Destination) -> None:
+        """Add the sum of the slices' shares."""
+        weight, count = Tensor(each.weight), len(self.grid)
+        blocks, (dweight, _) = parameters.block_grid(self.step, weight, to.own), to.of(self.step, weight)
+        ranges = tuple([(each.OC * s + o0, each.OC * s + o1) for s in range(count)] for o0, o1 in blocks.ranges(BLOCK))
+        self.step.op(
+            f"{_name(each)}_fold", "backward", fold, Grid(blocks.labels, blocks.columns, {PART: ranges}),
+            blocks.cost(BLOCK, count * each.K, F32 * (count + 1) * each.K), self._number[each.weight], filler=True,
+            dweight=add_or_set(to.adds, dweight, BLOCK), shares=Read(_shares(each), PART), OC=each.OC,
+            adds=int(to.adds),
+        )  # fmt: skip
+
+    def _op(
+        self, each: Convolution, suffix: str, phase: str, kernel: Kernel, values: int, /, filler: bool = False,
+        **given: Given,
+    ) -> None:  # fmt: skip
+        """Add an op of a convolution. `values` that it reads and writes for each image."""
+        slices, place = range(len(self.grid)), self._places[each.weight]
+        columns = {name: [at] * len(slices) for name, at in place._asdict().items()}
+        grid = self.grid.with_columns(
+            **columns, part0=[each.OC * s for s in slices], part1=[each.OC * (s + 1) for s in slices]
+        )
+        self.step.op(
+            _name(each) + suffix, phase, kernel, grid, grid.cost(ROWS, each.flop, F32 * values, F32 * each.K * each.OC),
+            self._number[each.weight], filler,
+            side=each.side, C=each.C, OC=each.OC, size=each.size, stride=each.stride, **given,
         )  # fmt: skip
 
 
-def apply(
-    step: Builder, grid: Grid, number: int, each: Convolution, *,
-    out: Tensor, inp: Tensor, shortcut: Tensor | None = None, rectify: bool = True,
-) -> None:  # fmt: skip
-    """Add a convolution over a grid of images. A shortcut is added to it, which may be `out`; then a ReLU follows."""
-    written = Update if shortcut == out else Write
-    values = each.side**2 * each.C + each.out_side**2 * each.OC * (2 if shortcut else 1)
-    step.op(
-        name_of(each), "forward", convolve, grid, grid.cost(ROWS, each.flop, F32 * values, F32 * each.K * each.OC),
-        number,
-        out=written(out, ROWS), inp=Read(inp, ROWS), shortcut=shortcut and Read(shortcut, ROWS),
-        packed=Read(_packed(each)), rectify=int(rectify), OC=each.OC, **_sizes(each),
-    )  # fmt: skip
-
-
-def apply_backward(
-    step: Builder, grid: Grid, number: int, each: Convolution, *,
-    dinp: Tensor, dout: Tensor, past: Tensor | None = None, inp: Tensor | None = None,
-) -> None:  # fmt: skip
-    """Add the gradient of the input over a grid of images, to which that of `past` is added; it may be `dinp`. With
-    `inp` the gradient is that before the input's ReLU."""
-    written = Update if past == dinp else Write
-    values = each.side**2 * each.C * (1 + (past is not None) + (inp is not None)) + each.out_side**2 * each.OC
-    step.op(
-        f"{name_of(each)}_dinp", "backward", convolve_backward_input, grid,
-        grid.cost(ROWS, each.flop, F32 * values, F32 * each.K * each.OC), number,
-        dinp=written(dinp, ROWS), dout=Read(dout, ROWS), past=past and Read(past, ROWS), inp=inp and Read(inp, ROWS),
-        turned=Read(_turned(each)), OC=each.OC, **_sizes(each),
-    )  # fmt: skip
-
-
-def share_weight_gradient(
-    step: Builder, grid: Grid, number: int, each: Convolution, *, dout: Tensor, inp: Tensor
-) -> None:
-    """Add each slice's share of the weight's gradient, over a grid of images, and leave their sum."""
-    slices = range(len(grid))
-    with_parts = grid.with_columns(part0=[each.OC * s for s in slices], part1=[each.OC * (s + 1) for s in slices])
-    values = each.side**2 * each.C + each.out_side**2 * each.OC
-    step.op(
-        f"{name_of(each)}_dweight", "backward", convolve_backward_weight, with_parts,
-        grid.cost(ROWS, each.flop, F32 * values, F32 * each.K * each.OC), number, filler=True,
-        shares=Write(_shares(each), PART), dout=Read(dout, ROWS), inp=Read(inp, ROWS), OC=each.OC, **_sizes(each),
-    )  # fmt: skip
-    step.tape.shares.append(Share(_weight(each), partial(_fold, step, number, each), number))
-
-
-def _fold(step: Builder, number: int, each: Convolution, to: Destination) -> None:
-    """Add the sum of the slices' shares."""
-    grid, (dweight, _) = parameters.block_grid(step, _weight(each), to.own), to.of(step, _weight(each))
-    count = step.shape(_shares(each))[0] // each.OC
-    ranges = tuple([(each.OC * s + o0, each.OC * s + o1) for s in range(count)] for o0, o1 in grid.ranges(BLOCK))
-    step.op(
-        f"{name_of(each)}_fold", "backward", fold, Grid(grid.labels, grid.columns, {PART: ranges}),
-        grid.cost(BLOCK, count * each.K, F32 * (count + 1) * each.K), number, filler=True,
-        dweight=add_or_set(to.adds, dweight, BLOCK), shares=Read(_shares(each), PART), OC=each.OC, adds=int(to.adds),
-    )  # fmt: skip
-
-
-def parameters_of(step: Builder, *convolutions: Convolution) -> dict[Tensor, list[Parameter]]:
-    """The blocks of their weights."""
-    return {_weight(each): parameters.matrix(step, _weight(each)) for each in convolutions}
-
-
-def name_of(each: Convolution) -> str:
+def _name(each: Convolution) -> str:
     """Name of its ops: by its window."""
     return f"conv{each.size}x{each.size}"
-
-
-def _sizes(each: Convolution) -> dict[str, Any]:
-    return {"side": each.side, "C": each.C, "size": each.size, "stride": each.stride}
-
-
-def _weight(each: Convolution) -> Tensor:
-    return Tensor(each.weight)
-
-
-def _packed(each: Convolution) -> Tensor:
-    return Tensor(f"packed.{each.weight}")
-
-
-def _turned(each: Convolution) -> Tensor:
-    return Tensor(f"turned.{each.weight}")
 
 
 def _shares(each: Convolution) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpt2core.gemm.sizes import LANES
 from gpt2core.step.tensors import TensorSpec
@@ -59,12 +60,40 @@ class Convolution:
         return TensorSpec(self.weight, (self.OC, self.K))
 
 
-def temporary(convolutions: Iterable[Convolution], slices: int) -> list[TensorSpec]:
-    """Packed weights, and the slices' shares of the weights' gradients."""
-    found = []
+@dataclass(frozen=True)
+class Block:
+    """A basic block: two convolutions, and one for its shortcut if its output has another shape than its input."""
+
+    first: Convolution
+    second: Convolution
+    shortcut: Convolution | None = None
+
+    @property
+    def every(self) -> list[Convolution]:
+        return [each for each in (self.first, self.second, self.shortcut) if each]
+
+
+class Packed(NamedTuple):
+    """Where a weight lies in the packed ones, in elements: for products with windows, and turned."""
+
+    at: int
+    turned_at: int
+    end: int
+
+
+def packed_places(convolutions: Iterable[Convolution]) -> dict[str, Packed]:
+    """The places of packed weights by the weights' names."""
+    found, end = {}, 0
     for each in convolutions:
-        found.append(TensorSpec(f"packed.{each.weight}", (each.K * padded(each.OC),)))
-        if each.needs_dinp:
-            found.append(TensorSpec(f"turned.{each.weight}", (each.size**2 * each.OC * padded(each.C),)))
-        found.append(TensorSpec(f"shares.{each.weight}", (slices * each.OC, each.K)))
+        turned_at = end + each.K * padded(each.OC)
+        last = turned_at + (each.size**2 * each.OC * padded(each.C) if each.needs_dinp else 0)
+        found[each.weight], end = Packed(end, turned_at, last), last
     return found
+
+
+def temporary(convolutions: Sequence[Convolution], slices: int) -> list[TensorSpec]:
+    """Packed weights, and the shares of the weights' gradients of some slices, if there are any."""
+    packed = list(packed_places(convolutions).values())[-1].end
+    trained = convolutions if slices else ()
+    shares = [TensorSpec(f"shares.{each.weight}", (slices * each.OC, each.K)) for each in trained]
+    return [TensorSpec("packed", (packed,)), *shares]

@@ -30,6 +30,7 @@ class Network(Protocol):
     model: ClassVar[type[Model]]  # the class of its models' sizes
     presets: ClassVar[Mapping[str, Model]] = {}  # models of well-known sizes by their names, from small to large
     fusions: ClassVar[tuple[str, ...]] = ("none",)  # values of spec.config.FUSIONS that its step supports
+    decays_biases: ClassVar[bool] = True  # whether weight_decay holds for the biases of matrices too
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         """Every tensor by its arena's kind, without those that every run has (memory.run_specs).
@@ -49,6 +50,10 @@ class Network(Protocol):
 
         An array whose name is a tensor's is copied there, any other one is used where it lies.
         """
+
+    def checksums(self, config: TrainConfig) -> Mapping[str, str]:  # noqa: ARG002
+        """SHA-256 of each file of the run's data, by its name. Raises InputError."""
+        return {}
 
     def initialise(self, config: TrainConfig, weights: Weights) -> None:
         """Fill the weights of a new model: the same numbers for the same seed on every machine."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from gpt2core.node.files import open_regular
-from gpt2core.spec.errors import BadMagic, CountMismatch, ShapeMismatch, TruncatedFile
+from gpt2core.spec.errors import BadMagic, BadVersion, CountMismatch, ShapeMismatch, TruncatedFile
 
 ONE_FILE, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # those that are read
@@ -112,6 +112,28 @@ def read_tensors(path: str | Path) -> Tensors:
     if missing is not None:
         raise ShapeMismatch(file, f"places {missing} in {placed[missing]}, which has no such tensor")
     return Tensors(path, file.parent, found, about)
+
+
+def check_tensors(
+    path: str | Path, stored: Mapping[str, Stored], expected: Mapping[str, tuple[int, ...]], what: str
+) -> None:
+    """Raise ShapeMismatch or BadVersion for the first tensor that is missing, has another shape or dtype, or is
+    superfluous."""
+    for name, shape in expected.items():
+        if name not in stored:
+            raise ShapeMismatch(path, f"has no tensor {name}; {what} needs one of shape {shape}")
+        if stored[name].shape != shape:
+            raise ShapeMismatch(path, f"{name} has shape {stored[name].shape} in the file; {what} needs {shape}")
+        if stored[name].dtype not in DTYPES:
+            raise BadVersion(path, f"{name} is {stored[name].dtype}; supported: " + ", ".join(DTYPES))
+    for name in sorted(stored):
+        if name not in expected:
+            raise ShapeMismatch(path, f"has tensor {name}, which {what} does not have")
+
+
+def few(names: Set[str]) -> str:
+    """The first names of a file."""
+    return ", ".join(sorted(names)[:3]) + (", ..." if len(names) > 3 else "") if names else "no tensors"
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -13,12 +13,12 @@ from gpt2core.step.signature import Float64s, OwnVector, Step, TileInt, Vector
 
 
 @kernel
-def adamw_update(weights, gradients, first, second, settings, lr, factor, step, begin, end, at):
+def adamw_update(weights, gradients, first, second, settings, lr, wd, factor, step, begin, end, at):
     """One AdamW step of the elements [begin, end).
 
     Writes:   weights, first, second (any,): updated in place; first and second are the moments
-    Reads:    gradients (any,), that of element `begin` at `at`; settings (any,) float64: from 1 on beta1, beta2, eps,
-              weight decay; lr float64; factor () float32; step counts from 0
+    Reads:    gradients (any,), that of element `begin` at `at`; settings (any,) float64: from 1 on beta1, beta2, eps;
+              lr, wd float64, of these elements; factor () float32; step counts from 0
     Maths:    g = factor gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; t = step + 1
               w = w (1 - lr wd) - lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
     Tiles:    disjoint ranges are independent
@@ -29,7 +29,7 @@ def adamw_update(weights, gradients, first, second, settings, lr, factor, step, 
     t = float(step + 1)
     rate = np.float32(lr / (1.0 - beta1**t))
     root = np.float32(1.0 / math.sqrt(1.0 - beta2**t))
-    keep = np.float32(1.0 - lr * settings[4])
+    keep = np.float32(1.0 - lr * wd)
     b1, c1 = np.float32(beta1), np.float32(1.0 - beta1)
     b2, c2 = np.float32(beta2), np.float32(1.0 - beta2)
     w, g, m, v = weights[begin:end], gradients[at : at + end - begin], first[begin:end], second[begin:end]
@@ -50,8 +50,9 @@ def adamw(
     """adamw_update of [a0, a1) and [b0, b1), either of which may be empty, with gradients scaled by `clipping`."""
     lr = rates[step] if rates.shape[0] else settings[0]
     factor = np.float32(clipping[0] if clipping.shape[0] else 1.0)
-    adamw_update(weights, gradients, first, second, settings, lr, factor, step, a0, a1, at_a)
-    adamw_update(weights, gradients, first, second, settings, lr, factor, step, b0, b1, at_b)
+    wd, of_biases = settings[4], settings[settings.shape[0] - 2]
+    adamw_update(weights, gradients, first, second, settings, lr, wd, factor, step, a0, a1, at_a)
+    adamw_update(weights, gradients, first, second, settings, lr, of_biases, factor, step, b0, b1, at_b)
 
 
 def update(

@@ -20,7 +20,8 @@ class Optimizer(Protocol):
     ) -> None:  # fmt: skip
         """Add the update of parameters as one op, a tile for each.
 
-        settings: float64, in the registry's order. rates: the learning rate of each step, float64; without it, the
-        setting `lr` holds. clipping: the factor of the gradients, float64; without it, 1. state: the optimizer's
-        tensors in this run, each laid out as the weights are, and 0 before the first step.
+        settings: float64, in the registry's order; the last but one is the weight decay of a parameter's second span (a
+        bias). rates: the learning rate of each step, float64; without it, the setting `lr` holds. clipping: the factor
+        of the gradients, float64; without it, 1. state: the optimizer's tensors in this run, each laid out as the
+        weights are, and 0 before the first step.
         """

@@ -12,19 +12,19 @@ from gpt2core.step.signature import Float64s, OwnVector, Step, TileInt, Vector
 
 
 @kernel
-def sgd_update(weights, gradients, velocity, settings, lr, factor, begin, end, at):
+def sgd_update(weights, gradients, velocity, settings, lr, wd, factor, begin, end, at):
     """One step of the elements [begin, end).
 
     Writes:   weights (any,) updated; velocity (any,) updated, or (0,) without momentum
     Reads:    gradients (any,), that of element `begin` at `at`; settings (any,) float64: at 1 momentum, at 2 whether it
-              is Nesterov's, at 3 weight decay; lr float64; factor () float32
+              is Nesterov's; lr, wd float64, of these elements; factor () float32
     Maths:    g = factor gradient + wd w; v = mu v + g; w = w - lr g without momentum, w - lr v with it, and
               w - lr (g + mu v) with Nesterov's
     Tiles:    disjoint ranges are independent
     Cost:     5 flop, 12 bytes per element; with momentum 9 flop, 20 bytes
     Source:   Sutskever et al. 2013; torch.optim.SGD
     """
-    rate, mu, decay = np.float32(lr), np.float32(settings[1]), np.float32(settings[3])
+    rate, mu, decay = np.float32(lr), np.float32(settings[1]), np.float32(wd)
     w, g = weights[begin:end], gradients[at : at + end - begin]
     if velocity.shape[0] == 0:
         for i in range(end - begin):  # from 0: an index that may be negative keeps LLVM from vectorising
@@ -49,8 +49,8 @@ def sgd(
     """sgd_update of [a0, a1) and [b0, b1), either of which may be empty, with gradients scaled by `clipping`."""
     lr = rates[step] if rates.shape[0] else settings[0]
     factor = np.float32(clipping[0] if clipping.shape[0] else 1.0)
-    sgd_update(weights, gradients, velocity, settings, lr, factor, a0, a1, at_a)
-    sgd_update(weights, gradients, velocity, settings, lr, factor, b0, b1, at_b)
+    sgd_update(weights, gradients, velocity, settings, lr, settings[3], factor, a0, a1, at_a)
+    sgd_update(weights, gradients, velocity, settings, lr, settings[settings.shape[0] - 2], factor, b0, b1, at_b)
 
 
 def update(

@@ -45,9 +45,10 @@ def gradients(weights: Sequence[TensorSpec]) -> list[TensorSpec]:
 
 
 def settings(config: TrainConfig) -> list[TensorSpec]:
-    """The optimizer's settings and the limit of the gradients' norm; with a schedule the learning rate of each step."""
+    """The optimizer's settings, the weight decay of biases and the limit of the gradients' norm; with a schedule the
+    learning rate of each step."""
     rates = [TensorSpec("rates", (config.steps,), "float64", True)] if SCHEDULES[config.lr_schedule].factor else []
-    return [TensorSpec("settings", (len(OPTIMIZERS[config.optimizer].settings) + 1,), "float64", True), *rates]
+    return [TensorSpec("settings", (len(OPTIMIZERS[config.optimizer].settings) + 2,), "float64", True), *rates]
 
 
 def clipping(steps: int, parts: int) -> list[TensorSpec]:

@@ -159,7 +159,8 @@ def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.gene
         network.read(config, arenas.weights)
     if "settings" in arenas.arrays:
         settings = OPTIMIZERS[config.optimizer].settings
-        arenas.arrays["settings"][:] = [*(getattr(config, name) for name in settings), config.grad_clip]
+        of_biases = config.weight_decay if network.decays_biases else 0.0
+        arenas.arrays["settings"][:] = [*(getattr(config, name) for name in settings), of_biases, config.grad_clip]
     if rates := learning_rates(config):
         arenas.arrays["rates"][:] = rates
     for name, array in data.items():

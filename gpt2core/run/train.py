@@ -86,6 +86,8 @@ def train(
     if config.save is not None:
         network.write(config, arenas.weights)
     about = environment.describe(chosen.name, chosen.version, planned.cores)
+    if checksums := network.checksums(config):
+        about["data"] = dict(checksums)
     if report.measured.scheduler:
         about["scheduler"] = dict(report.measured.scheduler)
     if config.trace is not None:

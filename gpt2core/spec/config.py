@@ -27,6 +27,7 @@ FUSIONS = ("none", "rows", "all")
 OP_ORDERS = ("layers", "diagonals")
 DISTRIBUTIONS = ("zipf", "uniform")
 LOGITS = ("all", "last", "none-kept")
+SHUFFLES = ("epoch", "none")
 MOST_CORES = 4096  # longest accepted list of cores
 AUTO = None  # the trainer chooses the slice size
 # What a setting determines, and so whether results that differ in it can be compared. Each setting has one role.
@@ -58,6 +59,7 @@ DECLARED = {
     "group": "heading under which the form of an experiment shows it at once: training or parallelisation",
     "main": "place among the settings that lists, exports and histories show",
     "resolved": "results state it even if the run left it open",
+    "by_network": "networks may have another default (Model.defaults)",
     "later": "results and workers from before this setting lack it; in-keys: keys of series contain its default",
 }
 
@@ -66,6 +68,8 @@ def setting(default: Any, help: str, role: str, **meta: Any) -> Any:
     """A dataclass field with the metadata that DECLARED describes. Raises TypeError for other metadata."""
     if unknown := meta.keys() - DECLARED.keys():
         raise TypeError(f"a setting declares no {', '.join(sorted(unknown))}")
+    if meta.get("by_network"):  # known by its identity, so that a given value stays, also an equal one
+        default = type("Default", (type(default),), {"plain": default})(default)
     return field(default=default, metadata={"help": help, "role": role, **meta})
 
 
@@ -197,12 +201,12 @@ class TrainConfig:
         },
     )
     batch: int = setting(
-        4, "B: sequences in a batch", low=1, high=1 << 20, role="size",
+        4, "B: sequences, or images, in a batch", low=1, high=1 << 20, role="size",
         group="training", unit="sequences", main=4, resolved=True,
     )
     seq: int = setting(
-        64, "T: tokens in a sequence, at most the model's context", low=1, high=1 << 20, role="size",
-        group="training", unit="tokens", main=5, resolved=True,
+        64, "T: tokens in a sequence, at most the model's context; 1 for images", low=1, high=1 << 20, role="size",
+        group="training", unit="tokens", main=5, resolved=True, by_network=True,
     )
     steps: int = setting(
         12, "training steps, warm-up included", low=1, high=1 << 30, role="length",
@@ -263,7 +267,7 @@ class TrainConfig:
         None, "cores to pin the threads to, such as 0-3,8; default: those this process may use", role="place"
     )
     batch_slice: int | None = setting(
-        AUTO, "sequences in a slice; default: the trainer chooses", low=1, role="slices",
+        AUTO, "sequences, or images, in a slice; default: the trainer chooses", low=1, role="slices",
         group="parallelisation", unit="sequences", main=6, resolved=True,
     )
     token_slice: int | None = setting(
@@ -285,31 +289,32 @@ class TrainConfig:
         role="order",
     )
     data: str = setting(
-        "stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file", check=check_path, role="values",
-        group="training",
+        "stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file; of a resnet images: synthetic (its "
+        "default), cifar10:PATH or cifar100:PATH, a folder of the binary files or one of them", check=check_path,
+        role="values", group="training", by_network=True,
     )
     distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS, role="values")
     checkpoint: str | None = setting(
         None, "initial weights: an llm.c .bin file, or Hugging Face's .safetensors file, index or folder; of an lstm "
-        "a torch module's .safetensors", check=check_path, role="values",
+        "or a resnet a torch module's .safetensors", check=check_path, role="values",
     )
     save: str | None = setting(
-        None, "file for the final weights (llm.c .bin, or .safetensors; of an lstm .safetensors)", check=check_path,
-        role="output",
+        None, "file for the final weights (llm.c .bin, or .safetensors; of an lstm or a resnet .safetensors)",
+        check=check_path, role="output",
     )
     optimizer: str = setting(
         "adamw", "optimizer of the weights (docs/how-to/add-an-optimizer.md)", choices=tuple(OPTIMIZERS), role="values",
-        later=True,
+        later=True, by_network=True,
     )
-    lr: float = setting(1e-4, "learning rate", check=AMOUNT, role="values")
+    lr: float = setting(1e-4, "learning rate", check=AMOUNT, role="values", by_network=True)
     beta1: float = setting(0.9, "AdamW's decay of the first moment", check=SHARE, role="values")
     beta2: float = setting(0.999, "AdamW's decay of the second moment", check=SHARE, role="values")
     eps: float = setting(1e-8, "AdamW's epsilon", check=EPSILON, role="values")
     weight_decay: float = setting(
         0.0, "weight decay, for every weight: AdamW's is decoupled, SGD adds it to the gradient", check=AMOUNT,
-        role="values",
+        role="values", by_network=True,
     )
-    momentum: float = setting(0.0, "SGD's momentum", check=SHARE, role="values", later=True)
+    momentum: float = setting(0.0, "SGD's momentum", check=SHARE, role="values", later=True, by_network=True)
     nesterov: bool = setting(
         False, "whether SGD's momentum is Nesterov's", check=check_bool, role="values",
         later=True,
@@ -350,6 +355,14 @@ class TrainConfig:
         0.0, "maximum norm of all gradients together; larger ones are scaled down; 0: no limit", check=AMOUNT,
         role="size",
         later="in-keys",
+    )
+    shuffle: str = setting(
+        "epoch", "resnet: order of the images. epoch: each epoch has its own permutation by the seed; none: as stored",
+        choices=SHUFFLES, role="values", later=True,
+    )
+    val_samples: int | None = setting(
+        None, "resnet: images for validation, the last ones; default: 1000 of a folder of files, otherwise 0", low=0,
+        high=1 << 30, role="values", unit="images", later=True,
     )
     carry_state: bool = setting(
         False, "lstm: the state of a batch begins where the one of the previous batch ended, without gradient; each "
@@ -396,6 +409,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         given = vars(self)
         errors = _caught(lambda: object.__setattr__(self, "model", model_from(self.model)))
+        if not errors:
+            self._set_defaults()
         for name, default, check in CHECKS:
             if given[name] is not default:
                 errors += _caught(check, name, given[name])
@@ -405,6 +420,16 @@ class TrainConfig:
         raise_together(list(self._conflicts()))
         if self.op_threads is not None:
             object.__setattr__(self, "op_threads", parse_op_threads(self.op_threads, self.threads))
+
+    def _set_defaults(self) -> None:
+        """Replace the defaults that depend on the network."""
+        given = vars(self)
+        chosen = {name for name, default in OF_NETWORK.items() if given[name] is not default}
+        optimizer = self.optimizer if "optimizer" in chosen or self.mode == "infer" else None
+        own = networks.own_defaults(type(self.model), optimizer)
+        for name, default in OF_NETWORK.items():
+            if name not in chosen:
+                object.__setattr__(self, name, own.get(name, default.plain))
 
     def _conflicts(self) -> Iterator[ConfigError]:
         """Settings that are not accepted beside the others."""
@@ -488,6 +513,7 @@ FIELDS = {item.name: item for item in SETTINGS}
 NAMES = tuple(FIELDS)
 NAME_SET = frozenset(NAMES)
 DEFAULTS = {item.name: item.default for item in SETTINGS}
+OF_NETWORK: dict[str, Any] = {name: DEFAULTS[name] for name in NAMES if FIELDS[name].metadata.get("by_network")}
 
 
 def with_role(*roles: str) -> tuple[str, ...]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpt2core.spec.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gpt2core.spec.config import TrainConfig
 
 CHANNELS, CIFAR_SIDE = 3, 32
 
@@ -47,3 +54,21 @@ def with_path(data: str, path: str) -> str:
     """The same data at another path."""
     prefix, _ = split(data)
     return f"{prefix}:{path}" if prefix else path
+
+
+def conflicts(config: TrainConfig) -> Iterator[ConfigError]:
+    """Data that the network of a run does not read, or whose images do not fit its model."""
+    model, (prefix, path) = config.model, split(config.data)
+    if model.reads != "images":
+        if prefix:
+            accepted = f"synthetic, stdlib or a token file, since network {model.network} reads tokens"
+            yield ConfigError("data", config.data, accepted)
+        return
+    if prefix and not path:
+        yield ConfigError("data", config.data, f"{prefix}:PATH, a folder or a .bin file")
+    elif prefix and (model.side, model.classes) != (CIFAR_SIDE, CIFAR[prefix].classes):  # type: ignore[attr-defined]
+        fits = f"a {model.network} with side {CIFAR_SIDE} and classes {CIFAR[prefix].classes}"
+        yield ConfigError("data", config.data, f"synthetic, or {fits}, which {prefix} has")
+    elif not prefix and config.data != "synthetic":
+        accepted = ", ".join(f"{name}:PATH" for name in CIFAR)
+        yield ConfigError("data", config.data, f"synthetic, {accepted}: network {model.network} reads images")

@@ -6,8 +6,10 @@ import dataclasses
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from gpt2core.spec import data
 from gpt2core.spec.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,19 +19,25 @@ if TYPE_CHECKING:
 NETWORKS = {
     "gpt2": "gpt2core.networks.gpt2.network",
     "lstm": "gpt2core.networks.lstm.network",
+    "resnet": "gpt2core.networks.resnet.network",
 }
 DEFAULT = "gpt2"  # network of a model without the key `network`
 
 
 # Settings of TrainConfig that only some networks read: those whose `Model.settings` name them.
-OWN_SETTINGS = ("carry_state", "op_order", "init_scale")
+OWN_SETTINGS = ("distribution", "carry_state", "op_order", "init_scale", "shuffle", "val_samples")
+TOKENS, IMAGES = "tokens", "images"  # data that a network reads
 
 
 class Model(ABC):
     """Sizes of a network's model. Each network has its own frozen dataclass, whose fields are the JSON keys."""
 
     network: ClassVar[str]
-    settings: ClassVar[tuple[str, ...]] = ()  # those of OWN_SETTINGS that it reads
+    settings: ClassVar[tuple[str, ...]] = ("distribution",)  # those of OWN_SETTINGS that it reads
+    reads: ClassVar[str] = TOKENS
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16")
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # of settings, where they are not TrainConfig's
+    optimizer_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # likewise, unless another one is chosen
     name: str
     context: int  # maximum number of positions of a sample
     vocab: int  # number of tokens or classes
@@ -75,10 +83,29 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
             network = config.model.network
             accepted = f"the default {defaults[name]!r}, since network {network} does not read it"
             yield ConfigError(name, given[name], accepted)
+    yield from data.conflicts(config)
+    if config.precision not in config.model.precisions:
+        accepted = f"{' or '.join(config.model.precisions)}, since network {config.model.network} has no other"
+        yield ConfigError("precision", config.precision, accepted)
     if config.carry_state and config.grad_accum > 1:
         yield ConfigError("carry_state", True, f"false with grad_accum ({config.grad_accum})")
     if config.init_scale and config.checkpoint is not None:
         yield ConfigError("init_scale", config.init_scale, "0 with checkpoint, which has the initial weights")
+
+
+def own_defaults(model: type[Model], optimizer: str | None) -> dict[str, Any]:
+    """Defaults of settings for a model; those of its optimizer unless another one is chosen."""
+    of_optimizer = model.optimizer_defaults
+    return {**model.defaults, **(of_optimizer if optimizer in (None, of_optimizer.get("optimizer")) else {})}
+
+
+def defaults_of(model: object) -> frozenset[str]:
+    """Settings whose default depends on the network of a model, which is given as JSON."""
+    name = model.get("network", DEFAULT) if isinstance(model, Mapping) else DEFAULT
+    if name not in NETWORKS:
+        return frozenset()
+    kind: type[Model] = network(name).model
+    return frozenset({*kind.defaults, *kind.optimizer_defaults})
 
 
 def network(name: object) -> Any:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gpt2core.spec import networks
 from gpt2core.spec.config import DEFAULTS, declared, with_role
 
 LATER_SETTINGS = {name: DEFAULTS[name] for name in declared("later")}  # values for results older than these settings
@@ -19,9 +20,10 @@ SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numba_settings", "numpy", 
 
 def without_new(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration without the settings that are newer than the first stored keys and at their default: as earlier
-    workers know it, and as the keys of earlier series have it.
+    workers know it, and as the keys of earlier series have it. A setting with another default for the network stays.
     """
-    new = {name: value for name, value in LATER_SETTINGS.items() if name not in IN_FIRST_KEYS}
+    kept = {*IN_FIRST_KEYS, *networks.defaults_of(config.get("model"))}
+    new = {name: value for name, value in LATER_SETTINGS.items() if name not in kept}
     return {name: value for name, value in config.items() if name not in new or value != new[name]}
 
 

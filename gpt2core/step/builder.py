@@ -213,13 +213,19 @@ class Builder:
             if mode is not Mode.READ:
                 self._overwrite(tensor)
 
+    def _is_constant(self, of: Tensor | Arena) -> bool:
+        """Whether no task writes a tensor, or any of an arena."""
+        if isinstance(of, Arena):
+            return all(spec.constant for spec in self._plans[of.kind].specs)
+        return self._spec(of).constant
+
     def _touches(self, grid: Grid, given: Iterable[Given]) -> tuple[tuple[Touch, ...], ...]:
         """Accesses of each tile."""
         tiles: list[list[Touch]] = [[] for _ in grid.labels]
         for use in given:
             if not isinstance(use, Use):
                 continue
-            constant = isinstance(use.of, Tensor) and self._spec(use.of).constant
+            constant = self._is_constant(use.of)
             if constant and use.mode is not Mode.READ:
                 raise GraphError(f"a task writes {use.of}, which is declared constant")
             all_rows = [(0, self._extent(use.of)[2])]

@@ -216,11 +216,21 @@ def make_gru() -> None:
     np.savez_compressed(FOLDER / "gru.npz", losses=torch_gru.losses(test_gru.config()))
 
 
+def make_resnet() -> None:
+    """Store PyTorch's losses and accuracies for the ResNet of tests/networks."""
+    sys.path.insert(0, str(FOLDER.parent / "networks"))
+    import resnets
+    import torch_resnets
+
+    losses, accuracies, _ = torch_resnets.train(resnets.config())
+    np.savez_compressed(FOLDER / "resnet.npz", losses=losses, accuracies=accuracies)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     for make in (make_encoder, make_layernorm, make_matmul, make_attention, make_gelu, make_residual,
                  make_cross_entropy, make_adamw, make_sgd, make_small_gpt2, make_clipped_gpt2, make_toys,
-                 make_lstms, make_gru):  # fmt: skip
+                 make_lstms, make_gru, make_resnet):  # fmt: skip
         make()
 
 

@@ -13,7 +13,6 @@ from gpt2core.layers import windows
 from gpt2core.layers.convolution import convolve, convolve_backward_input, convolve_backward_weight, fold, pack
 
 NONE = np.zeros((0, 0), np.float32)
-NO_VECTOR = np.zeros(0, np.float32)
 
 
 def reference(x: np.ndarray, weight: np.ndarray, stride: int) -> np.ndarray:
@@ -53,8 +52,8 @@ class Case:
         self.weight = rng.normal(size=(OC, size, size, C))
         each = windows.Convolution("w", C, OC, side, size, stride)
         specs = {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in windows.temporary([each], 2)}
-        self.packed, self.turned, self.shares = specs["packed.w"], specs["turned.w"], specs["shares.w"]
-        pack(self.packed, self.turned, self.flat_weight, C, size, stride)
+        self.packed, self.shares, self.at = specs["packed"], specs["shares.w"], windows.packed_places([each])["w"]
+        pack(self.packed, self.flat_weight.reshape(-1), 0, *self.at, OC, C, size, stride)
 
     @property
     def flat_weight(self) -> np.ndarray:
@@ -63,14 +62,16 @@ class Case:
     def forward(self, shortcut: np.ndarray = NONE, rectify: int = 0) -> np.ndarray:
         out = np.full((3, (self.S + 2) ** 2 * self.sizes[2]), np.nan, np.float32)
         for row0, row1 in ((0, 2), (2, 3)):
-            convolve(out, with_halo(self.x), shortcut, self.packed, *self.sizes, rectify, row0, row1)
+            convolve(out, with_halo(self.x), shortcut, self.packed, self.at.at, *self.sizes, rectify, row0, row1)
         return inner(out, self.S)
 
     def backward(self, past: np.ndarray = NONE, inp: np.ndarray = NONE) -> np.ndarray:
         side, C = self.sizes[:2]
         dinp = past if len(past) else np.full((3, (side + 2) ** 2 * C), np.nan, np.float32)
         for row0, row1 in ((0, 2), (2, 3)):
-            convolve_backward_input(dinp, with_halo(self.dout), past, inp, self.turned, *self.sizes, row0, row1)
+            convolve_backward_input(
+                dinp, with_halo(self.dout), past, inp, self.packed, self.at.turned_at, *self.sizes, row0, row1
+            )
         return inner(dinp, side)
 
     def backward_weight(self) -> np.ndarray:
@@ -181,6 +182,6 @@ def test_nan_is_not_rectified_away() -> None:
 
 def test_panels_end_with_zeros() -> None:
     case = Case(3, 17, 5, 3, 1)
-    panels = case.packed.reshape(2, 27, LANES)
+    panels = case.packed[: case.at.turned_at].reshape(2, 27, LANES)
     np.testing.assert_array_equal(panels[1, :, 0], case.flat_weight[16])
     assert not panels[1, :, 1:].any()

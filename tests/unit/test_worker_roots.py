@@ -101,3 +101,15 @@ def test_a_request_writes_no_file(root: Path, field: str) -> None:
     with pytest.raises(RefusedName) as raised:
         find_files(TrainConfig.from_dict({field: "out.bin"}), root, root)
     assert raised.value.field == field
+
+
+def test_images_keep_their_form_and_may_be_a_folder_or_a_file(root: Path) -> None:
+    def found(name: str) -> dict[str, str]:
+        return find_files(TrainConfig.from_dict({"model": "resnet14-cifar", "data": f"cifar10:{name}"}), root, None)
+
+    assert found("sub") == {"data": f"cifar10:{root / 'sub'}"}
+    assert found("sub/b.bin") == {"data": f"cifar10:{root / 'sub/b.bin'}"}
+    (root / "sub/test_batch.bin").symlink_to(root.parent / "outside.bin")
+    for name in ("sub", "escape.bin", "../outside.bin", "missing"):
+        with pytest.raises(RefusedName):
+            found(name)

@@ -14,9 +14,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from gpt2core.networks.lstm.tensors import GATES, PRESETS, Lstm, weight_specs
-from gpt2core.networks.shards import DTYPES, Stored, read_tensors
+from gpt2core.networks.shards import Stored, check_tensors, few, read_tensors
 from gpt2core.node.files import replacing
-from gpt2core.spec.errors import BadVersion, ConfigError, ShapeMismatch, UnreadableFile
+from gpt2core.spec.errors import ConfigError, ShapeMismatch, UnreadableFile
 
 EMBEDDING, RECURRENT = "embedding.weight", "lstm.weight_hh_l0"
 SUFFIX = ".safetensors"
@@ -42,7 +42,7 @@ def read_model(path: str | Path) -> Lstm:
     except ConfigError as error:
         raise ShapeMismatch(path, f"its {error}") from error
     given = f"a model with {RECURRENT} {(rows, hidden)} and {EMBEDDING} {(vocab, embedding)}"
-    _check_tensors(path, stored, model, given)
+    check_tensors(path, stored, shapes(model), given)
     return next((each for each in PRESETS.values() if dataclasses.replace(each, name=model.name) == model), model)
 
 
@@ -50,7 +50,7 @@ def read_checkpoint(path: str | Path, model: Lstm, weights: Weights) -> None:
     """Fill the weights from a file; F16 and BF16 are widened exactly. Nothing is written unless all tensors agree."""
     read_model(path)  # names a file that contradicts itself
     stored = read_tensors(path).stored
-    _check_tensors(path, stored, model, "the requested model")
+    check_tensors(path, stored, shapes(model), "the requested model")
     for spec in weight_specs(model):
         stored[file_name(spec.name)].copy_to(weights[spec.name])
 
@@ -78,6 +78,11 @@ def check_suffix(path: str | Path) -> None:
         raise ConfigError("save", str(path), f"a path that ends in {SUFFIX}, the file format of an lstm")
 
 
+def shapes(model: Lstm) -> dict[str, tuple[int, ...]]:
+    """Shape of each tensor in a file."""
+    return {file_name(spec.name): spec.shape for spec in weight_specs(model)}
+
+
 def file_name(weight: str) -> str:
     """A weight's name in files."""
     single = {"embedding": EMBEDDING, "head": "head.weight", "head_bias": "head.bias"}
@@ -88,16 +93,11 @@ def _layers(path: str | Path, names: Set[str]) -> int:
     """Number of layers. Raises ShapeMismatch if there are none, or gaps."""
     found = {int(each[1]) for name in names if (each := OF_LAYER.fullmatch(name))}
     if not found:
-        raise ShapeMismatch(path, f"has no tensor {RECURRENT}: it is not an LSTM's, but has {_few(names)}")
+        raise ShapeMismatch(path, f"has no tensor {RECURRENT}: it is not an LSTM's, but has {few(names)}")
     gap = next((k for k in range(max(found)) if k not in found), None)
     if gap is not None:
         raise ShapeMismatch(path, f"has layer {max(found)} but no layer {gap}: lstm.weight_ih_l{gap} is missing")
     return 1 + max(found)
-
-
-def _few(names: Set[str]) -> str:
-    """The first names of a file."""
-    return ", ".join(sorted(names)[:3]) + (", ..." if len(names) > 3 else "") if names else "no tensors"
 
 
 def _two_sizes(path: str | Path, stored: Mapping[str, Stored], name: str) -> tuple[int, int]:
@@ -107,19 +107,3 @@ def _two_sizes(path: str | Path, stored: Mapping[str, Stored], name: str) -> tup
     if len(shape) != 2:
         raise ShapeMismatch(path, f"{name} has shape {shape}, not two dimensions")
     return shape[0], shape[1]
-
-
-def _check_tensors(path: str | Path, stored: Mapping[str, Stored], model: Lstm, what: str) -> None:
-    """Raise ShapeMismatch or BadVersion for the first tensor that is missing, has another shape or dtype, or is
-    superfluous."""
-    expected = {file_name(spec.name): spec.shape for spec in weight_specs(model)}
-    for name, shape in expected.items():
-        if name not in stored:
-            raise ShapeMismatch(path, f"has no tensor {name}; {what} needs one of shape {shape}")
-        if stored[name].shape != shape:
-            raise ShapeMismatch(path, f"{name} has shape {stored[name].shape} in the file; {what} needs {shape}")
-        if stored[name].dtype not in DTYPES:
-            raise BadVersion(path, f"{name} is {stored[name].dtype}; supported: " + ", ".join(DTYPES))
-    for name in sorted(stored):
-        if name not in expected:
-            raise ShapeMismatch(path, f"has tensor {name}, which {what} does not have")

@@ -24,7 +24,7 @@ class Lstm(Model):
     """E embedding, L layers of H hidden units, V vocabulary. `tied`: the head's weight is the embedding's."""
 
     network: ClassVar[str] = "lstm"
-    settings: ClassVar[tuple[str, ...]] = ("carry_state", "op_order", "init_scale")
+    settings: ClassVar[tuple[str, ...]] = ("distribution", "carry_state", "op_order", "init_scale")
 
     embedding: int = 650
     hidden: int = 650

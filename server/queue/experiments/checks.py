@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from gpt2core.spec import data
 from gpt2core.spec.config import NAMES, PROBLEM, with_role
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
@@ -134,10 +135,9 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
     def refuse(name: str, value: object, accepted: str) -> None:
         refusals.add(refusals.where(name, variant.values), name, value, accepted)
 
-    for name in ("data", "checkpoint"):
-        value = getattr(config, name)
+    for name, value in (("data", data.split(config.data)[1]), ("checkpoint", config.checkpoint)):
         if value is not None and not NAME.fullmatch(value):
-            refuse(name, value, "a name that workers map to a file; no path")
+            refuse(name, getattr(config, name), "a name that workers map to a file; no path")
     if "/" in config.runtime:
         refuse("runtime", config.runtime, "one of " + ", ".join((AUTO, *RUNTIMES)) + "; no path")
     for name in ("save", "trace"):

@@ -1,0 +1,155 @@
+"""Sizes of a ResNet and tables of its tensors. No Numba and no NumPy: a server sizes runs with them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from gpt2core.layers.windows import Block, Convolution, images, temporary
+from gpt2core.networks import token_rows
+from gpt2core.optimizers import state
+from gpt2core.spec.config import TrainConfig, check_int
+from gpt2core.spec.data import CHANNELS
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.networks import IMAGES, Model
+from gpt2core.step import slicing
+from gpt2core.step.tensors import TensorSpec
+
+STAGES = 3
+SLICE_BYTES = 1 << 20  # of a slice's activations of a block, which stay in a core's second cache
+SLICES_A_THREAD = 2  # at least, where the batch has as many images
+OF_IMAGES: Mapping[str, Any] = MappingProxyType({"seq": 1, "data": "synthetic"})
+OF_SGD: Mapping[str, Any] = MappingProxyType({"optimizer": "sgd", "momentum": 0.9, "weight_decay": 1e-4, "lr": 0.005})
+
+
+@dataclass(frozen=True)
+class Resnet(Model):
+    """Three stages of `blocks` basic blocks with `width`, 2 and 4 times as many channels, without batch norm, for
+    images of `side` rows and columns.
+
+    Source: He et al. 2016, section 4.2, with projections; the case "no normalisation" of AWNN.
+    """
+
+    network: ClassVar[str] = "resnet"
+    settings: ClassVar[tuple[str, ...]] = ("shuffle", "val_samples")
+    reads: ClassVar[str] = IMAGES
+    precisions: ClassVar[tuple[str, ...]] = ("fp32",)
+    defaults: ClassVar[Mapping[str, Any]] = OF_IMAGES
+    optimizer_defaults: ClassVar[Mapping[str, Any]] = OF_SGD
+
+    blocks: int = 2
+    width: int = 16
+    classes: int = 10
+    side: int = 32
+    name: str = "resnet"
+
+    context = 1  # without an annotation: no fields
+    vocab = property(lambda self: self.classes)
+
+    def __post_init__(self) -> None:
+        for size, low, high in (("blocks", 1, 100), ("width", 1, 1024), ("classes", 2, 1 << 16), ("side", 4, 512)):
+            check_int(f"model.{size}", getattr(self, size), low, high)
+        if not isinstance(self.name, str):
+            raise ConfigError("model.name", self.name, "a string")
+
+    def step_flop(self, samples: int, positions: int) -> int:
+        """FLOP of the products: of each weight's forward pass, and of the gradients of its input and of itself."""
+        head = 6 * self.classes * self.features
+        return samples * positions * (sum(each.step_flop for each in convolutions(self)) + head)
+
+    @property
+    def features(self) -> int:
+        """Channels of the last stage."""
+        return self.width << (STAGES - 1)
+
+    def slices(self, batch: int, seq: int, threads: int, given: tuple[int | None, int | None]) -> tuple[int, int]:
+        """As many images as their activations of a block fit into a core's second cache, in nearly equal slices."""
+        images_ = given[0]
+        if images_ is None:
+            block_bytes = 3 * 4 * self.side**2 * self.width  # its input, what is between its convolutions, its output
+            most = max(1, min(SLICE_BYTES // block_bytes, batch // (SLICES_A_THREAD * threads)))
+            images_ = -(-batch // -(-batch // most))
+        return images_, given[1] or seq
+
+
+def model_of(config: TrainConfig) -> Resnet:
+    """The model of a ResNet's configuration."""
+    if not isinstance(config.model, Resnet):
+        raise ConfigError("model.network", config.model.network, "resnet")
+    return config.model
+
+
+def first_of(model: Resnet) -> Convolution:
+    """The first convolution. Images need no gradient."""
+    return Convolution("conv1.weight", CHANNELS, model.width, model.side, needs_dinp=False)
+
+
+@functools.lru_cache(maxsize=256)
+def stages(model: Resnet) -> tuple[tuple[Block, ...], ...]:
+    """The basic blocks of each stage."""
+    found, side, C = [], model.side, model.width
+    for stage in range(STAGES):
+        blocks, OC = [], model.width << stage
+        for index in range(model.blocks):
+            name, stride = f"layer{stage + 1}.{index}", 2 if stage and not index else 1
+            first = Convolution(f"{name}.conv1.weight", C, OC, side, stride=stride)
+            second = Convolution(f"{name}.conv2.weight", OC, OC, first.out_side)
+            shortcut = Convolution(f"{name}.downsample.0.weight", C, OC, side, 1, stride) if stride > 1 else None
+            blocks.append(Block(first, second, shortcut))
+            side, C = first.out_side, OC
+        found.append(tuple(blocks))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=256)
+def convolutions(model: Resnet) -> tuple[Convolution, ...]:
+    """All convolutions, in the order of the forward pass."""
+    return (first_of(model), *(each for stage in stages(model) for block in stage for each in block.every))
+
+
+def weight_specs(model: Resnet) -> list[TensorSpec]:
+    """The weights by the names of a torch module, in the order in which they lie; those of convolutions as matrices."""
+    head = [TensorSpec("fc.weight", (model.classes, model.features)), TensorSpec("fc.bias", (model.classes,))]
+    return [*(each.spec for each in convolutions(model)), *head]
+
+
+def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
+    """Every tensor by its arena's kind. A stage's blocks share the memory of their gradients."""
+    model, B = model_of(config), config.batch
+    specs, every = weight_specs(model), convolutions(model)
+    of_stage = [(s, stage[0].second.side, stage[0].second.OC) for s, stage in enumerate(stages(model), start=1)]
+    kept = [images(f"{kind}{s}", B, side, C, model.blocks) for s, side, C in of_stage for kind in ("inner", "out")]
+    reverse = [images(f"{kind}{s}", B, side, C) for s, side, C in of_stage for kind in ("dinner", "dout")]
+    head = token_rows.head_specs(config, model.features, model.classes)
+    matrices = [(spec.shape[0], spec.shape[1]) for spec in specs if len(spec.shape) == 2]
+    blocks = [slicing.block_rows(rows, columns) * (columns + 1) for rows, columns in matrices]
+    parts = sum(slicing.block_count(rows, columns) for rows, columns in matrices)
+    return {
+        **state.arenas_with(state.names(config), specs, keeps_gradients=config.fused != "all"),
+        "activations": [
+            images("images", B, model.side, CHANNELS),
+            TensorSpec("targets", (B,), "int32"),
+            images("stem", B, model.side, model.width),
+            *kept,
+            TensorSpec("pooled", (B, model.features)),
+            *head["activations"],
+        ],
+        "temporary": [
+            *head["temporary"],
+            *([*reverse, TensorSpec("dpooled", (B, model.features))] if config.mode == "train" else []),
+            *temporary(every, slicing.count(config) if config.mode == "train" else 0),
+            *([TensorSpec("gradient", (config.threads, max(blocks)))] if config.fused == "all" else []),
+            *(state.clipping(config.steps, parts) if config.grad_clip else []),
+        ],
+    }
+
+
+def _presets() -> dict[str, Resnet]:
+    depths = {"resnet14-cifar": 2, "resnet20": 3, "resnet32": 5, "resnet56": 9}
+    return {name: Resnet(blocks, name=name) for name, blocks in depths.items()}
+
+
+PRESETS = _presets()
