@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpt2core.spec.config import (
+from gpt2core.spec.networks import OWN_SETTINGS
     DECLARED,
     MAIN,
     PROBLEM,
@@ -59,8 +60,10 @@ VALUES = {
 def test_a_sweep_over_a_compared_setting_is_like_for_like_and_a_side_does_not_mix_it(make_result, name):
     """Fails for a compared setting without values in VALUES."""
 
+    model = "lstm-tiny" if name in OWN_SETTINGS else "tiny"  # one that reads the setting
+
     def processes(value, first):
-        results = [make_result([9.0, 1.0, 1.0], **{name: value}) for _ in range(2)]
+        results = [make_result([9.0, 1.0, 1.0], **{"model": model, name: value}) for _ in range(2)]
         return [Process(first + i, result, {name: value}, ("pair", i), "e", i) for i, result in enumerate(results)]
 
     a, b = processes(VALUES[name][0], 1), processes(VALUES[name][1], 3)
