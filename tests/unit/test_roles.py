@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gpt2core.spec.config import (
-from gpt2core.spec.networks import OWN_SETTINGS
     DECLARED,
     MAIN,
     PROBLEM,
@@ -20,6 +19,7 @@ from gpt2core.spec.networks import OWN_SETTINGS
     setting,
     with_role,
 )
+from gpt2core.spec.networks import OWN_SETTINGS
 from gpt2core.spec.series import IN_FIRST_KEYS, LATER_SETTINGS, NOT_SERIES
 from taskloom.analysis.agreement import COMPARED, SLICES
 from taskloom.analysis.comparison import compare
