@@ -26,9 +26,8 @@ from gpt2core.process import launch
 from gpt2core.run import proofs
 from gpt2core.run.memory import check_plan_fits
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.optimizers import OPTIMIZERS, learning_rates
-from gpt2core.step import graph, slicing
+from gpt2core.step import graph, sections, slicing
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
 from gpt2core.step.signature import Kernel
@@ -77,18 +76,10 @@ def plan(config: TrainConfig, run_bytes: int = 0, prove: bool = False) -> Plan:
     )
     with without_collector():
         step = program.build(config)
-        check_op_names(config, step)
+        sections.check(step, config.op_threads)
         check_plan_fits(step, run_bytes)
         tasks = proofs.proven(step, config.sync, prove)
     return Plan(config, cores, step, tasks, memory_bytes(config))
-
-
-def check_op_names(config: TrainConfig, step: Program) -> None:
-    """Raise ConfigError if op_threads names an op that the program does not have."""
-    known = list(dict.fromkeys(op.name for op in step.ops))
-    for name in config.op_threads or {}:
-        if name not in known:
-            raise ConfigError("op_threads", name, "ops of the step program: " + ", ".join(known))
 
 
 def products_of(step: Program) -> list[Product]:

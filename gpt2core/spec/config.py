@@ -249,7 +249,10 @@ class TrainConfig:
         role="order",
     )
     op_threads: Mapping[str, int] | None = setting(
-        None, "fork-join: threads for single ops, such as qkv=2,layernorm=1; default: threads for all", role="order"
+        None,
+        "fork-join, omp-for: threads for single ops, by their names or patterns, of all layers or of one, such as "
+        "qkv=2,layer*=1,fc[3]=1; default: threads for all",
+        role="order",
     )
     fusion: str | None = setting(
         None,

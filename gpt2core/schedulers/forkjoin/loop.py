@@ -25,6 +25,7 @@ from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.scheduler import Stage
 from gpt2core.schedulers.team import OnTeam
 from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks
+from gpt2core.step import sections
 from gpt2core.step.control import LAST, STEPS_DONE, STOP
 
 
@@ -97,7 +98,6 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
 class ForkJoinRun(OnTeam):
     def loop(self, _: Stage) -> tuple[Callable[..., None], list[Any]]:
         job, threads = self.job, len(self.job.cores)
-        few = job.options.get("op_threads") or {}
-        sharing = np.array([few.get(loop[0].name, threads) for loop in job.program.loops], np.int64)
+        sharing = np.array(sections.op_threads(job.program, job.options.get("op_threads"), threads), np.int64)
         split = shares(job.bound.op_first, sharing, job.options.get("assignment") == "dynamic")
         return forkjoin_loop, [split, np.zeros(BARRIER_CELLS, np.int64), threads, spin_ticks(job.cores)]

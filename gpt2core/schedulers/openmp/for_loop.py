@@ -12,6 +12,7 @@ from gpt2core.compile.clock import ticks
 from gpt2core.compile.foreign import call_c
 from gpt2core.compile.jit import address_of, runtime
 from gpt2core.measure.tracing import (
+    APART,
     BARRIER,
     ENTERED,
     STARVATION,
@@ -23,6 +24,7 @@ from gpt2core.node.openmp import ENTRY_POINTS
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.openmp.team import OnOpenMP
 from gpt2core.schedulers.scheduler import Stage
+from gpt2core.step import sections
 from gpt2core.step.control import LAST, STEPS_DONE, STOP
 
 GOMP_BARRIER = ENTRY_POINTS.index("GOMP_barrier")
@@ -33,10 +35,11 @@ LOW_BYTE = 0xFF  # of a result that is a bool
 
 
 @runtime
-def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openmp, bounds, threads, dynamic):
+def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openmp, bounds, sharing, dynamic):
     """Run steps from control[STEPS_DONE] up to `steps`, or until control[STOP] is set.
 
-    openmp: addresses of ENTRY_POINTS; bounds (P, 8): cells in which the runtime returns each thread's part of a loop.
+    openmp: addresses of ENTRY_POINTS; bounds (P, 8): cells in which the runtime returns each thread's part of a loop;
+    sharing (ops,): number of threads of each op. Those that have no part in it go to the barrier.
     """
     stop, done, last = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, LAST)
     ops, start = op_first.shape[0] - 1, control[STEPS_DONE]
@@ -50,7 +53,7 @@ def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openm
     since, cause = 0, BARRIER  # of a wait that the next task, or else the next barrier, ends
     for step in range(start, steps):
         for op in range(ops):
-            first, count, idle = op_first[op], op_first[op + 1] - op_first[op], STARVATION
+            first, count, threads, idle = op_first[op], op_first[op + 1] - op_first[op], sharing[op], STARVATION
             if dynamic:
                 more = call_c(openmp[LOOP_START], (first, first + count, 1, 1, begin, end))
                 while more & LOW_BYTE:
@@ -59,6 +62,8 @@ def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openm
                         idle, since = BARRIER, note_wait_ended(record, thread, cause, since)
                     more = call_c(openmp[LOOP_NEXT], (begin, end))
                 call_c(openmp[LOOP_END], ())
+            elif thread >= threads:
+                idle = APART
             else:  # as compilers cut schedule(static): the first threads take one more
                 each, more = count // threads, count % threads
                 mine = first + each * thread + min(thread, more)
@@ -87,4 +92,6 @@ class OmpForRun(OnOpenMP):
         threads = len(self.job.cores)
         dynamic = int(self.job.options.get("assignment") == "dynamic")
         bounds = np.zeros((threads, 8), np.int64)
-        return omp_for_loop, [self.job.bound.op_first, self.loaded.address, bounds, threads, dynamic]
+        table = self.job.options.get("op_threads")
+        sharing = np.array(sections.op_threads(self.job.program, table, threads), np.int64)
+        return omp_for_loop, [self.job.bound.op_first, self.loaded.address, bounds, sharing, dynamic]
