@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt2core.spec.latency import QUANTILES
 from gpt2core.spec.phases import in_order
 from gpt2core.spec.result import median
 from taskloom.analysis.agreement import agree, digest, rounding_key, without
@@ -70,6 +71,9 @@ class ScalingRow:
     speedup_backward_low: float | None
     speedup_backward_high: float | None
     efficiency_backward: float | None
+    latency_s: dict[str, float] | None = field(
+        metadata=says("of inference: p50, p90, p99 and max of the step's time, medians over processes"),
+    )
     phases_overlap: bool = field(
         metadata=says("phases are the time of their own tasks divided by the threads, without waiting"),
     )
@@ -187,6 +191,7 @@ def _row(
         speedup_backward_low=backward.low,
         speedup_backward_high=backward.high,
         efficiency_backward=_per_thread(backward, threads),
+        latency_s=_latency_s(group),
         phases_overlap=group[0].phases_overlap,
         outliers=[group[i].run_id for i in outliers(medians_s)],
         final_loss=float(group[0].losses[-1]) if group[0].losses else None,
@@ -194,6 +199,15 @@ def _row(
         diagnosis=diagnose([p.median_step_s for p in sorted(group, key=lambda p: (p.block, p.run_id))]).findings,
         levels=levels(group, warm_steps=1 + int(config["warmup"])),
     )
+
+
+def _latency_s(group: Group) -> dict[str, float] | None:
+    """The median over processes of each quantile of the step's time; None for results that have none."""
+    found = [process.result.get("latency") for process in group]
+    known = [each for each in found if each]
+    if len(known) < len(group):
+        return None
+    return {name: median([float(each[f"{name}_s"]) for each in known]) for name in (*QUANTILES, "max")}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSc
 
 from gpt2core.spec import networks
 from gpt2core.spec.config import DEFAULTS, FIELDS, MAIN, TrainConfig, field_type, model_names, parse_cores
+from gpt2core.spec.modes import UNREAD
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.attempts import AttemptState, AttemptSummary
 from taskloom.contract.bodies import Model, Request
@@ -49,7 +50,9 @@ def _spec_fields() -> dict[str, Any]:
             kind = Literal[(AUTO, *RUNTIMES)]
         elif "choices" in meta:
             kind = Literal[meta["choices"]]
-        extra = {f"x-{key}": meta[key] for key in ("role", "group", "unit") if key in meta}
+        extra: dict[str, Any] = {f"x-{key}": meta[key] for key in ("role", "group", "unit") if key in meta}
+        unread = {mode: names[item.name] for mode, names in UNREAD.items() if item.name in names}
+        extra |= {"x-unread": unread} if unread else {}
         fields[item.name] = (kind | None, Field(None, description=meta["help"], json_schema_extra=extra, **limits))
     return fields
 

@@ -174,14 +174,15 @@ def speedup(document: Document) -> str:
 
 
 def phase_speedups(document: Document) -> str:
-    """Speedups of forward and of backward, beside each other."""
+    """Speedups of forward and, if it is a phase, of backward, beside each other."""
     rows = document["scaling"]["rows"]
     most = max((row["threads"] for row in rows if row["speedup_forward"] is not None), default=1)
     if most == 1:
         return ""
     parts: list[str] = []
     entries: list[tuple[str, str, str]] = []
-    for i, phase in enumerate(("forward", "backward")):
+    shown = in_order(phase for row in rows for phase in row["phase_s"])
+    for i, phase in enumerate(each for each in ("forward", "backward") if each in shown):
         left = 70 + 320 * i
         x, y = Scale(1, most, left, left + 250), Scale(0, _highest(rows, f"speedup_{phase}", most), 260, 30)
         drawn, entries = _speedups(rows, f"speedup_{phase}", x, y)

@@ -396,7 +396,7 @@ class TrainConfig:
     )
     mode: str = setting(
         "train", "train; infer: the forward pass alone, without gradients and updates", choices=tuple(MODES),
-        role="size", later=True,
+        role="size", group="training", later=True,
     )
     logits: str = setting(
         "all",

@@ -49,6 +49,7 @@ def _kinds(kind: Kind, *names: str) -> dict[str, Kind]:
 # Settings that are not integers in every run (null, "auto", lists) are JSON text.
 SETTING_KINDS: dict[str, Kind] = {name: "integer" if is_integer(name) else "text" for name in NAMES}
 MAIN_KINDS = {name: SETTING_KINDS[name] for name in MAIN}
+LATENCY = ("p50", "p99")  # quantiles of the step's time
 PHASE_COLUMNS = tuple(f"{phase}_s" for phase in PHASES)
 
 
@@ -85,6 +86,7 @@ RUN_COLUMNS = (
 
 def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
     for page in _pages(database, filters, sort, RUN_COLUMNS, RUNS_AT_ONCE):
+        latency = _latency(database, [run.id for run in page if run.spec.get("mode") == "infer"])
         for run in page:
             ended = run.started_at is not None and run.finished_at is not None
             yield {
@@ -95,11 +97,22 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 "duration_s": run.finished_at - run.started_at if ended else None,
                 **{name: getattr(run, name) for name in ("median_step_s", "tokens_per_s", "final_loss")},
                 **{f"{phase}_s": (run.phase_s or {}).get(phase) for phase in PHASES},
+                **{f"latency_{name}_s": latency.get(run.id, {}).get(f"{name}_s") for name in LATENCY},
                 **{name: getattr(run, name) for name in ("flagged_steps", "node", "environment_sha256")},
                 "error_slug": _text((run.error or {}).get("slug")),
                 "error_detail": _text((run.error or {}).get("detail")),
                 **_settings(run.spec, NAMES),
             }
+
+
+def _latency(database: Database, run_ids: list[int]) -> dict[int, Mapping[str, Any]]:
+    """Quantiles of the step's time of runs of inference that have a result."""
+    if not run_ids:
+        return {}
+    query = select(Result.run_id, Digest.measured).join(Digest, Digest.attempt_id == Result.attempt_id)
+    with database.read() as session:
+        rows = session.execute(query.where(Result.run_id.in_(run_ids), Result.canonical)).all()
+    return {run_id: orjson.loads(measured).get("latency", {}) for run_id, measured in rows}
 
 
 def _instant(at: float | None) -> datetime.datetime | None:
@@ -240,6 +253,7 @@ TABLES: dict[str, Table] = {
         | _kinds("integer", "repetition", "block", "position", "attempts")
         | _kinds("instant", "created_at", "started_at", "finished_at")
         | _kinds("number", "duration_s", "median_step_s", "tokens_per_s", "final_loss", *PHASE_COLUMNS)
+        | _kinds("number", *(f"latency_{name}_s" for name in LATENCY))
         | _kinds("integer", "flagged_steps")
         | _kinds("text", "node", "environment_sha256", "error_slug", "error_detail")
         | SETTING_KINDS,

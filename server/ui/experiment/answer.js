@@ -185,6 +185,37 @@ export function Answer({of, topic}) {
 	</div>`;
 }
 
+/** Quantiles of the step's time, of variants of inference. @param {{rows: any[]}} props */
+function Latencies({rows}) {
+	if (!rows.length) return null;
+	return html`<section class="panel">
+		<h2>Latency of a step</h2>
+		<p class="soft">Quantiles of the timed steps of each process; medians over processes.</p>
+		<${Table}
+			caption="Latency of a step"
+			rows=${rows}
+			id=${nameOf}
+			columns=${[
+				{name: 'name', label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
+				...['p50', 'p90', 'p99', 'max'].map(name => ({
+					name,
+					label: name,
+					number: true,
+					by: (/** @type {any} */ r) => r.latency_s[name],
+					cell: (/** @type {any} */ r) => ms(r.latency_s[name])
+				})),
+				{
+					name: 'ratio',
+					label: 'p99 / p50',
+					number: true,
+					by: r => r.latency_s.p99 / r.latency_s.p50,
+					cell: r => (r.latency_s.p99 / r.latency_s.p50).toFixed(3)
+				}
+			]}
+		/>
+	</section>`;
+}
+
 /** A colour for each phase of some variants. @param {any[]} rows @returns {Record<string, string>} */
 const coloursOf = rows =>
 	Object.fromEntries(rows.flatMap(row => Object.keys(row.phase_s)).map(phase => [phase, phase]));
@@ -229,6 +260,7 @@ export function Scaling({of, topic}) {
 				${new Set(found.rows.map((/** @type {any} */ row) => `${row.batch_slice} ${row.token_slice}`)).size > 1 &&
 				html`<section class="panel"><${Slices} rows=${found.rows} /></section>`}
 			</div>
+			<${Latencies} rows=${found.rows.filter((/** @type {any} */ row) => row.latency_s)} />
 			<section class="panel">
 				<h2>Variants</h2>
 				<p class="soft">${found.base}</p>
@@ -269,7 +301,7 @@ export function Scaling({of, topic}) {
 							name: 'loss',
 							label: 'Final loss',
 							number: true,
-							cell: r => html`${r.final_loss.toFixed(5)} ${r.agrees ? '' : html`<${State} of="refused" says="disagrees" />`}`
+							cell: r => html`${r.final_loss?.toFixed(5) ?? '–'} ${r.agrees ? '' : html`<${State} of="refused" says="disagrees" />`}`
 						}
 					]}
 				/>

@@ -91,11 +91,20 @@ export function settingsOf(texts, fields) {
 /** @param {unknown} value */
 const isEmpty = value => value === '' || value == null || (typeof value === 'object' && !Object.keys(value).length);
 
-/** The request in a form, without empty fields. @param {any} request @param {Texts} texts
+/** Why no run of a form reads a setting, by the modes that it asks for; undefined if one does.
+ * @param {any} schema @param {Texts} texts @returns {string | undefined} */
+export function unreadIn(schema, texts) {
+	const asked = parts(texts['mode'] ?? '');
+	const why = (asked.length ? asked : ['train']).map(mode => schema['x-unread']?.[mode]);
+	return why.every(Boolean) ? why[0] : undefined;
+}
+
+/** The request in a form, without empty fields and without settings that no run reads. @param {any} request @param {Texts} texts
  * @param {Record<string, any>} fields */
 export function requestOf(request, texts, fields) {
 	const primary = texts['primary']?.trim() ? questionOf(texts['primary'], fields) : null;
-	const made = {...request, ...settingsOf(texts, fields), primary};
+	const read = Object.fromEntries(Object.entries(fields).filter(([, schema]) => !unreadIn(schema, texts)));
+	const made = {...request, ...settingsOf(texts, read), primary};
 	return Object.fromEntries(Object.entries(made).filter(([, value]) => !isEmpty(value)));
 }
 

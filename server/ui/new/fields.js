@@ -26,13 +26,14 @@ export const Field = ({id, label, help, refused, children}) => html`<div class="
 
 /**
  * A setting of a run: checkboxes if its schema lists the values, else a text field.
- * @param {{name: string, schema: any, text: string, refused: string | undefined, onText: (text: string) => void}} props
+ * @param {{name: string, schema: any, text: string, refused: string | undefined, unread: string | undefined,
+ *   onText: (text: string) => void}} props unread: why no run of this experiment reads it
  */
-export function Setting({name, schema, text, refused, onText}) {
+export function Setting({name, schema, text, refused, unread, onText}) {
 	const id = `set-${name}`;
 	const few = choices(schema);
 	const label = name.replaceAll('_', ' ');
-	const help = schema.description + limits(schema);
+	const help = unread ? `Not used: ${unread}.` : schema.description + limits(schema);
 	if (!few)
 		return html`<${Field} id=${id} label=${label} help=${help} refused=${refused}>
 			<input
@@ -42,6 +43,7 @@ export function Setting({name, schema, text, refused, onText}) {
 				spellcheck="false"
 				list=${name === 'model' ? 'models' : undefined}
 				placeholder="default"
+				disabled=${Boolean(unread)}
 				...${described(id, refused)}
 				onInput=${event => onText(event.target.value)}
 			/>
@@ -57,6 +59,7 @@ export function Setting({name, schema, text, refused, onText}) {
 					<input
 						type="checkbox"
 						checked=${chosen.includes(value)}
+						disabled=${Boolean(unread)}
 						aria-invalid=${refused ? 'true' : undefined}
 						onChange=${() => toggle(value)}
 					/> ${value}

@@ -6,7 +6,7 @@ import {useAction} from '../answers.js';
 import {plural} from '../format.js';
 import {Refused} from '../pieces.js';
 import {Same} from '../request.js';
-import {fieldOf, requestOf, textsOf} from './asking.js';
+import {fieldOf, requestOf, textsOf, unreadIn} from './asking.js';
 import {Field, Setting} from './fields.js';
 import {Order, Plan, useDryRun} from './plan.js';
 import {Limits, Repetitions} from './rules.js';
@@ -58,6 +58,7 @@ export function Form({first, fields}) {
 			schema=${fields[name]}
 			text=${texts[name] ?? ''}
 			refused=${refused.get(name)}
+			unread=${unreadIn(fields[name], texts)}
 			onText=${said => setTexts(before => ({...before, [name]: said}))}
 		/>`;
 	/** The settings that the schema puts under a heading. @param {string} [group] */

@@ -80,6 +80,9 @@ function Times({rows, flagged, busy, threads}) {
 	/>`;
 }
 
+/** Whether any step has a loss. @param {any[]} rows */
+const hasLoss = rows => rows.some(row => row.loss !== null);
+
 /** The loss so far, also while it runs. @param {{rows: {step: number, loss: number | null}[]}} props */
 function Loss({rows}) {
 	const x = useMemo(() => rows.map(row => row.step), [rows]);
@@ -96,6 +99,54 @@ function Loss({rows}) {
 		yLabel="loss"
 		height=${220}
 		series=${[{label: 'loss', token: 'task', values: rows.map(row => row.loss), show: v => v.toFixed(5)}]}
+	/>`;
+}
+
+const QUANTILES = ['p50', 'p90', 'p99'];
+
+/** A quantile with its bounds, or what these need. @param {any} latency @param {string} name */
+function quantile(latency, name) {
+	const bounds = latency[`${name}_ci95_s`];
+	const around = bounds
+		? `[${ms(bounds[0])}, ${ms(bounds[1])}]`
+		: `(bounds need ${plural(latency.steps_needed[name], 'step')})`;
+	return `${name} ${ms(latency[`${name}_s`])} ${around}`;
+}
+
+/** The share of timed steps that took at most a time. @param {{rows: any[], latency: any}} props */
+function Distribution({rows, latency}) {
+	const times = useMemo(
+		() =>
+			rows
+				.filter(row => !row.warmup)
+				.map(row => row.step_s * 1e3)
+				.sort((a, b) => a - b),
+		[rows]
+	);
+	const shares = times.map((_, i) => ((i + 1) / times.length) * 100);
+	return html`<${Lines}
+		title="Distribution of step times"
+		name="latency"
+		rows=${times.map((time, i) => ({time, share: shares[i]}))}
+		said=${`${QUANTILES.map(name => quantile(latency, name)).join(', ')}, max ${ms(latency.max_s)}.`}
+		fields=${[
+			{label: 'at_most_ms', value: r => r.time},
+			{label: 'percent_of_steps', value: r => r.share}
+		]}
+		x=${shares}
+		xLabel="% of the timed steps take at most"
+		yLabel="milliseconds"
+		height=${260}
+		series=${[
+			{label: 'step', token: 'accent', values: times, show: v => ms(v / 1e3)},
+			...QUANTILES.map((name, i) => ({
+				label: name,
+				token: ['ink', 'task', 'bad'][i] ?? 'ink',
+				values: times.map(() => latency[`${name}_s`] * 1e3),
+				dash: '5 4',
+				show: (/** @type {number} */ v) => ms(v / 1e3)
+			}))
+		]}
 	/>`;
 }
 
@@ -134,7 +185,7 @@ export function Steps({of, topic}) {
 		return rows.length > 1
 			? html`<div class="stack">
 					<section class="panel"><${Live} rows=${rows} /></section>
-					<section class="panel"><${Loss} rows=${rows} /></section>
+					${hasLoss(rows) && html`<section class="panel"><${Loss} rows=${rows} /></section>`}
 				</div>`
 			: html`<${Empty}>
 					<p>
@@ -159,7 +210,9 @@ export function Steps({of, topic}) {
 						threads=${of.spec.threads ?? 1}
 					/>
 				</section>
-				<section class="panel"><${Loss} rows=${rows} /></section>
+				${result.data?.latency?.steps &&
+				html`<section class="panel"><${Distribution} rows=${rows} latency=${result.data.latency} /></section>`}
+				${hasLoss(rows) && html`<section class="panel"><${Loss} rows=${rows} /></section>`}
 				<section class="panel">
 					<h2>Steps</h2>
 					${result.data?.phase_busy_s &&
@@ -188,7 +241,17 @@ export function Steps({of, topic}) {
 								number: true,
 								cell: (/** @type {any} */ r) => ms(r.phase_s[phase])
 							})),
-							{name: 'loss', label: 'Loss', number: true, cell: r => r.loss.toFixed(5), by: r => r.loss},
+							...(hasLoss(rows)
+								? [
+										{
+											name: 'loss',
+											label: 'Loss',
+											number: true,
+											cell: (/** @type {any} */ r) => r.loss.toFixed(5),
+											by: (/** @type {any} */ r) => r.loss
+										}
+									]
+								: []),
 							{
 								name: 'flags',
 								label: 'Flagged for',
