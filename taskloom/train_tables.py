@@ -25,15 +25,20 @@ def _pairs(title: str) -> Table:
     return table
 
 
-def plan(planned: Mapping[str, Any]) -> Table:
-    """Sizes of a run's memory and graph."""
+def plan(planned: Mapping[str, Any]) -> list[Table]:
+    """Sizes of a run's graph, and of its memory in each mode."""
     table = _pairs("plan")
-    for name, size in planned.get("memory_bytes", {}).items():
-        table.add_row(f"memory: {name}", f"{size / MIB:,.1f} MiB")
     for name, value in planned.items():
-        if name != "memory_bytes":
+        if not name.startswith("memory_bytes"):
             table.add_row(name.replace("_", " "), ",".join(map(str, value)) if isinstance(value, list) else str(value))
-    return table
+    by_mode = planned["memory_bytes_by_mode"]
+    memory = Table(title="memory in MiB", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("arena", *by_mode):
+        memory.add_column(name, justify="left" if name == "arena" else "right")
+    for arena in planned["memory_bytes"]:
+        memory.add_row(arena, *(f"{sizes[arena] / MIB:,.1f}" for sizes in by_mode.values()))
+    memory.add_row("together", *(f"{sum(sizes.values()) / MIB:,.1f}" for sizes in by_mode.values()))
+    return [table, memory]
 
 
 def result(found: Mapping[str, Any]) -> Iterator[Table | str]:

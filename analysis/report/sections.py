@@ -104,7 +104,8 @@ def runtime(document: Document) -> str:
             str(row["step_s"]["n"]) if len(over) == 1 else f"{row['step_s']['n']} {row['step_s']['over']}",
             ", ".join(map(str, row["outliers"])) or "-",
             f"{row['tokens_per_s']:,.0f}",
-            ("-" if row["final_loss"] is None else f"{row['final_loss']:.5f}") + ("" if row["agrees"] else " disagrees"),
+            " ".join(["-" if row["final_loss"] is None else f"{row['final_loss']:.5f}",
+                      *([] if row["agrees"] else ["disagrees"])]),
         )
         for row in document["scaling"]["rows"]
     ]

@@ -210,7 +210,7 @@ class Report:
                 "unavailable": self.measured.not_counted,
             },
             energy=evidence.energy_used(self.measured.watcher, self.timed_bounds()),
-            latency=latency(timed) if config.mode == "infer" else {},
+            latency=latency(timed) if config.mode == "infer" else None,
             warnings=warnings + doubts,
             summary={
                 "median_step_s": median(timed),

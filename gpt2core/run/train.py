@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpt2core.compile import objects
 from gpt2core.measure import environment, profile
+from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import network_of
 from gpt2core.node import pages
@@ -26,9 +27,10 @@ from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, l
 from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.team import Team
-from gpt2core.spec import schedulers
-from gpt2core.spec.config import TrainConfig
+from gpt2core.spec import modes, schedulers
+from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.errors import MachineError, UnreadableFile
+from gpt2core.spec.phases import MODES
 from gpt2core.spec.result import TrainResult
 from gpt2core.step import graph, slicing
 from gpt2core.step.memory import Memory
@@ -121,8 +123,10 @@ def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:
 
 
 def plan_event(config: TrainConfig, prove: bool = False) -> dict[str, Any]:
-    """The sizes of a run without running it."""
-    return plan(config, prove=prove).event()
+    """The sizes of a run without running it, and its memory in each mode."""
+    event = plan(config, prove=prove).event()
+    by_mode = {mode: memory_bytes(modes.in_mode(config, mode, DEFAULTS)) for mode in MODES}
+    return {**event, "mode": config.mode, "memory_bytes_by_mode": by_mode}
 
 
 def graph_dot(config: TrainConfig) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,15 @@ UNREAD: Mapping[str, Mapping[str, str]] = {
 def phases(mode: str, score: bool) -> tuple[str, ...]:
     """The phases of a step in their order. Inference computes a loss only to score."""
     return tuple(phase for phase in MODES[mode] if mode == "train" or score or phase != "loss")
+
+
+def in_mode(config: TrainConfig, mode: str, defaults: Mapping[str, Any]) -> TrainConfig:
+    """The run in another mode, with defaults for the settings that this mode does not read."""
+    if config.mode == mode:
+        return config
+    unread = {name: defaults[name] for name in UNREAD[mode]}
+    fusion = None if config.fusion == "all" else config.fusion
+    return dataclasses.replace(config, mode=mode, fusion=fusion, **unread)
 
 
 def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[ConfigError]:

@@ -100,8 +100,8 @@ class TrainResult:
     energy: Mapping[str, Any] = field(default_factory=dict)  # joules of the timed steps (measure/energy.py)
 
     outputs_sha256: str | None = None  # of the last step's logits, in mode infer (run/outputs.py)
-    outputs_sketch: Sequence[float] = ()  # of the same
-    latency: Mapping[str, Any] = field(default_factory=dict)  # of the timed steps, in mode infer (spec/latency.py)
+    outputs_sketch: Sequence[float] | None = None  # of the same
+    latency: Mapping[str, Any] | None = None  # of the timed steps, in mode infer (spec/latency.py)
 
     def samples(self) -> list[Sample]:
         warmup = int(self.config["warmup"])

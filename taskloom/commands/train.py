@@ -73,6 +73,6 @@ def train(plan: bool, graph: Path | None, prove: bool, as_json: bool, **given: A
     if as_json:
         print_json(ending.result)
     elif plan:
-        console().print(train_tables.plan(ending.result))
+        console().print(*train_tables.plan(ending.result), sep="\n")
     else:
         console().print(*train_tables.result(ending.result), sep="\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import json
 
 import numpy as np
 import poison
@@ -22,6 +24,8 @@ from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.step import slicing
 from gpt2core.step.memory import Memory
 from taskloom.analysis.agreement import distance
+from taskloom.server.errors import BadResult
+from taskloom.server.queue.attempts import digest, payload
 
 GPT2 = ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16)
 LSTM = {"network": "lstm", "embedding": 24, "hidden": 32, "layers": 2, "vocab": 61, "context": 16}
@@ -97,6 +101,30 @@ def test_outputs_do_not_depend_on_scheduler_sync_and_threads(model, monkeypatch)
     assert len(found) == 1
     other = train.train(config(model, mode="infer", steps=4, token_slice=10, batch_slice=3))
     assert 0 < distance(other.outputs_sketch, result.outputs_sketch) < 1e-4 or other.outputs_sha256 in found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"mode": "infer", "score": True, "logits": "none-kept"}, {"mode": "infer", "logits": "last"}],
+    ids=str,
+)
+def test_a_server_accepts_the_results_of_both_modes(settings, monkeypatch):
+    monkeypatch.setattr(canary, "UNAVAILABLE", "nothing is timed")
+    run = config(GPT2, **{**settings, "steps": 3})
+    result = train.train(run).to_dict()
+    text = json.dumps({"result": result, "error": None})
+    checked = payload.check(text, hashlib.sha256(text.encode()).hexdigest(), "succeeded", run.to_dict())
+    found = payload.figures(result)
+    assert set(found.phase_s) == set(run.phases)
+    assert (found.final_loss is None) == ("loss" not in run.phases)
+    digested = json.loads(digest.digest(checked.result)["measured"])
+    assert ("latency" in digested) == (run.mode == "infer")
+    for name in ("weights_sha256", "outputs_sha256", "latency"):
+        wanted = (name == "weights_sha256") == (run.mode == "train")
+        lacking = json.dumps({"result": {**result, name: None}, "error": None})
+        if wanted:
+            with pytest.raises(BadResult, match=name):
+                payload.check(lacking, hashlib.sha256(lacking.encode()).hexdigest(), "succeeded", run.to_dict())
 
 
 def test_a_sketch_estimates_how_much_outputs_differ():

@@ -102,7 +102,7 @@ def test_lists_of_settings_follow_from_the_fields():
     assert MAIN == tuple(MainSettings.model_fields) == main
     assert set(RESOLVED) == {*MAIN, "warmup"} - {"precision"}
     assert {name for name, kind in SETTING_KINDS.items() if kind == "integer"} == {*declared("unit"), "seed"}
-    assert set(declared("group")) == {*MAIN, "data"}
+    assert set(declared("group")) == {*MAIN, "data", "mode"}
 
 
 def test_the_form_gets_the_groups_of_settings_from_the_schema():
