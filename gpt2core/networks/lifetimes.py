@@ -23,7 +23,8 @@ from gpt2core.step.sketch import Life, Sketch
 from gpt2core.step.tensors import ITEMSIZE, ArenaPlan, TensorSpec, plan_arena
 
 ACTIVATIONS = "activations"
-POLICY = Policy()
+# Inference trades overlap for memory: tensors of different rows share a place (docs/decisions/0032).
+POLICIES = {"train": Policy(), "infer": Policy(alike=False)}
 MOST_CHUNKS = 3  # of time: the first, those between and the last
 NOT_OF_LIVES: dict[str, Any] = {name: DEFAULTS[name] for name in with_role("seed", "place", "length", "output")}
 
@@ -47,7 +48,7 @@ def arena(config: TrainConfig, specs: Sequence[TensorSpec]) -> ArenaPlan:
             size = max(part.size * ITEMSIZE[part.dtype] for part in parts)
             needs.append(Need(rows, -(-size // rows), life.first, life.last))
             inside.append(parts)
-    offsets, size = place(needs, POLICY)
+    offsets, size = place(needs, POLICIES[config.mode])
     found = [(offset, part) for offset, parts in zip(offsets, inside, strict=True) for part in parts]
     found.sort(key=lambda each: each[0])
     return ArenaPlan(tuple(part for _, part in found), tuple(offset for offset, _ in found), size)

@@ -85,6 +85,13 @@ class Sketch(Builder):
                 life = found.setdefault(first, new)
                 tensors = life.tensors if tensor in life.tensors else (*life.tensors, tensor)
                 found[first] = Life(tensors, life.first, max(life.last, last))
+        for tensor in self._before:  # also those that no op reads
+            first = tensor
+            while first in self._before:
+                first = self._before[first]
+            life = found.get(first)
+            if life and tensor not in life.tensors:
+                found[first] = Life((*life.tensors, tensor), life.first, life.last)
         named = {(tensor.name, tensor.layer is None) for life in found.values() for tensor in life.tensors}
         for name, whole in named:
             if whole and (name, False) in named:

@@ -6,7 +6,9 @@ import pytest
 
 from gpt2core.networks import lifetimes
 from gpt2core.run.train import plan, train
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec import modes
+from gpt2core.spec.config import DEFAULTS, ModelConfig, TrainConfig
+from gpt2core.spec.phases import MODES
 from gpt2core.step.lifetimes import Policy
 
 COMMON = {
@@ -20,13 +22,14 @@ CONFIGS = {
 POLICIES = {"rings": Policy(), "spare": Policy(spare=1), "first fit": Policy(alike=False), "apart": Policy(spare=1000)}
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_every_policy_gives_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, found, bits = CONFIGS[name], {}, set()
+def test_every_policy_gives_the_same_bits(name: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, found, bits = modes.in_mode(CONFIGS[name], mode, DEFAULTS), {}, set()
     for policy, how in POLICIES.items():
-        monkeypatch.setattr(lifetimes, "POLICY", how)
+        monkeypatch.setitem(lifetimes.POLICIES, mode, how)
         found[policy] = plan(config, prove=True).memory_bytes["activations"]
         result = train(config)
-        bits.add((tuple(result.losses), result.weights_sha256))
+        bits.add((tuple(result.losses), result.weights_sha256, result.outputs_sha256))
     assert len(bits) == 1
     assert found["first fit"] <= found["rings"] <= found["spare"] <= found["apart"]
