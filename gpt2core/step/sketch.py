@@ -89,8 +89,8 @@ class Sketch(Builder):
             first = tensor
             while first in self._before:
                 first = self._before[first]
-            life = found.get(first)
-            if life and tensor not in life.tensors:
+            if first in found and tensor not in found[first].tensors:
+                life = found[first]
                 found[first] = Life((*life.tensors, tensor), life.first, life.last)
         named = {(tensor.name, tensor.layer is None) for life in found.values() for tensor in life.tensors}
         for name, whole in named:
