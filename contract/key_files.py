@@ -30,7 +30,7 @@ def read(path: Path) -> str:
     """The token in a file, alone or in the JSON of `keys create --json`. Raises FileError, also if another user can
     read the file."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             status = os.fstat(file.fileno())
             # Of another owner's file, such as root's for a service, only the others' permission can be judged.
             mine = status.st_uid == os.geteuid()

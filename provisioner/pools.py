@@ -105,10 +105,10 @@ def read(path: Path, server: str | None = None) -> Pools:
     """Read a TOML file with one table `[pools.NAME]` per pool. `server` replaces its server. Raises
     PoolsFileRefused."""
     try:
-        given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PoolsFileRefused(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PoolsFileRefused(f"{path}: not TOML: {error}") from error
     tables = given.get("pools")
     if isinstance(tables, dict):

@@ -22,9 +22,11 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql.functions import FunctionElement
 
 from taskloom.server import database_url, postgres
+from taskloom.server.clock import Clock, Reading
 from taskloom.server.errors import DatabaseUnavailable, StartRefused
 
 OLDEST_SQLITE = (3, 38)  # the operator ->; RETURNING is of 3.35
+CLOCK = "clock"  # key in a writing session's `info` of its database's clock
 FACTS = "facts"  # key in a session's `info` of the facts that are announced after its commit
 
 
@@ -134,6 +136,7 @@ class Database:
             postgres.prepare(self.engine)
         self._file = Path(str(parsed.database)) if self.is_sqlite else None
         self._file_id: tuple[int, int] | None = None
+        self.clock = Clock()
         self._closed = False
         self._writing = self.engine.execution_options(writes=True)
         # On PostgreSQL a transaction costs two round trips, and at READ COMMITTED each statement sees its own snapshot.
@@ -165,6 +168,7 @@ class Database:
         """A session that commits at its end. The facts that it announced are then passed to `heard`."""
         self.check_file()
         with self._turn, Session(self._writing, expire_on_commit=False) as session, session.begin():
+            session.info[CLOCK] = self.clock
             yield session
         for fact in session.info.get(FACTS, ()):
             self.heard(fact)
@@ -251,6 +255,20 @@ def hold(session: Session, name: str) -> None:
 def now(session: Session) -> float:
     """The database's time."""
     return session.execute(select(db_now())).scalar_one()
+
+
+def read_clock(session: Session) -> Reading:
+    """The database's time, to be compared with the monotonic clock."""
+    clock: Clock = session.info[CLOCK]
+    before_s = clock.monotonic()
+    return Reading(now(session), before_s, clock.monotonic())
+
+
+def steady_now(session: Session) -> float:
+    """The database's time in a write transaction, for decisions about leases. Raises ClockJumped."""
+    reading = read_clock(session)
+    session.info[CLOCK].check(reading)
+    return reading.at
 
 
 def _prepare_sqlite(engine: Engine, busy_timeout_s: float, read_only: bool) -> None:

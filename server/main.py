@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
 
 from gpt2core.spec.version import version
-from taskloom.server import logs, migrate, openapi, problems, replicas, submissions
+from taskloom.server import extension, logs, migrate, openapi, problems, replicas, submissions
 from taskloom.server.access import browsers
 from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.headers import Head, SecurityHeaders
@@ -129,7 +129,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     waiting = WaitingRoom(tell_others=neighbours.tell)
     store = Store(settings.artifact_folder)
     pool = Pool(Sources(database, store, settings))
-    control = Threads(settings.control_threads)
+    control = Threads(settings.control_threads, functools.partial(extension.settle, database, settings))
     etas = Etas(settings)
     overviews = Overviews(database, settings, etas)
     look = functools.partial(look_at_all, database, settings, overviews)
@@ -169,6 +169,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(migrate.upgrade, context.database)
         to_thread.current_default_thread_limiter().total_tokens = settings.reader_threads
+        await to_thread.run_sync(extension.begin, context.database, settings)
         context.waiting.open()
         stopping = asyncio.Event()
         reap = functools.partial(context.control.run, _reap, context)

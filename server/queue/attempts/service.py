@@ -17,7 +17,7 @@ from taskloom.contract.attempts import (
     ResultReceipt,
     ResultUpload,
 )
-from taskloom.server.db import LOCKED, Database, db_now, now, utc
+from taskloom.server.db import LOCKED, Database, db_now, steady_now, utc
 from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
 from taskloom.server.queue.attempts import cores, curve, output, rules, steps
 from taskloom.server.queue.attempts import payload as payloads
@@ -217,7 +217,7 @@ def _facts(session: Session, attempt: Attempt, run: Run) -> rules.Facts:
         newest_attempt_no=run.attempts,
         cancel_requested=run.cancel_requested_at is not None,
         losses=run.losses,
-        now=now(session),
+        now=steady_now(session),
         tracing=attempt.purpose == "tracing",
         to_trace=run.trace,
         replaced=attempt.state == "lost" and session.scalar(registered) != attempt.boot_id,
@@ -240,6 +240,7 @@ def reap(database: Database, settings: Settings) -> bool:
     """Lose expired attempts and fail overdue ones; return whether a run was queued again. Several servers may do this
     at once."""
     with database.write() as session:
+        steady_now(session)
         overdue, expired = Attempt.deadline_at + settings.deadline_grace_s <= db_now(), Attempt.expires_at <= db_now()
         _end_all(session, settings, overdue, SERVER, "deadline-exceeded", overdue=True)
         return _end_all(session, settings, expired, SERVER, "no heartbeat before its lease expired")
