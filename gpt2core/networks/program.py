@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import fusion_of
 from gpt2core.networks.reverse import add_step
@@ -11,15 +13,20 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Program
+from gpt2core.step.tensors import ArenaPlan
 
 MAX_SLICES = 512  # GPT-2 124M then has 75,000 tasks
 
 
-def build(config: TrainConfig) -> Program:
-    """One step of the run's mode on the tensors of the network. Raises ConfigError if it would be too large."""
-    config = slicing.resolve(config)
+def build(config: TrainConfig, arenas: Mapping[str, ArenaPlan] | None = None) -> Program:
+    """One step of the run's mode on the tensors of the network. arenas: those of the config, whose slices are then
+    decided. Raises ConfigError if it would be too large.
+    """
+    if arenas is None:
+        config = slicing.resolve(config)
+        arenas = plan(config)
     _check_slices(config)
-    step = Builder(plan(config), fusion_of(config))
+    step = Builder(arenas, fusion_of(config))
     add_step(step, config, update)
     return step.build(config.phases)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gpt2core.compile import clock
 from gpt2core.measure import counters, evidence, tracing, usage
 from gpt2core.process.node_time import NodeTime
-from gpt2core.run.prepare import Emit, Plan
+from gpt2core.run.prepare import Emit, RunPlan
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.scheduler import Job, Prepared, Stage
 from gpt2core.schedulers.waiting import ticks_per_s
@@ -36,7 +36,7 @@ MAX_NAMED = 8  # waiting tasks that a stall's report names
 class Measured:
     """Records of the executed steps, in ticks; complete once `execute` has returned."""
 
-    planned: Plan
+    planned: RunPlan
     bound: dispatch.Dispatch
     record: tracing.Record
     watcher: evidence.Watcher
@@ -72,7 +72,8 @@ class Measured:
 
 
 def execute(
-    planned: Plan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None, spent: NodeTime
+    planned: RunPlan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None,
+    spent: NodeTime,
 ) -> Measured:
     """Run the warm-up, measure what each task costs, and run the timed steps.
 
@@ -97,7 +98,7 @@ class Stages:
     """The stages of one run, warm-up and timed steps, and the periodic work while they run."""
 
     def __init__(
-        self, planned: Plan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None
+        self, planned: RunPlan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None
     ) -> None:
         config, program = planned.config, planned.program
         self.config, self.emit, self.stop = config, emit, stop

@@ -21,16 +21,11 @@ RESERVE_BYTES = 256 << 20  # for the interpreter, the compiled code and the BLAS
 PAGE_BYTES = 4096
 
 
-def check_fits(config: TrainConfig) -> None:
-    """Raise NotEnoughMemory, with a size that would fit, if the run's arenas exceed the memory of this process."""
-    needed, available = run_bytes(config), host.available_memory_bytes()
+def check_fits(config: TrainConfig, needed: int) -> None:
+    """Raise NotEnoughMemory, with a size that would fit, if the run's bytes exceed the memory of this process."""
+    available = host.available_memory_bytes()
     if needed > available:
         raise NotEnoughMemory(needed, available, what_fits(config, available - RESERVE_BYTES))
-
-
-def run_bytes(config: TrainConfig) -> int:
-    """Bytes that a run allocates after planning."""
-    return sum(memory_bytes(config).values()) + RESERVE_BYTES
 
 
 def check_plan_fits(program: Program, run: int) -> None:

@@ -19,31 +19,40 @@ from gpt2core.compile.entries import kernel_entry
 from gpt2core.gemm import libraries, table
 from gpt2core.gemm.libraries import Library
 from gpt2core.networks import program
-from gpt2core.networks.memory import memory_bytes
+from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import fusion_of, network_of
 from gpt2core.node import pinning
 from gpt2core.process import launch
 from gpt2core.run import proofs
-from gpt2core.run.memory import check_plan_fits
+from gpt2core.run.memory import check_fits, check_plan_fits
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.optimizers import OPTIMIZERS, learning_rates
 from gpt2core.step import graph, sections, slicing
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
 from gpt2core.step.signature import Kernel
+from gpt2core.step.tensors import ArenaPlan
 
 Emit = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Plan of a run, before anything is allocated."""
+class RunPlan:
+    """What a run does, made once and before anything is allocated: `wish` is what was asked for, `config` the same with
+    every automatic setting decided.
+    """
 
+    wish: TrainConfig
     config: TrainConfig
     cores: tuple[int, ...]
+    arenas: Mapping[str, ArenaPlan]
     program: Program
     graph: graph.Graph
-    memory_bytes: dict[str, int]
+
+    @property
+    def memory_bytes(self) -> dict[str, int]:
+        """Bytes of each arena."""
+        return {kind: arena.bytes for kind, arena in self.arenas.items()}
 
     def event(self) -> dict[str, Any]:
         return {
@@ -61,25 +70,29 @@ def silent(_: dict[str, Any]) -> None:
     """An Emit that drops events."""
 
 
-def plan(config: TrainConfig, run_bytes: int = 0, prove: bool = False) -> Plan:
-    """Resolve slices and cores, build the step program and its graph, and prove the graph race-free.
+def plan(wish: TrainConfig, reserve_bytes: int | None = None, prove: bool = False) -> RunPlan:
+    """Decide slices, fusion and cores, place the tensors, build the step program and its graph, and prove the graph
+    race-free.
 
-    run_bytes: memory that the run allocates later and that must fit beside the plan. prove: derive and prove the graph
-    even if a proven one is cached. Raises ConfigError for missing cores, NotEnoughMemory if the graph would not fit,
-    GraphError if the program is wrong.
+    reserve_bytes: what the run will allocate besides its arenas; both must fit beside the plan. None: it will not run.
+    prove: derive and prove the graph even if a proven one is cached. Raises ConfigError for missing cores,
+    NotEnoughMemory if arenas or graph would not fit, GraphError if the program is wrong.
     """
-    config = slicing.resolve(config)
+    config = slicing.resolve(wish)
+    config = dataclasses.replace(config, warmup=config.warmup_steps, fusion=fusion_of(config))
+    arenas = plan_memory(config)
+    run_bytes = 0 if reserve_bytes is None else sum(arena.bytes for arena in arenas.values()) + reserve_bytes
+    if run_bytes:
+        check_fits(config, run_bytes)  # first, because the program of a huge run is slow
     network_of(config).check(config)
     cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
-    config = dataclasses.replace(
-        config, cores=tuple(sorted(set(cores))), warmup=config.warmup_steps, fusion=fusion_of(config)
-    )
+    config = dataclasses.replace(config, cores=tuple(sorted(set(cores))))
     with without_collector():
-        step = program.build(config)
+        step = program.build(config, arenas)
         sections.check(step, config.op_threads)
         check_plan_fits(step, run_bytes)
         tasks = proofs.proven(step, config.sync, prove)
-    return Plan(config, cores, step, tasks, memory_bytes(config))
+    return RunPlan(wish, config, cores, arenas, step, tasks)
 
 
 def products_of(step: Program) -> list[Product]:
@@ -104,7 +117,7 @@ def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> 
     return chosen
 
 
-def compile_entries(planned: Plan, libraries: Sequence[Library], emit: Emit) -> None:
+def compile_entries(planned: RunPlan, libraries: Sequence[Library], emit: Emit) -> None:
     """Compile or load every kernel. If one is not in the cache, events report progress, and another process compiles
     the scheduler's loop and the last kernels."""
     kernels = list(dict.fromkeys((call.kernel, call.dtypes) for op in planned.program.ops for call in op.calls))
@@ -122,7 +135,7 @@ def compile_entries(planned: Plan, libraries: Sequence[Library], emit: Emit) -> 
 
 
 @contextlib.contextmanager
-def _compiling_beside(planned: Plan, kernels: Sequence[tuple[Kernel, tuple[str, ...]]]) -> Iterator[None]:
+def _compiling_beside(planned: RunPlan, kernels: Sequence[tuple[Kernel, tuple[str, ...]]]) -> Iterator[None]:
     """Let another process compile the scheduler's loop and then these kernels, if this run has a second core.
     That process has ended at the end of the block. This process compiles the missing ones when it first uses them.
     """

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from gpt2core.compile import objects
 from gpt2core.measure import environment, profile
 from gpt2core.networks.memory import memory_bytes
-from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import network_of
 from gpt2core.node import pages
 from gpt2core.process.node_time import NodeTime
 from gpt2core.run.canary import Canary
 from gpt2core.run.execute import execute
-from gpt2core.run.memory import check_fits, first_touch, run_bytes
+from gpt2core.run.memory import RESERVE_BYTES, first_touch
 from gpt2core.run.outputs import outputs
 from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, load_libraries, plan, silent
 from gpt2core.run.report import Report
@@ -32,7 +31,7 @@ from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.errors import MachineError, UnreadableFile
 from gpt2core.spec.phases import MODES
 from gpt2core.spec.result import TrainResult
-from gpt2core.step import graph, slicing
+from gpt2core.step import graph
 from gpt2core.step.memory import Memory
 
 MOST_DRAWN = 20_000  # nodes of a graph
@@ -56,9 +55,8 @@ def train(
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
     """
     spent = spent or NodeTime()
-    check_fits(slicing.resolve(config))  # first, because it is quick and the plan of a huge run is slow
     resident = pages.Residency()
-    planned = plan(config, run_bytes(config), prove)
+    planned = plan(config, RESERVE_BYTES, prove)
     config = planned.config
     who = schedulers.scheduler(config.scheduler)
     who.load(who.chosen(config), planned.cores)
@@ -76,7 +74,7 @@ def train(
     canary = Canary(planned.cores)
     canary.time()  # before the arenas are resident, so that its memory does not add to them in the run's peak
     resident.grew_by("compiled")
-    arenas = Memory(plan_memory(config))
+    arenas = Memory(planned.arenas)
     first_touch(Team(planned.cores), arenas, planned.program)
     fill(arenas, config, data)
     checkpoint = {} if config.checkpoint is None else network.checkpoint(config)

@@ -66,7 +66,8 @@ def test_a_plan_takes_no_more_memory_than_foretold(sync):
 
 def test_a_plan_that_would_not_fit_is_refused_before_it_is_made(monkeypatch):
     config = TrainConfig(seq=16, batch=2)
-    needed = graph.planning_bytes(prepare.plan(config).program)
+    planned = prepare.plan(config)
+    needed = graph.planning_bytes(planned.program) + sum(planned.memory_bytes.values())
     monkeypatch.setattr(host, "available_memory_bytes", lambda: needed + 1000)
     assert prepare.plan(config, 1000)
     monkeypatch.setattr(graph, "build", lambda *_: pytest.fail("it was made"))

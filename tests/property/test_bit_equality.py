@@ -35,7 +35,7 @@ plan, PLANS = train.plan, {}
 def planned_once(monkeypatch):
     """Plan each configuration only once, because planning takes longer than these runs."""
 
-    def remembered(config: TrainConfig, *rest: int) -> prepare.Plan:
+    def remembered(config: TrainConfig, *rest: int) -> prepare.RunPlan:
         key = repr(config)
         if key not in PLANS:
             PLANS[key] = plan(config, *rest)

@@ -54,7 +54,7 @@ runtimes = pytest.mark.parametrize(
 
 
 @functools.cache
-def planned(config: TrainConfig, *rest: int) -> prepare.Plan:
+def planned(config: TrainConfig, *rest: int) -> prepare.RunPlan:
     return prepare.plan(config, *rest)
 
 

@@ -1,0 +1,46 @@
+"""A start plans once: slices, places of tensors, program and graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpt2core.networks import memory, program
+from gpt2core.run import prepare, proofs
+from gpt2core.run.train import train
+from gpt2core.spec.config import TrainConfig
+from gpt2core.step import slicing
+
+MADE_ONCE = [
+    (slicing, "resolve"), (prepare, "plan_memory"), (memory, "arena"), (program, "build"), (proofs, "proven"),
+]  # fmt: skip
+
+
+def test_a_start_decides_and_makes_everything_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Counter[str] = Counter()
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            made[name] += 1
+            return function(*given)
+
+        return call
+
+    for module, name in MADE_ONCE:
+        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
+    wish = TrainConfig(steps=2, data="synthetic", blas="own", scheduler="serial")
+    train(wish)
+    assert made == {name: 1 for _, name in MADE_ONCE}
+
+
+def test_the_wish_stays_as_it_was() -> None:
+    wish = TrainConfig(steps=5)
+    planned = prepare.plan(wish)
+    assert planned.wish == wish == TrainConfig(steps=5)
+    assert (wish.batch_slice, wish.token_slice, wish.cores, wish.fusion, wish.warmup) == (None,) * 5
+    decided = planned.config
+    assert None not in (decided.batch_slice, decided.token_slice, decided.cores, decided.fusion, decided.warmup)
+    assert planned.memory_bytes == memory.memory_bytes(decided)
