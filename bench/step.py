@@ -110,12 +110,12 @@ def main(
     ]
     variants = given.variants.split(",")
     before = machine()
-    with tempfile.TemporaryDirectory(prefix="bench-step-") as name:
-        base = prepare(Path(name), given, max(batch * seq for batch, seq in shapes))
+    with tempfile.TemporaryDirectory(prefix="bench-step-") as folder:
+        base = prepare(Path(folder), given, max(batch * seq for batch, seq in shapes))
         runs = []
         begun_s = time.monotonic()
         for round_no in range(given.rounds):
-            runs += measure(cases, variants, base, round_no, Path(name), given.attempts)
+            runs += measure(cases, variants, base, round_no, Path(folder), given.attempts)
             spent_s = time.monotonic() - begun_s
             if given.budget_s is not None and spent_s * (round_no + 2) / (round_no + 1) > given.budget_s:
                 break

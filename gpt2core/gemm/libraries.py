@@ -23,7 +23,7 @@ from gpt2core.gemm.multiply import (
     product_of_floats,
     product_of_rounded,
 )
-from gpt2core.gemm.packing import DOT_BF16
+from gpt2core.gemm.words import DOT_BF16
 from gpt2core.spec.errors import MachineError
 
 

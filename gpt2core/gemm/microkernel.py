@@ -14,17 +14,8 @@ from __future__ import annotations
 
 from gpt2core.compile.jit import kernel, pointer_i64
 from gpt2core.compile.lanes import HALF, LANES, LINE, WORD
-from gpt2core.compile.target import ZEN4
-from gpt2core.gemm.packing import (
-    DOT_BF16,
-    PANEL_ROW,
-    fetch_row,
-    pack_columns,
-    pack_depth,
-    pack_rows,
-    pack_transposed,
-    round_row,
-)
+from gpt2core.gemm.blocking import BLOCK, BLOCKING, DEPTH, GROUP, PANEL, PANEL_ROW
+from gpt2core.gemm.packing import pack_columns, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.gemm.register_tile import (
     ALONG_COLUMNS,
     ALONG_ROWS,
@@ -37,9 +28,10 @@ from gpt2core.gemm.register_tile import (
     register_floats,
     register_pairs,
 )
-from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
+from gpt2core.gemm.words import DOT_BF16, fetch_row
 
-INSTRUCTIONS = {"fp32": "avx512" if REGISTER_ROWS == 8 else "generic"}
+INSTRUCTIONS = {"fp32": BLOCKING.instructions}
+TILE_ROWS, SEGMENTS = BLOCKING.rows, BLOCKING.packs_segments
 INSTRUCTIONS["rounded"] = f"{INSTRUCTIONS['fp32']}, rounded"
 INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else INSTRUCTIONS["rounded"]
 LARGE = 1 << 17  # elements of a block of B from which on it is not expected in the caches, and C may be fetched
@@ -93,20 +85,37 @@ def pack_first(panel, b, ldb, depth, columns, pairs, rounded, half_b, length):
 
 
 @kernel
+def rows_of_tile(left):
+    """Rows of the next register tile, if so many are left."""
+    for rows in TILE_ROWS:
+        if left >= rows:
+            return rows
+    return 1
+
+
+@kernel
+def layout_of(rows, a_word):
+    """How A's words lie in a register tile of some rows."""
+    if rows == 1:
+        return ONE_ROW
+    return ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
+
+
+@kernel
 def multiply_block(
     a, a_row, a_word, a_group, rows, b, next_b, ldb, trans_b, depth, length, n, c, c_row, adds, panel, next_panel,
     places, pairs, rounded, half_b, fetches
 ):  # fmt: skip
     """Compute C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel. c_row and A's strides are in
-    bytes; a_group is that of LANES rows. A transposed B is float32.
+    bytes; a_group is that of GROUP rows. A transposed B is float32.
 
     While a panel is multiplied, the next one is packed: a share of its words with each register tile. The lines of a
     share are prefetched during the tile before, so that few prefetched lines are in the caches at a time. B's rows are
     some KB apart, and the lines of a whole panel would evict each other. What register_tile can pack of a share is
-    packed during the tile, the rest after it. A transposed B is packed in shares only where these are whole segments,
-    and a tile has as many turns (on Zen 4, with 96 rows or more). Otherwise it is packed as a whole with the last
-    share, and its lines, which are consecutive, are prefetched during the panel before. During the last panel, the
-    lines of the next block's first panel are prefetched, from next_b on.
+    packed during the tile, the rest after it. A transposed B is packed in shares only where the blocking packs
+    segments, these are whole, and a tile has as many turns (with 96 rows or more). Otherwise it is packed as a whole
+    with the last share, and its lines, which are consecutive, are prefetched during the panel before. During the last
+    panel, the lines of the next block's first panel are prefetched, from next_b on.
 
     If `fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores do
     not wait.
@@ -118,7 +127,8 @@ def multiply_block(
     word_b, column_b = step * size * (1 if trans_b else ldb), size * (ldb if trans_b else 1)  # bytes
     within = 1 if WITHIN_TILES and (pairs or not rounded) else 0
     segments = (share + LANES - 1) // LANES * PANEL  # of a tile's share, a turn each
-    if not (ZEN4 and within and trans_b and a_word == WORD) or depth % (LANES * step) or segments > length // AT_ONCE:
+    whole = depth % (LANES * step) == 0 and segments <= length // AT_ONCE
+    if not (SEGMENTS and within and trans_b and a_word == WORD and whole):
         segments = 0
     if segments:
         share = segments // PANEL * LANES
@@ -130,9 +140,8 @@ def multiply_block(
     for j in range(-PANEL, n, PANEL):  # at first, a panel is packed only, and at once
         columns, following, begin, i = min(PANEL, n - j), j + PANEL, 0, 0
         while i < rows:
-            rows_of, end = ONE_ROW, min(begin + share, length) if j >= 0 else length
-            if i + REGISTER_ROWS <= rows:
-                rows_of = ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
+            rows_of, end = rows_of_tile(rows - i), min(begin + share, length) if j >= 0 else length
+            lie = layout_of(rows_of, a_word)
             if j >= 0:
                 if trans_b and not segments:
                     ahead = next_b if following >= n else b + following * column_b
@@ -143,26 +152,26 @@ def multiply_block(
                     ahead = b + end * word_b + following * column_b
                 else:
                     ahead = b + (following + PANEL) * column_b
-                x, y = a + i // LANES * a_group + i % LANES * a_row, c + i * c_row + WORD * j
+                x, y = a + i // GROUP * a_group + i % GROUP * a_row, c + i * c_row + WORD * j
                 vectors = (columns + LANES - 1) // LANES
-                if large and fetches and rows_of != ONE_ROW:
+                if large and fetches and rows_of == REGISTER_ROWS:
                     fetch_out(y, c_row)
                 row_turns, other_turns, done = 0, 0, begin
-                if within and rows_of != ONE_ROW and following + PANEL <= n:
+                if within and rows_of == REGISTER_ROWS and following + PANEL <= n:
                     if segments:
                         other_turns, done = (end - begin) // LANES * PANEL, end
-                    elif not trans_b and (rows_of == ALONG_COLUMNS or not half_b):
+                    elif not trans_b and (lie == ALONG_COLUMNS or not half_b):
                         done = max(begin, min(end, depth // step, begin + length // AT_ONCE))
                         row_turns, other_turns = (0, done - begin) if half_b else (done - begin, 0)
                 at_b, to = b + begin * word_b + following * column_b, next_panel + begin * PANEL_ROW
                 if pairs:
                     register_pairs(
-                        rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
+                        rows_of, lie, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
                         row_turns, other_turns, at_b, size * ldb, to,
                     )  # fmt: skip
                 else:
                     register_floats(
-                        rows_of, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
+                        rows_of, lie, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
                         row_turns, other_turns, at_b, size * ldb, to,
                     )  # fmt: skip
                 begin = done
@@ -178,8 +187,42 @@ def multiply_block(
                     width = (right + LANES - 1) // LANES * LANES
                     pack_transposed(next_panel, at_b, ldb, depth, right, width, pairs, rounded)
                 begin = end
-            i += 1 if rows_of == ONE_ROW else REGISTER_ROWS
+            i += rows_of
         panel, next_panel = next_panel, panel
+
+
+@kernel
+def depth_of_parts(k, pairs):
+    """Depth of the parts of a product, nearly equal, so that C is not read again for a short remainder."""
+    most = 2 * DEPTH if pairs else DEPTH
+    parts = (k + most - 1) // most
+    return (k + 2 * parts - 1) // (2 * parts) * 2
+
+
+@kernel
+def multiply_panels(scratch, m, n, k, a, lda, panels, c, ldc, adds):
+    """C (m, n) = A (m, k) @ B (k, n), or += if `adds` is set, from B's panels (packing.pack_panels): the bits of
+    `multiply_packed`. For few rows of A, for which a panel would be packed in vain each time.
+
+    While a tile is computed, the first lines of the next panel are prefetched. The others are consecutive, so the
+    processor fetches them by itself.
+    """
+    places = scratch + 2 * DEPTH * PANEL_ROW
+    most = depth_of_parts(k, False)
+    place_lines(places, most // AT_ONCE, 1, LINE * (most // AT_ONCE), 0)
+    for k0 in range(0, k, most):
+        depth = min(most, k - k0)
+        for j in range(0, n, PANEL):
+            columns, panel, i = min(PANEL, n - j), panels + WORD * j * k + k0 * PANEL_ROW, 0
+            vectors, ahead = (columns + LANES - 1) // LANES, panel + WORD * PANEL * k
+            while i < m:
+                rows = rows_of_tile(m - i)
+                register_floats(
+                    rows, layout_of(rows, WORD), vectors, a + WORD * (i * lda + k0), WORD * lda, WORD, panel, depth,
+                    c + WORD * (i * ldc + j), WORD * ldc, columns, 1 if adds or k0 else 0, ahead, places, 0, 0, 0, 0, 0,
+                )  # fmt: skip
+                ahead += depth // AT_ONCE * LINE
+                i += rows
 
 
 @kernel
@@ -192,23 +235,21 @@ def multiply_packed(
     bfloat16 in memory, see gemm.multiply. a, b, c are addresses; ld* are row lengths in elements. scratch is the
     address, a multiple of 64, of PRODUCT_SCRATCH words that no other thread uses. `fetches`: see multiply_block.
     """
-    panel, next_panel = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
-    places = next_panel + PRODUCT_DEPTH * PANEL_ROW
-    words = places + 2 * WORD * PRODUCT_DEPTH
-    most = 2 * PRODUCT_DEPTH if pairs else PRODUCT_DEPTH
-    parts = (k + most - 1) // most  # nearly equal, so that C is not read again for a short remainder
-    most = (k + 2 * parts - 1) // (2 * parts) * 2
+    panel, next_panel = scratch, scratch + DEPTH * PANEL_ROW
+    places = next_panel + DEPTH * PANEL_ROW
+    words = places + 2 * WORD * DEPTH
+    most = depth_of_parts(k, pairs)
     size_a, size_b = HALF if half_a else WORD, HALF if half_b else WORD
     for k0 in range(0, k, most):
         depth = min(most, k - k0)
         length = (depth + 1) // 2 if pairs else depth
-        block = PRODUCT_BLOCK // length // LANES * LANES
+        block = BLOCK // length // GROUP * GROUP
         for m0 in range(0, m, block):
             rows = min(block, m - m0)
-            at_a, a_row, a_word, a_group = words, WORD * length, WORD, LANES * WORD * length
+            at_a, a_row, a_word, a_group = words, WORD * length, WORD, GROUP * WORD * length
             source = a + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)
             if trans_a:
-                a_row, a_word = WORD, LANES * WORD
+                a_row, a_word = WORD, GROUP * WORD
                 if half_a:
                     pack_columns(words, length, source, lda, depth, rows, pairs, rounded, True)
                 else:
@@ -221,7 +262,7 @@ def multiply_packed(
                 for i in range(rows):
                     round_row(words + i * a_row, source + size_a * i * lda, depth, half_a)
             else:  # rows of float32, or of whole pairs of bfloat16
-                at_a, a_row, a_group = source, size_a * lda, LANES * size_a * lda
+                at_a, a_row, a_group = source, size_a * lda, GROUP * size_a * lda
             b_word, next_k = size_b * (1 if trans_b else ldb), k0 if m0 + block < m else k0 + depth
             next_b = b + next_k * b_word
             if next_k == k:  # the columns behind these: often the next product's

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, cgutils, entry, intrinsic, kernel, runtime, types
 from gpt2core.compile.lanes import HALF, WORD
-from gpt2core.gemm.microkernel import multiply_packed
-from gpt2core.gemm.packing import pack_rows
+from gpt2core.gemm.microkernel import multiply_packed, multiply_panels
+from gpt2core.gemm.packing import pack_panels, pack_rows
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.gemm.tiles import multiply_on_tiles
 from gpt2core.step.tensors import ALIGN
@@ -118,10 +118,13 @@ def product_of_rounded(
 def own_product_of_floats(
     address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
 ):  # fmt: skip
-    """`multiply` of float32 by our own product."""
-    multiply_packed(
-        False, False, scratch, False, False, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-    )
+    """`multiply` of float32 by our own product. Without a row length, b are panels that packing.pack_panels made."""
+    if ldb:
+        multiply_packed(
+            False, False, scratch, False, False, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
+        )
+    else:
+        multiply_panels(scratch, m, n, k, a, lda, b, c, ldc, adds)
 
 
 @entry(PARAMETERS)
@@ -154,9 +157,26 @@ def own_product_of_rounded(
 
 
 @kernel
+def is_own(by):
+    """Whether our own code computes a product: it calls no library's function."""
+    return by[1] == 0
+
+
+@kernel
+def weight_or_panels(by, weight, panels):
+    """Address and row length of a float32 weight for `multiply`: its panels, if there are any and our own product
+    computes it.
+    """
+    if is_own(by) and panels.shape[0]:
+        return address_of(panels, 0), 0
+    return address_of(weight, 0), weight.shape[1]
+
+
+@kernel
 def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; row-major float32, op transposes if its flag is
-    set. a, b, c are addresses in bytes; ld* are row lengths in elements.
+    set. a, b, c are addresses in bytes; ld* are row lengths in elements. With an ldb of 0, b are B's panels, which only
+    our own product of float32 takes (`weight_or_panels`).
 
     `by` is the address of an entry and its first arguments: address of a library's function, columns per call or 0 for
     all, address of this thread's PRODUCT_SCRATCH words. Products are compiled once, not into each kernel. C is expected
@@ -199,6 +219,20 @@ def time_product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c, fetches
         address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, 0,
         fetches,
     )  # fmt: skip
+    return ticks() - begin
+
+
+@runtime
+def pack_whole(panels, b, trans_b, n, k):
+    """Pack op(B) (k, n), without gaps, as panels."""
+    pack_panels(address_of(panels, 0), address_of(b, 0), k if trans_b else n, trans_b, k, 0, n)
+
+
+@runtime
+def time_packed(by, m, n, k, a, panels, c):
+    """Ticks of one product of our own with a packed B."""
+    begin = ticks()
+    multiply(by, 0, 0, m, n, k, address_of(a, 0), k, address_of(panels, 0), 0, address_of(c, 0), n, 0)
     return ticks() - begin
 
 

@@ -12,25 +12,26 @@ from gpt2core.compile import lanes, llvm
 from gpt2core.compile.jit import intrinsic, types
 from gpt2core.compile.lanes import FLOATS, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
-from gpt2core.compile.target import FEATURES, ZEN4
-from gpt2core.gemm.packing import DOT_BF16, PANEL_ROW, words_along, words_of
-from gpt2core.gemm.sizes import PANEL, PRODUCT_DEPTH
+from gpt2core.gemm.blocking import BLOCKING, DEPTH, GROUP, PANEL, PANEL_ROW
+from gpt2core.gemm.words import DOT_BF16, words_along, words_of
 
-REGISTER_ROWS = 8 if "avx512f" in FEATURES else 2  # rows of C in registers
+REGISTER_ROWS = BLOCKING.rows[0]  # rows of C in registers, where there are as many
 ZERO64, PLACE = ir.Constant(I64, 0), 8  # bytes
 VECTORS = PANEL // LANES
 FROM_BASE = 4  # rows addressed from one base; there are not enough registers for eight
 ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a register tile
+LAYOUTS = 3
+TILES = [(1, ONE_ROW), *((rows, lie) for rows in BLOCKING.rows[:-1] for lie in (ALONG_ROWS, ALONG_COLUMNS))]
 AT_ONCE = 4  # words per turn of the inner loop
 FLOAT_ROWS, HALF_ROWS, SEGMENTS = 1, 2, 3  # what a register tile packs of B meanwhile
 PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose panel has half as many lines of B
-SEGMENT_AT = PLACE * PRODUCT_DEPTH // AT_ONCE * PAIR_LINES  # bytes from the first place: a line behind the last one
-assert SEGMENT_AT + LINE <= 2 * WORD * PRODUCT_DEPTH  # the scratch of places
-WITHIN_TILES = REGISTER_ROWS == 8  # other tiles leave too few registers to pack meanwhile
+SEGMENT_AT = PLACE * DEPTH // AT_ONCE * PAIR_LINES  # bytes from the first place: a line behind the last one
+assert SEGMENT_AT + LINE <= 2 * WORD * DEPTH  # the scratch of places
+WITHIN_TILES = BLOCKING.packs_rows  # other tiles leave too few registers to pack meanwhile
 
 
 def register_tile(pairs: bool) -> Any:
-    """An intrinsic (rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places,
+    """An intrinsic (rows, lie, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places,
     row_turns, other_turns, b, b_row, to).
 
     It computes some rows of C in the first `columns` columns of a panel, which are in its first `vectors` vectors, from
@@ -38,18 +39,19 @@ def register_tile(pairs: bool) -> Any:
     AT_ONCE words it prefetches one line (PAIR_LINES with pairs), at `ahead` + the next of `places` (int64, bytes),
     mapped or not. A turn is AT_ONCE words.
 
-    rows_of        rows           layout of A's words
-    ONE_ROW        1              any
-    ALONG_ROWS     REGISTER_ROWS  the words of a row are consecutive: a_word is WORD
-    ALONG_COLUMNS  REGISTER_ROWS  the words of LANES rows are side by side: a_row is WORD
+    lie            rows                          layout of A's words
+    ONE_ROW        1                             any
+    ALONG_ROWS     one of BLOCKING.rows above 1  the words of a row are consecutive: a_word is WORD
+    ALONG_COLUMNS  one of BLOCKING.rows above 1  the words of GROUP rows are side by side: a_row is WORD
 
-    Meanwhile it packs words for another panel, of PANEL columns, from b on to `to`, if this one has PANEL columns too:
-    a row of words of float32 in each of its first `row_turns` turns, or something else in each of its first
-    `other_turns` turns (one of the two is 0). All that is packed must exist.
+    With REGISTER_ROWS it meanwhile packs words for another panel, of PANEL columns, from b on to `to`, if this one has
+    PANEL columns too: a row of words of float32 in each of its first `row_turns` turns, or something else in each of
+    its first `other_turns` turns (one of the two is 0). All that is packed must exist.
 
-    rows_of        what else
+    lie            what else
     ALONG_ROWS     a segment of a transposed B of float32: LANES words of a column, then those of the next one, and
-                   after PANEL columns the following words; only on Zen 4, by way of a line at places + SEGMENT_AT
+                   after PANEL columns the following words; only where BLOCKING packs
+                   segments, by way of a line at places + SEGMENT_AT
     ALONG_COLUMNS  a row of words of bfloat16; only with pairs
 
     a, panel, c, ahead, places, b and to are addresses, panel, places and to multiples of 64. a_row, a_word, c_row and
@@ -58,37 +60,37 @@ def register_tile(pairs: bool) -> Any:
 
     @intrinsic
     def tile(
-        typingctx, rows_of, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, row_turns,
-        other_turns, b, b_row, to,
+        typingctx, rows, lie, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places,
+        row_turns, other_turns, b, b_row, to,
     ):  # fmt: skip
         def codegen(context, builder, signature, args):
-            rows_of, vectors, *rest = args
+            rows, lie, vectors, *rest = args
             done = builder.append_basic_block("done")
-            kinds = [(lie, width) for lie in (ONE_ROW, ALONG_ROWS, ALONG_COLUMNS) for width in range(1, VECTORS + 1)]
-            number = builder.add(builder.mul(rows_of, ir.Constant(I64, VECTORS)), vectors)
+            number = builder.add(builder.mul(rows, ir.Constant(I64, LAYOUTS)), lie)
+            number = builder.add(builder.mul(number, ir.Constant(I64, VECTORS + 1)), vectors)
             choice = builder.switch(number, done)
-            for value, (lie, width) in enumerate(kinds, start=1):
-                block = builder.append_basic_block(f"tile_{lie}x{width}")
-                choice.add_case(ir.Constant(I64, value), block)
-                builder.position_at_end(block)
-                _register_tile(builder, lie, width, pairs, *rest)
-                builder.branch(done)
+            for high, layout in TILES:
+                for width in range(1, VECTORS + 1):
+                    block = builder.append_basic_block(f"tile_{high}_{layout}x{width}")
+                    choice.add_case(ir.Constant(I64, (high * LAYOUTS + layout) * (VECTORS + 1) + width), block)
+                    builder.position_at_end(block)
+                    _register_tile(builder, high, layout, width, pairs, *rest)
+                    builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 18), codegen
+        return types.void(*[types.int64] * 19), codegen
 
     return tile
 
 
 def _register_tile(
-    builder, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places, row_turns,
-    other_turns, b, b_row, to,
+    builder, rows, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places,
+    row_turns, other_turns, b, b_row, to,
 ):  # fmt: skip
     """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
-    rows = 1 if lie == ONE_ROW else REGISTER_ROWS
     if lie == ALONG_COLUMNS:
-        a_word, offsets = ir.Constant(I64, LANES * WORD), [ir.Constant(I64, WORD * i) for i in range(rows)]
+        a_word, offsets = ir.Constant(I64, GROUP * WORD), [ir.Constant(I64, WORD * i) for i in range(rows)]
     else:
         a_word = ir.Constant(I64, WORD) if lie == ALONG_ROWS else a_word
         offsets = [lanes.opaque(builder, builder.mul(a_row, ir.Constant(I64, i))) for i in range(rows)]
@@ -119,10 +121,10 @@ def _register_tile(
         return sums
 
     stages = [(AT_ONCE, length, None), (1, length, None)]  # words in a turn, until which word, what it packs
-    if WITHIN_TILES and lie != ONE_ROW and vectors == VECTORS:
+    if WITHIN_TILES and rows == REGISTER_ROWS and vectors == VECTORS:
         until = [builder.mul(turns, ir.Constant(I64, AT_ONCE)) for turns in (row_turns, other_turns)]
         stages.insert(0, (AT_ONCE, until[0], FLOAT_ROWS))
-        if lie == ALONG_ROWS and ZEN4:
+        if lie == ALONG_ROWS and BLOCKING.packs_segments:
             stages.insert(1, (AT_ONCE, until[1], SEGMENTS))
         elif lie == ALONG_COLUMNS and pairs:
             stages.insert(1, (AT_ONCE, until[1], HALF_ROWS))

@@ -17,7 +17,7 @@ from gpt2core.compile.lanes import FLOATS, WORDS
 from gpt2core.compile.llvm import F32, I8, I32, I64, VOID
 from gpt2core.compile.target import FEATURES
 from gpt2core.gemm import tiles
-from gpt2core.gemm.packing import DOT_BF16
+from gpt2core.gemm.words import DOT_BF16
 
 VECTOR_BITS = next((bits for feature, bits in (("avx512f", 512), ("avx", 256)) if feature in FEATURES), 128)
 LANES = VECTOR_BITS // 32

@@ -1,7 +1,12 @@
-"""Sizes of our own matrix product's panels and scratch. No Numba, because servers read them to size a run's memory."""
+"""Sizes of our own matrix product that do not depend on the processor. No Numba, because servers read them to size a
+run's memory; gemm/blocking.py has the sizes of each family of processors.
+"""
 
 LANES = 16  # columns of a vector, and of a packed panel of a convolution
-PANEL = 48  # columns of B in a packed panel of our own matrix product
-PRODUCT_DEPTH = 768  # words of a column in a panel
-PRODUCT_BLOCK = 256 * PRODUCT_DEPTH  # words of A; with a panel they fit into a core's second cache
-PRODUCT_SCRATCH = PRODUCT_DEPTH * (2 * PANEL + 2) + PRODUCT_BLOCK  # words; two panels; places of lines, and a line
+PANEL = 48  # columns of B in the widest packed panel: a multiple of every panel's
+PRODUCT_SCRATCH = 768 * (2 * PANEL + 2) + 256 * 768  # words: two panels, places of lines and a line, a block of A
+
+
+def panels_shape(n: int, k: int) -> tuple[int, int]:
+    """Shape of the panels of a whole operand (k, n): a row for PANEL columns, as wide as any processor's."""
+    return -(-n // PANEL), PANEL * k

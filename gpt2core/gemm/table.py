@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.gemm.libraries import Library
-from gpt2core.gemm.multiply import new_scratch, product_of_floats, time_product
+from gpt2core.gemm.multiply import (
+    new_scratch,
+    own_product_of_floats,
+    pack_whole,
+    product_of_floats,
+    time_packed,
+    time_product,
+)
+from gpt2core.gemm.sizes import panels_shape
 from gpt2core.node import host, load, pages
 from gpt2core.node.files import replacing
 from gpt2core.spec.errors import MachineError
@@ -28,7 +37,7 @@ from gpt2core.spec.locks import lock
 from gpt2core.spec.settings import cache_folder, numba_settings
 from gpt2core.step.ops import Product
 
-SCHEMA = "taskloom.products/5"
+SCHEMA = "taskloom.products/6"
 PIECES = (768, 1536, 3072)  # columns
 LEAST_FLOP = 500_000  # smaller products (below about 5 us) take the first library
 LEAST_GAIN = 0.03  # minimum gain over the first library, all columns at once
@@ -130,11 +139,17 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     tried = candidates(product, libraries)
     best = dict.fromkeys(tried, np.inf)
     shape = (p.half_a, p.half_b, p.trans_a, p.trans_b, p.m, p.n, p.k)
+    panels = matrix(math.prod(panels_shape(p.n, p.k)) if p.packed else 0)
+    if p.packed:
+        pack_whole(panels, b, p.trans_b, p.n, p.k)
     rounds = ROUNDS_FLOP // (2 * p.m * p.n * p.k)
     for _ in range(max(FEW_ROUNDS, min(rounds, MANY_ROUNDS))):
         for choice in tried:
             by = named[choice.name].by(choice.piece, scratch)
-            elapsed = time_product(by, *shape, a, b, c, 1 - p.trans_a)
+            if p.packed and named[choice.name].entry is own_product_of_floats:
+                elapsed = time_packed(by, p.m, p.n, p.k, a, panels, c)
+            else:
+                elapsed = time_product(by, *shape, a, b, c, 1 - p.trans_a)
             best[choice] = min(best[choice], elapsed)
     fastest = min(tried, key=lambda choice: best[choice])
     del words
@@ -181,7 +196,7 @@ def _read(path: Path) -> tuple[str, dict[Product, Kept]]:
 def _write(path: Path, table: str, choices: Mapping[Product, Kept]) -> None:
     rows = [
         {
-            "product": [p.trans_a, p.trans_b, p.m, p.n, p.k, p.half_a, p.half_b],
+            "product": [p.trans_a, p.trans_b, p.m, p.n, p.k, p.half_a, p.half_b, p.packed],
             "choice": [each.choice.name, each.choice.piece],
             "busy_cores": each.busy_cores,
         }

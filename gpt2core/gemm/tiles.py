@@ -23,8 +23,9 @@ from gpt2core.compile.jit import cgutils, intrinsic, kernel, types
 from gpt2core.compile.lanes import HALF, LANES, LINE, WORD
 from gpt2core.compile.llvm import I8, I64, VOID
 from gpt2core.compile.target import FEATURES
-from gpt2core.gemm.packing import PANEL_ROW, clear_words, fetch_row, pack_depth, pack_for_tiles, pack_transposed
-from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH
+from gpt2core.gemm.blocking import BLOCK, DEPTH, PANEL, PANEL_ROW
+from gpt2core.gemm.packing import clear_words, pack_depth, pack_for_tiles, pack_transposed
+from gpt2core.gemm.words import fetch_row
 
 TILES = platform.system() == "Linux" and {"amx_tile", "amx_bf16"} <= FEATURES
 VECTORS = PANEL // LANES
@@ -206,16 +207,16 @@ def pack_panel(panel, b, ldb, trans_b, half_b, depth, length, columns):
 def multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
     """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; arguments as for `multiply_packed`,
     but C's lines are always fetched."""
-    panel, cells = scratch, scratch + PRODUCT_DEPTH * PANEL_ROW
-    words = scratch + 2 * PRODUCT_DEPTH * PANEL_ROW
-    parts = (k + 2 * PRODUCT_DEPTH - 1) // (2 * PRODUCT_DEPTH)  # nearly equal, of whole tiles
+    panel, cells = scratch, scratch + DEPTH * PANEL_ROW
+    words = scratch + 2 * DEPTH * PANEL_ROW
+    parts = (k + 2 * DEPTH - 1) // (2 * DEPTH)  # nearly equal, of whole tiles
     most = (k + 2 * LANES * parts - 1) // (2 * LANES * parts) * 2 * LANES
     size_a, size_b = HALF if half_a else WORD, HALF if half_b else WORD
     begin_tiles()
     for k0 in range(0, k, most):
         depth = min(most, k - k0)
         length = (depth + 2 * LANES - 1) // (2 * LANES) * LANES
-        block, a_row, c_row = PRODUCT_BLOCK // length // TILE_ROWS * TILE_ROWS, WORD * length, WORD * ldc
+        block, a_row, c_row = BLOCK // length // TILE_ROWS * TILE_ROWS, WORD * length, WORD * ldc
         for m0 in range(0, m, block):
             rows = min(block, m - m0)
             at_a = a + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)

@@ -11,8 +11,8 @@ from functools import partial
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import exp32, float32
-from gpt2core.gemm.products import multiply, multiply_halves
-from gpt2core.layers import linear
+from gpt2core.gemm.products import multiply, multiply_halves, weight_or_panels
+from gpt2core.layers import linear, panels
 from gpt2core.step import parameters, slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
@@ -121,13 +121,14 @@ def lstm_carry(
 @kernel
 def lstm_forward(
     h: Matrix, cell: Matrix, gates: Matrix, past: Matrix, cell_past: Matrix, first_h: Matrix, first_cell: Matrix,
-    weight: Matrix, bias: Vector, by: Multiply,
+    weight: Matrix, panels: Matrix, bias: Vector, by: Multiply,
     sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
 ):  # fmt: skip
     """Run the cells over the times [pos0, pos1) of the samples [sample0, sample1), whose rows begin at row0.
 
     Writes:   h, cell (N, H) =; gates (N, 4*H): on entry what the input gives them, on exit i, f, g, o
-    Reads:    past, cell_past: h and cell, the rows of the time before; weight (4*H, H), bias (4*H,);
+    Reads:    past, cell_past: h and cell, the rows of the time before; weight (4*H, H), bias (4*H,); panels:
+              the weight's, if it is packed, or (0, 0);
               first_h, first_cell (B, H): the samples' states before the first time, or (0, 0)
     Maths:    a = gates + past @ weight.T + bias; i, f, o = sigmoid(a), g = tanh(a);
               c = f c_(t-1) + i g; h = o tanh(c); without first_h both are 0 before the first time
@@ -137,13 +138,12 @@ def lstm_forward(
     """
     H, n, carried = h.shape[1], sample1 - sample0, first_h.shape[0]
     G = GATES * H
+    at_b, ldb = weight_or_panels(by, weight, panels)
     for t in range(pos0, pos1):
         row = row0 + (t - pos0) * n
         before = address_of(past, (row - n) * H) if t else address_of(first_h, sample0 * H)
         if t or carried:
-            multiply(
-                by, 0, 1, n, G, H, before, H, address_of(weight, 0), H, address_of(gates, row * G), G, 1
-            )  # fmt: skip
+            multiply(by, 0, 1, n, G, H, before, H, at_b, ldb, address_of(gates, row * G), G, 1)
         for s in range(n):
             r = row + s
             cell_forward(h[r], cell[r], state_before(cell_past, first_cell, t, r - n, sample0 + s), gates[r], bias)
@@ -152,7 +152,8 @@ def lstm_forward(
 @kernel
 def lstm_backward(
     dgates: Matrix, dh: Matrix, dcell: Matrix, later: Matrix, cell: Matrix, first_cell: Matrix, weight: Matrix,
-    by: Multiply, T: Scalar, sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
+    panels: Matrix, by: Multiply, T: Scalar,
+    sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
 ):  # fmt: skip
     """The gradients of what the cells take at the times [pos0, pos1), the last one first.
 
@@ -160,6 +161,7 @@ def lstm_backward(
               gradient of h from what reads it, on exit also from the time after; dcell (B, H): the gradient of the
               samples' states from the time after, on exit from pos0; what it has is not read at the last time
     Reads:    later: dgates, the rows of the time after; cell (N, H), also those of the time before; weight (4*H, H);
+              panels: the weight's, if it is packed, or (0, 0);
               first_cell (B, H): the samples' states before the first time, or (0, 0)
     Maths:    dh += dgates_(t+1) @ weight; dc += dh o (1 - tanh(c)^2); do = dh tanh(c) o (1 - o); di = dc g i (1 - i);
               dg = dc i (1 - g^2); df = dc c_(t-1) f (1 - f); dc_(t-1) = dc f
@@ -169,11 +171,12 @@ def lstm_backward(
     """
     H, n = dh.shape[1], sample1 - sample0
     G = GATES * H
+    at_b, ldb = weight_or_panels(by, weight, panels)
     for t in range(pos1 - 1, pos0 - 1, -1):
         row = row0 + (t - pos0) * n
         if t + 1 < T:
             multiply(
-                by, 0, 0, n, H, G, address_of(later, (row + n) * G), G, address_of(weight, 0), H,
+                by, 0, 0, n, H, G, address_of(later, (row + n) * G), G, at_b, ldb,
                 address_of(dh, row * H), H, 1,
             )  # fmt: skip
         else:
@@ -227,7 +230,8 @@ Parts = tuple[Callable[[], None], ...]
 class Layer:
     """A layer of cells over slices of a batch: its tensors, with the weights of its input and of its recurrence, and T
     times in groups of at most BS samples. `first_h`, `first_cell`: the samples' states before the first time, if these
-    are the states after the previous batch.
+    are the states after the previous batch. `panels`, `panels_back`: the recurrent weight, packed once a step for the
+    forward and for the backward product.
     """
 
     step: Builder
@@ -246,6 +250,24 @@ class Layer:
     BS: int
     first_h: Tensor | None = None
     first_cell: Tensor | None = None
+    panels: Tensor | None = None
+    panels_back: Tensor | None = None
+
+    def pack(self) -> None:
+        """Add the packing of the recurrent weight, for all micro-batches of a step."""
+        for packed, by in ((self.panels, self._by()), (self.panels_back, self._by_back())):
+            if packed and self.step.micro == 0:
+                panels.pack(self.step, self.number, panels=packed, weight=self.weight, trans=by.trans_b, by=by)
+
+    def _by(self) -> Product:
+        """A time's product."""
+        H = self.step.shape(self.out)[-1]
+        return Product(0, 1, self.BS, GATES * H, H, packed=int(self.panels is not None))
+
+    def _by_back(self) -> Product:
+        """A time's product in the reverse pass."""
+        H = self.step.shape(self.out)[-1]
+        return Product(0, 0, self.BS, H, GATES * H, packed=int(self.panels_back is not None))
 
     def forward(self) -> None:
         """Add the products of the input and the recurrence of each chunk of time; with fusion a chunk is one op."""
@@ -267,17 +289,16 @@ class Layer:
         return partial(self._recur_back, chunk), partial(self._input_gradient, chunk)
 
     def _recur(self, chunk: Grid) -> None:
-        H = self.step.shape(self.out)[-1]
         self.step.op(
             "recurrence", "forward", lstm_forward, chunk, self._cost(chunk, "past0:row0", CELL_FLOP, 11), self.number,
             h=Write(self.out, ROWS), cell=Write(self.cell, ROWS), gates=Update(self.gates, ROWS),
             past=Read(self.out, "past0:row0"), cell_past=Read(self.cell, "past0:row0"),
             first_h=self._first(self.first_h, chunk), first_cell=self._first(self.first_cell, chunk),
-            weight=Read(self.weight), bias=Read(self.bias), by=Product(0, 1, self.BS, GATES * H, H),
+            weight=Read(self.weight), panels=self.panels and Read(self.panels), bias=Read(self.bias), by=self._by(),
         )  # fmt: skip
 
     def _recur_back(self, chunk: Grid) -> None:
-        H, dh = self.step.shape(self.out)[-1], self.step.tape.gradient(self.out)
+        dh = self.step.tape.gradient(self.out)
         written = Write if chunk.column("pos1")[0] == self.T else Update
         self.step.op(
             "recurrence", "backward", lstm_backward, chunk, self._cost(chunk, "row1:next1", CELL_BACKWARD_FLOP, 13),
@@ -285,7 +306,7 @@ class Layer:
             dgates=Update(self.gates, ROWS), dh=Update(dh, ROWS), dcell=written(self.dcell, "sample0:sample1"),
             later=Read(self.gates, "row1:next1"), cell=Read(self.cell, "past0:row1"),
             first_cell=self._first(self.first_cell, chunk), weight=Read(self.weight),
-            by=Product(0, 0, self.BS, H, GATES * H), T=self.T,
+            panels=self.panels_back and Read(self.panels_back), by=self._by_back(), T=self.T,
         )  # fmt: skip
 
     def backward(self) -> None:

@@ -21,6 +21,9 @@ def forward(layers: Sequence[Layer], order: str) -> None:
     step = layers[0].step
     for layer in layers:
         step.tape.gradient_in(layer.gates, layer.gates)
+    with step.beside():
+        for layer in layers:
+            layer.pack()
     if order == "diagonals":
         for diagonal in diagonals([[(layer, chunk) for chunk in layer.chunks()] for layer in layers]):
             _side_by_side(step, [layer.parts(chunk) for layer, chunk in diagonal])

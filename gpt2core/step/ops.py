@@ -130,7 +130,7 @@ class Outside:
 @dataclass(frozen=True)
 class Product:
     """What computes C (m, n) = op(A) (m, k) @ op(B) (k, n); m of the largest tile, op transposes if set. `half_a`,
-    `half_b`: the matrix is bfloat16 in memory.
+    `half_b`: the matrix is bfloat16 in memory. `packed`: our own product reads B as panels that were packed before.
     """
 
     trans_a: int
@@ -140,10 +140,12 @@ class Product:
     k: int
     half_a: int = 0
     half_b: int = 0
+    packed: int = 0
 
     def __str__(self) -> str:
         halves = "".join(f" {name} bf16" for name, half in (("A", self.half_a), ("B", self.half_b)) if half)
-        return f"{self.m}x{self.n}x{self.k} {'nt'[self.trans_a]}{'nt'[self.trans_b]}{halves}"
+        more = halves + (" packed" if self.packed else "")
+        return f"{self.m}x{self.n}x{self.k} {'nt'[self.trans_a]}{'nt'[self.trans_b]}{more}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pytest
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import tiles
 from gpt2core.gemm.multiply import own_product_of_pairs, own_product_of_rounded, own_product_of_tiles
-from gpt2core.gemm.packing import DOT_BF16
+from gpt2core.gemm.words import DOT_BF16
 from gpt2core.run.train import train
 from gpt2core.spec.config import BLAS, ModelConfig, TrainConfig
 

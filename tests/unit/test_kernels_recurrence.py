@@ -14,6 +14,7 @@ By = Callable[..., tuple[int, int, int, int]]
 CLOSE = {"rtol": 2e-5, "atol": 4e-6}
 T, H, GROUPS = 5, 7, ((0, 2), (2, 3))  # samples of a group
 B, BS = 3, 2
+NONE = np.empty((0, 0), np.float32)  # the weight is not packed
 CHUNKS = ((0, 3), (3, 5))
 
 
@@ -42,12 +43,12 @@ def test_a_layer_of_cells(by: By, carried: int) -> None:
     inside = [(group, chunk, int(rows_of(*group)[chunk[0], 0])) for group in GROUPS for chunk in CHUNKS]
     h, cell, kept = np.full_like(dh, np.nan), np.full_like(dh, np.nan), gates.copy()
     for group, chunk, row in inside:
-        lstm_forward(h, cell, kept, h, cell, *first, weight, bias, by(), *group, *chunk, row)
+        lstm_forward(h, cell, kept, h, cell, *first, weight, NONE, bias, by(), *group, *chunk, row)
     np.testing.assert_allclose(h, outputs(gates.astype(np.float64), weight, bias, first), **CLOSE)
 
     dgates, whole, dcell = kept.copy(), dh.copy(), np.full((B, H), np.nan, np.float32)
     for group, chunk, row in reversed(inside):
-        lstm_backward(dgates, whole, dcell, dgates, cell, first_cell, weight, by(), T, *group, *chunk, row)
+        lstm_backward(dgates, whole, dcell, dgates, cell, first_cell, weight, NONE, by(), T, *group, *chunk, row)
     np.testing.assert_allclose(dgates, gradient(lambda x: outputs(x, weight, bias, first), gates, dh), **CLOSE)
 
     expected = gradient(lambda w: outputs(gates.astype(np.float64), w, bias, first), weight, dh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 
 import numpy as np
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 from gpt2core.compile import bfloat16
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.compile.lanes import LANES
-from gpt2core.compile.target import ZEN4
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import microkernel, register_tile, tiles
+from gpt2core.gemm import microkernel, register_tile, table, tiles
+from gpt2core.gemm.blocking import BLOCK, BLOCKING, BLOCKINGS, DEPTH, PANEL
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
-from gpt2core.gemm.packing import DOT_BF16, GROUPS, pack_for_tiles, pair
-from gpt2core.gemm.sizes import PANEL, PRODUCT_BLOCK, PRODUCT_DEPTH, PRODUCT_SCRATCH
+from gpt2core.gemm.packing import GROUPS, pack_for_tiles, pack_panels
+from gpt2core.gemm.sizes import PANEL as WIDEST
+from gpt2core.gemm.sizes import PRODUCT_SCRATCH, panels_shape
+from gpt2core.gemm.words import DOT_BF16, pair
 from gpt2core.step.tensors import ALIGN
 
 SHAPES = [
@@ -27,10 +30,10 @@ SHAPES = [
     (register_tile.REGISTER_ROWS - 1, PANEL - 1, 31),
     (register_tile.REGISTER_ROWS + 1, PANEL + 1, 33),
     (17, 2 * PANEL + 16, 2),
-    (5, 60, 2 * PRODUCT_DEPTH + 1),
-    (PRODUCT_BLOCK // PRODUCT_DEPTH + 9, PANEL + 17, PRODUCT_DEPTH + 67),
-    (PRODUCT_BLOCK // PRODUCT_DEPTH + 1, 20, 2 * PRODUCT_DEPTH),
-    (PRODUCT_BLOCK // 432 + 2, 20, 2 * 432 - 29),  # the rows of a block are no multiple of a tile's
+    (5, 60, 2 * DEPTH + 1),
+    (BLOCK // DEPTH + 9, PANEL + 17, DEPTH + 67),
+    (BLOCK // DEPTH + 1, 20, 2 * DEPTH),
+    (BLOCK // 432 + 2, 20, 2 * 432 - 29),  # the rows of a block are no multiple of a tile's
     (2 * GROUPS * LANES + 9, PANEL + 17, 258),  # groups of a transposed A's columns, together and alone
     (17, microkernel.LARGE // 500 + 17, 1600),  # large: C and first panels are fetched
     (16 * register_tile.REGISTER_ROWS + 3, 3 * PANEL + 5, 768),  # segments of a transposed B on Zen 4
@@ -59,6 +62,12 @@ def bf16(values: np.ndarray) -> np.ndarray:
 def add_product(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
     """Add the product to C. The rows of C may be longer than those of the product."""
     multiply(by, trans_a, trans_b, m, n, k, address_of(a, 0), lda, address_of(b, 0), ldb, address_of(c, 0), ldc, 1)
+
+
+@runtime
+def pack_part(panels, b, ldb, trans_b, k, begin, end):
+    """Pack some columns of op(B)."""
+    pack_panels(address_of(panels, 0), address_of(b, 0), ldb, trans_b, k, begin, end)
 
 
 def halves(values: np.ndarray) -> np.ndarray:
@@ -189,7 +198,7 @@ def test_any_shape(precision, m, n, k, trans_a, trans_b, seed):
 
 @pytest.mark.parametrize("by", ["own", "own bf16", "own rounded", "mkl", "mkl bf16", "openblas"])
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
-@pytest.mark.parametrize(("m", "n", "k"), [(7, 9, 5), (64, 64, 40), (17, 130, 2 * PRODUCT_DEPTH + 1)])
+@pytest.mark.parametrize(("m", "n", "k"), [(7, 9, 5), (64, 64, 40), (17, 130, 2 * DEPTH + 1)])
 def test_adding_to_part_of_a_matrix(by, trans_a, trans_b, m, n, k):
     """As attention does with a head: rows are parts of longer ones, and C already has values."""
     name, _, precision = by.partition(" ")
@@ -210,6 +219,36 @@ def test_adding_to_part_of_a_matrix(by, trans_a, trans_b, m, n, k):
     del words
 
 
+@pytest.mark.parametrize("trans_b", [0, 1])
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 1, 1), (4, 100, 40), (5, 2 * WIDEST, 2 * DEPTH + 1), (20, WIDEST + 17, DEPTH + 2)]
+)
+def test_a_packed_operand_gives_the_same_bits(m: int, n: int, k: int, trans_b: int) -> None:
+    """Panels are packed in two parts; what lies behind the last column is not read."""
+    rng, (words, scratch) = np.random.default_rng(4), new_scratch()
+    a, b = (rng.standard_normal(shape, dtype=np.float32) for shape in ((m, k), (n, k) if trans_b else (k, n)))
+    by, ldb = gemm.own().by(0, scratch), k if trans_b else n
+    expected, got = np.full((m, n + 3), 2, np.float32), np.full((m, n + 3), 2, np.float32)
+    add_product(by, 0, trans_b, m, n, k, a, k, b, ldb, expected, n + 3)
+    panels = table.matrix(math.prod(panels_shape(n, k)))  # on a page, as in a run
+    panels[:] = np.nan
+    for part in ((0, WIDEST), (WIDEST, n)) if n > WIDEST else ((0, n),):
+        pack_part(panels, b, ldb, trans_b, k, *part)
+    add_product(by, 0, trans_b, m, n, k, a, k, panels, 0, got, n + 3)
+    assert got.tobytes() == expected.tobytes()
+    assert (got[:, n:] == 2).all()
+    del words
+
+
+def test_every_blocking_fits_the_scratch_and_its_tiles() -> None:
+    for name, each in BLOCKINGS.items():
+        assert each.depth * (2 * each.panel + 2) + each.block <= PRODUCT_SCRATCH, name
+        assert WIDEST % each.panel == each.panel % LANES == 0, name
+        assert each.group % LANES == each.group % each.rows[0] == 0, name
+        assert each.rows[-1] == 1, name
+        assert each.block // each.depth >= each.group, name
+
+
 @pytest.mark.parametrize("precision", [name for name in OWN if name != "bf16" or not tiles.permitted()])
 @pytest.mark.parametrize(("rows", "depth", "fits"), [(128, 768, True), (64, 768, False), (128, 784, False)])
 def test_a_transposed_operand_is_packed_within_tiles_on_zen_4(precision, rows, depth, fits):
@@ -219,8 +258,8 @@ def test_a_transposed_operand_is_packed_within_tiles_on_zen_4(precision, rows, d
     a, b = (rng.standard_normal(count, dtype=np.float32) for count in (rows * depth, 2 * PANEL * depth))
     c = np.empty(rows * 2 * PANEL, np.float32)
     time_product(OWN[precision].by(0, scratch), 0, 0, 0, 1, rows, 2 * PANEL, depth, a, b, c, 0)
-    at = (scratch - words.ctypes.data + register_tile.SEGMENT_AT) // 4 + 2 * PRODUCT_DEPTH * PANEL
-    within = ZEN4 and fits and (precision != "rounded") and (precision == "fp32" or DOT_BF16)
+    at = (scratch - words.ctypes.data + register_tile.SEGMENT_AT) // 4 + 2 * DEPTH * PANEL
+    within = BLOCKING.packs_segments and fits and (precision != "rounded") and (precision == "fp32" or DOT_BF16)
     assert (words[at : at + LANES] != -1).any() == within
 
 

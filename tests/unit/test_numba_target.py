@@ -25,7 +25,7 @@ PROGRAM = """
 import json, re
 from gpt2core.compile import compiler, target
 from gpt2core.gemm import libraries, register_tile, registers, table, tiles
-from gpt2core.gemm.packing import DOT_BF16
+from gpt2core.gemm.words import DOT_BF16
 from gpt2core.node import peaks
 finish, seen = compiler._finish, set()
 def finished(native, *given):
@@ -63,8 +63,8 @@ def test_code_for_x86_64_v3_uses_no_wider_instructions(tmp_path: Path) -> None:
     found = compiled(tmp_path, **V3)
     assert found["registers"] == ["xmm", "ymm"]
     assert (found["wider"], found["pairs"], found["tiles"]) == ([], False, False)
-    assert (found["rows"], found["bits"], found["chains"]) == (2, 256, 12)
-    assert found["own"] == "generic"
+    assert (found["rows"], found["bits"], found["chains"]) == (6, 256, 12)
+    assert found["own"] == "avx2"
 
 
 @pytest.mark.skipif("avx512f" not in SHOWN, reason="this processor lacks AVX-512")

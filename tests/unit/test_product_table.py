@@ -69,6 +69,14 @@ def test_what_was_measured_is_kept_and_completed():
     assert len(told) == 2
 
 
+def test_a_product_with_a_packed_operand_is_measured_as_such():
+    packed = Product(0, 1, 4, 2048, 512, packed=1)
+    assert str(packed) == "4x2048x512 nt packed"
+    found = load("auto", [packed, dataclasses.replace(packed, packed=0)], silent)
+    assert set(found.choices) == {packed, dataclasses.replace(packed, packed=0)}
+    assert load("auto", [packed], silent).choices == found.choices  # as the file has them
+
+
 def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
     assert diagnosis.products().found.startswith("none measured yet")
     load("auto", [WIDE], silent)

@@ -14,9 +14,9 @@ import pytest
 from gpt2core.compile.jit import address_of, runtime
 from gpt2core.compile.lanes import LANES
 from gpt2core.gemm import libraries, microkernel, multiply, register_tile, tiles
+from gpt2core.gemm.blocking import PANEL
 from gpt2core.gemm.packing import GROUPS
 from gpt2core.gemm.registers import DOT_BF16
-from gpt2core.gemm.sizes import PANEL
 
 
 @runtime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpt2core.layers import embedding, recurrence, wavefront
 from gpt2core.networks import language
-from gpt2core.networks.lstm.tensors import model_of
+from gpt2core.networks.lstm.tensors import model_of, panels
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
@@ -28,6 +28,7 @@ def forward(step: Builder, config: TrainConfig) -> None:
             input_weight=Tensor(f"weight_ih_l{k}"), input_bias=Tensor(f"bias_ih_l{k}"),
             weight=Tensor(f"weight_hh_l{k}"), bias=Tensor(f"bias_hh_l{k}"),
             T=config.seq, BS=slicing.sizes(config)[0],
+            **{name: Tensor(name, k) for name in panels(config)},
             first_h=Tensor("first_h", k) if config.carry_state else None,
             first_cell=Tensor("first_cell", k) if config.carry_state else None,
         )

@@ -6,6 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from gpt2core.gemm.sizes import panels_shape
 from gpt2core.networks import token_rows
 from gpt2core.networks.lstm import slices
 from gpt2core.optimizers import state
@@ -97,6 +98,17 @@ def _trained(model: Lstm, names: tuple[str, ...], keeps_gradients: bool) -> dict
     return state.arenas_with(names, weight_specs(model), keeps_gradients)
 
 
+def panels(config: TrainConfig) -> dict[str, tuple[int, int]]:
+    """Shapes of a layer's recurrent weight, packed for the forward and the backward product. Only our own product of
+    float32 reads panels.
+    """
+    if config.precision != "fp32":
+        return {}
+    H = model_of(config).hidden
+    forward = {"panels": panels_shape(GATES * H, H)}
+    return forward if config.mode == "infer" else {**forward, "panels_back": panels_shape(H, GATES * H)}
+
+
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena. N = B*T rows.
 
@@ -125,6 +137,7 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
         "temporary": [
             *head["temporary"],
             *([TensorSpec("dcell", (L, config.batch, H))] if config.mode == "train" else []),
+            *(TensorSpec(name, (L, *shape)) for name, shape in panels(config).items()),
             *([TensorSpec("gradient", (config.threads, gradient))] if config.fused == "all" else []),
             *(state.clipping(config.steps, parts) if config.grad_clip else []),
         ],

@@ -1,0 +1,52 @@
+"""How our own matrix product is cut, by family of processors. Nothing else in gemm/ names a processor.
+
+Source: Goto & van de Geijn 2008; for AVX2 the blocking of BLIS (Van Zee & van de Geijn 2015): 6 rows by 16 columns, 256
+words deep, so that a panel stays in the first cache.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpt2core.compile.lanes import LANES, WORD
+from gpt2core.compile.target import FEATURES, ZEN4
+
+
+class Blocking(NamedTuple):
+    """`rows` of C in a register tile, from the usual number down to one, by `panel` columns. A panel has up to `depth`
+    words of each column, and a block of A up to `block` words. Where A is transposed, words of `group` rows are side by
+    side. `packs_rows`: a register tile packs rows of the next panel meanwhile; `packs_segments`: also a transposed B.
+    """
+
+    instructions: str
+    rows: tuple[int, ...]
+    panel: int
+    depth: int
+    block: int
+    group: int
+    packs_rows: bool = False
+    packs_segments: bool = False
+
+
+_WIDE = Blocking("avx512", (8, 4, 1), 48, 768, 256 * 768, LANES, packs_rows=True)
+BLOCKINGS = {
+    "zen4": _WIDE._replace(packs_segments=True),
+    "avx512": _WIDE,
+    "avx2": Blocking("avx2", (6, 4, 2, 1), 16, 256, 256 * 256, 48),
+    "neon": Blocking("generic", (4, 2, 1), 16, 256, 256 * 256, LANES),  # 32 registers of 128 bits; not measured
+    "generic": Blocking("generic", (2, 1), 16, 256, 256 * 256, LANES),  # 16 registers of 128 bits
+}
+
+
+def family() -> str:
+    """The family of the processor for which code is compiled."""
+    if "avx512f" in FEATURES:
+        return "zen4" if ZEN4 else "avx512"
+    if {"avx2", "fma"} <= FEATURES:
+        return "avx2"
+    return "neon" if "asimd" in FEATURES else "generic"
+
+
+BLOCKING = BLOCKINGS[family()]
+PANEL, DEPTH, BLOCK, GROUP = BLOCKING.panel, BLOCKING.depth, BLOCKING.block, BLOCKING.group
+PANEL_ROW = PANEL * WORD  # bytes
