@@ -1,1 +1,4 @@
-"""The trainer: networks as step programs, kernels, and schedulers that run them. Knows no HTTP and no database."""
+"""The trainer: networks, written forward, become step programs, which schedulers run, for training and for inference.
+
+Knows no HTTP and no database. docs/architecture.md goes through its rooms.
+"""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt2core.compile.objects import Loaded
+from gpt2core.compile.code import Loaded
 
 FACE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)  # returns 0 unless the function raised an exception
 

@@ -25,9 +25,9 @@ from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 from numba.core.typing.templates import make_intrinsic_template
 
-from gpt2core.compile.jit import array_value
+from gpt2core.compile.arrays import array_value
+from gpt2core.compile.code import Compiled
 from gpt2core.compile.llvm import I32, I64, VOID, call
-from gpt2core.compile.objects import Compiled
 from gpt2core.compile.target import FEATURES
 
 NO_ARRAYS = "Compiled code must not allocate: instead of new arrays (np.zeros, x * y, x[a:b] = y[a:b]), write loops."

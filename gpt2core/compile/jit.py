@@ -19,11 +19,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpt2core.compile.arrays import array_value
 from gpt2core.compile.later import module, resolve
 
 if TYPE_CHECKING:
     from gpt2core.compile.calls import Call
-    from gpt2core.compile.objects import Compiled, Loaded
+    from gpt2core.compile.code import Compiled, Loaded
 
 STEP, THREAD, SCRATCH = 0, 1, 2
 CONTEXT_SIZE = 8  # int64; one cache line
@@ -37,7 +38,7 @@ ENTRY_FLAGS = {"error_model": "numpy", "fastmath": FASTMATH}
 
 
 types, cgutils = module("numba.core.types"), module("numba.core.cgutils")  # for intrinsics
-arrayobj, ir = module("numba.np.arrayobj"), module("llvmlite.ir")
+ir = module("llvmlite.ir")
 calls, compiler, objects = (module(f"gpt2core.compile.{name}") for name in ("calls", "compiler", "objects"))
 
 
@@ -211,17 +212,6 @@ def carray(typingctx, pointer, shape):
         return array_value(context, builder, signature.return_type, args[0], sizes)
 
     return types.Array(pointer.dtype, len(shape), "C")(pointer, shape), codegen
-
-
-def array_value(context, builder, kind, data, shape):
-    """Emit the value of a C-contiguous array: `kind` is its Numba type, data a pointer, shape a list of int64."""
-    array = context.make_array(kind)(context, builder)
-    itemsize = ir.Constant(ir.IntType(64), context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-    strides = [itemsize]
-    for size in reversed(shape[1:]):
-        strides.insert(0, builder.mul(strides[0], size))
-    arrayobj.populate_array(array, data, shape, strides[: kind.ndim], itemsize, meminfo=None)
-    return array._getvalue()
 
 
 @intrinsic

@@ -13,34 +13,15 @@ import inspect
 import json
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpt2core.compile import linker, target
+from gpt2core.compile.code import Compiled, Loaded
 from gpt2core.compile.collector import without_collector
 from gpt2core.node.files import replacing, unreadable
 from gpt2core.spec.errors import MachineError
 from gpt2core.spec.locks import lock
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """Object code, the external functions that it calls, and the kind of its result: none, bool, int or float."""
-
-    code: bytes
-    calls: Sequence[str]
-    result: str = "none"
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A function in this process's memory. `was_kept`: it was loaded from a file, not compiled."""
-
-    address: int
-    result: str
-    was_kept: bool
-
 
 _lock = threading.Lock()
 _loaded: dict[str, Loaded] = {}

@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from gpt2core.compile import linker, objects
-from gpt2core.compile.objects import Compiled
+from gpt2core.compile.code import Compiled
 from gpt2core.spec.errors import MachineError
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="this processor lacks x86-64's relocations")

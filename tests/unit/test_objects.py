@@ -17,8 +17,8 @@ import pytest
 
 from gpt2core.compile import compiler, objects, target
 from gpt2core.compile.calls import flatten
+from gpt2core.compile.code import Compiled
 from gpt2core.compile.jit import ENTRY_FLAGS, kernel, runtime
-from gpt2core.compile.objects import Compiled
 from gpt2core.node import host
 
 
