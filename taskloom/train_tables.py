@@ -89,9 +89,9 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
 def _latency(latency: Mapping[str, Any], name: str) -> tuple[str, str]:
     """Row of a quantile of the step's time, with its bounds or the number of steps that they need."""
     bounds = latency[f"{name}_ci95_s"]
-    needed = f"needs {latency['steps_needed'][name]} steps"
-    around = needed if bounds is None else f"{seconds(bounds[0])}, {seconds(bounds[1])}"
-    return f"{name} of the step [95 %]", f"{seconds(latency[f'{name}_s'])}  [{around}]"
+    needed = f"(bounds need {latency['steps_needed'][name]} steps)"
+    around = needed if bounds is None else f"[{seconds(bounds[0])}, {seconds(bounds[1])}]"
+    return f"{name} of the step [95 %]", f"{seconds(latency[f'{name}_s'])}  {around}"
 
 
 def _phases(found: Mapping[str, Any], warmup: int) -> Table:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 
 import numpy as np
 import poison
 import pytest
+from inferring import computed
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
-from gpt2core.measure.tracing import new_record
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, outputs, prepare, train
-from gpt2core.schedulers import dispatch
-from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import ModelConfig, TrainConfig
 from gpt2core.step import slicing
-from gpt2core.step.memory import Memory
 from taskloom.analysis.agreement import distance
 from taskloom.server.errors import BadResult
 from taskloom.server.queue.attempts import digest, payload
@@ -38,19 +34,6 @@ CASES = pytest.mark.parametrize(
 
 def config(model: object, **settings: object) -> TrainConfig:
     return slicing.resolve(TrainConfig.from_dict({"model": model, **RAGGED, **settings}))
-
-
-@functools.cache
-def computed(settings: TrainConfig, until: str = "") -> Memory:
-    """Memory after the ops of one step up to a phase."""
-    step, memory = program.build(settings), Memory(plan(settings))
-    prepare.fill(memory, settings, network_of(settings).data(settings))
-    products = table.choose(gemm.load(settings.blas, settings.precision), prepare.products_of(step), prepare.silent)
-    bound = dispatch.bind(step, memory, 1, products)
-    first = [op.phase for op in step.ops].index(until) if until else len(step.ops)
-    tasks = bound.tasks[: bound.op_first[first]]
-    serial_loop(0, tasks, bound.context, new_record(1, 1, 0, 64, 0), memory.arrays["control"], 1)
-    return memory
 
 
 @CASES

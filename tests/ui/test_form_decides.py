@@ -27,3 +27,18 @@ def test_the_form_says_what_can_be_decided_before_anything_runs(tab):
     expect(page.locator("#primary-refused")).to_contain_text("these are of 2. Variants differ in scheduler")
     asked.fill("task")
     expect(page.locator("#primary-refused")).to_contain_text('"task"')
+
+
+def test_the_form_disables_settings_that_inference_does_not_read(tab):
+    page = tab.open("new")
+    page.locator("summary", has_text="More settings").click()
+    rate, command = page.get_by_label("lr", exact=True), page.locator("pre.command").first
+    expect(page.get_by_role("checkbox", name="last", exact=True)).to_be_disabled()  # of logits
+    rate.fill("0.01")
+    expect(command).to_contain_text("--lr 0.01")
+    page.get_by_role("checkbox", name="infer", exact=True).check()
+    expect(rate).to_be_disabled()
+    expect(page.locator("#set-lr-help")).to_have_text("Not used: mode infer updates no weight.")
+    expect(page.get_by_role("checkbox", name="last", exact=True)).to_be_enabled()
+    expect(command).to_contain_text("--mode infer")
+    expect(command).not_to_contain_text("--lr")

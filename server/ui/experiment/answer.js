@@ -301,7 +301,9 @@ export function Scaling({of, topic}) {
 							name: 'loss',
 							label: 'Final loss',
 							number: true,
-							cell: r => html`${r.final_loss?.toFixed(5) ?? '–'} ${r.agrees ? '' : html`<${State} of="refused" says="disagrees" />`}`
+							cell: r => html`${r.final_loss?.toFixed(5) ?? '–'} ${r.agrees
+								? ''
+								: html`<${State} of="refused" says="disagrees" />`}`
 						}
 					]}
 				/>

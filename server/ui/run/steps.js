@@ -134,8 +134,8 @@ function Distribution({rows, latency}) {
 			{label: 'percent_of_steps', value: r => r.share}
 		]}
 		x=${shares}
-		xLabel="% of the timed steps take at most"
-		yLabel="milliseconds"
+		xLabel="% of the timed steps"
+		yLabel="milliseconds at most"
 		height=${260}
 		series=${[
 			{label: 'step', token: 'accent', values: times, show: v => ms(v / 1e3)},

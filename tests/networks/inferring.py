@@ -1,0 +1,30 @@
+"""What the ops of one step leave in memory."""
+
+from __future__ import annotations
+
+import functools
+
+from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm import table
+from gpt2core.measure.tracing import new_record
+from gpt2core.networks import program
+from gpt2core.networks.memory import plan
+from gpt2core.networks.network import network_of
+from gpt2core.run import prepare
+from gpt2core.schedulers import dispatch
+from gpt2core.schedulers.serial.loop import serial_loop
+from gpt2core.spec.config import TrainConfig
+from gpt2core.step.memory import Memory
+
+
+@functools.cache
+def computed(settings: TrainConfig, until: str = "") -> Memory:
+    """Memory after the ops of one step up to a phase."""
+    step, memory = program.build(settings), Memory(plan(settings))
+    prepare.fill(memory, settings, network_of(settings).data(settings))
+    products = table.choose(gemm.load(settings.blas, settings.precision), prepare.products_of(step), prepare.silent)
+    bound = dispatch.bind(step, memory, 1, products)
+    first = [op.phase for op in step.ops].index(until) if until else len(step.ops)
+    tasks = bound.tasks[: bound.op_first[first]]
+    serial_loop(0, tasks, bound.context, new_record(1, 1, 0, 64, 0), memory.arrays["control"], 1)
+    return memory

@@ -1,0 +1,60 @@
+"""Logits of inference against PyTorch's, from the same weights and tokens."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
+from inferring import computed
+
+from bench import torch_gpt2, torch_lstm
+from gpt2core.data.sources import open_tokens
+from gpt2core.run import outputs
+from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.step import slicing
+
+pytestmark = pytest.mark.parity
+
+MODELS = {
+    "gpt2": ModelConfig(layers=3, heads=4, channels=48, vocab=260, context=32),
+    "lstm": {"network": "lstm", "embedding": 40, "hidden": 48, "layers": 2, "vocab": 260, "context": 32},
+}
+TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2}
+
+
+def expected(config: TrainConfig, weights: dict[str, np.ndarray]) -> np.ndarray:
+    """PyTorch's logits (B, T, V) of the first batch, in float64."""
+    inputs, _ = torch_gpt2.batch_of(open_tokens(config), 0, config.batch, config.seq)
+    with torch.no_grad():
+        if config.model.network == "lstm":
+            lstm = torch_lstm.LSTM(config.model).double()
+            torch_lstm.load_weights(lstm, weights)
+            return lstm.logits(inputs).numpy()
+        gpt2 = torch_gpt2.GPT2(config.model).double()
+        torch_gpt2.load_weights(gpt2, weights)
+        x = gpt2.wte(inputs) + gpt2.wpe.weight[: config.seq]
+        for block in gpt2.blocks:
+            x = block(x)
+        return (gpt2.lnf(x) @ gpt2.wte.weight.T).numpy()[..., : config.model.vocab]
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("network", MODELS)
+@pytest.mark.parametrize("logits", ["all", "last"])
+def test_logits_are_those_of_pytorch(network: str, logits: str, precision: str) -> None:
+    config = slicing.resolve(TrainConfig.from_dict({
+        "model": MODELS[network], "mode": "infer", "logits": logits, "precision": precision, "batch": 3, "seq": 25,
+        "batch_slice": 2, "token_slice": 9, "steps": 1, "warmup": 0, "data": "stdlib",
+    }))  # fmt: skip
+    memory = computed(config)
+    wanted = expected(config, {name: np.array(array) for name, array in memory.weights.items()})
+    wanted = (wanted[:, -1] if logits == "last" else wanted).reshape(-1, config.model.vocab)
+    found = outputs.whole(memory.arrays["logits"][:, : config.model.vocab])
+    found = found[outputs.in_order(memory, len(found))]
+    errors = np.linalg.norm(found - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
+    assert errors.max() <= TOLERANCE[precision]
