@@ -74,6 +74,7 @@ from taskloom.server.read.samples.routes import router as samples
 from taskloom.server.read.sources import Sources
 from taskloom.server.read.traces.routes import router as traces
 from taskloom.server.read.tuning.decisions import Tunings
+from taskloom.server.read.tuning.routes import kept_router as tuned
 from taskloom.server.read.tuning.routes import router as tuning
 from taskloom.server.read.watchers import stopping
 from taskloom.server.read.watchers.alerts import Alerts
@@ -94,6 +95,7 @@ ROUTERS = (
     overview,
     experiments_read,
     tuning,
+    tuned,
     experiments,
     runs_read,
     runs,
@@ -178,8 +180,8 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         alerting = _repeat(functools.partial(_look_at_alerts, context, reading), 0.0, settings.poll_s, stopping)
         verdicts = Verdicts(database, settings, reading.answers.pool)
         judging = _repeat(verdicts.look, 0.0, settings.poll_s, stopping)
-        tuned = functools.partial(_decide_tunings, context, Tunings(database, pool, control))
-        tuning_ = _repeat(tuned, 0.0, settings.poll_s, stopping)
+        decide = functools.partial(_decide_tunings, context, Tunings(database, pool, control))
+        tuning_ = _repeat(decide, 0.0, settings.poll_s, stopping)
         deliveries = Deliveries(database, settings)
         sending = _repeat(deliveries.look, 0.0, settings.poll_s, stopping)
         loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting, judging, tuning_, sending)]

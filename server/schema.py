@@ -13,6 +13,7 @@ from taskloom.server.queue.experiments import models as experiments
 from taskloom.server.queue.runs import models as runs
 from taskloom.server.queue.workers import models as workers
 from taskloom.server.read.analysis import models as analysis
+from taskloom.server.read.tuning import models as tunings
 from taskloom.server.webhooks import models as webhooks
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "experiments",
     "keys",
     "runs",
+    "tunings",
     "webhooks",
     "workers",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,7 @@ from taskloom.contract.runs import (
 )
 from taskloom.contract.samples import RunSamples, SamplesPage
 from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage
+from taskloom.contract.tuned import TunedSetting, TunedSettingPage
 from taskloom.contract.variants import VariantRow, VariantTable
 from taskloom.contract.webhooks import (
     DeliveryPage,
@@ -164,6 +166,11 @@ class Client(Connection):
         from taskloom.analysis.tuning.answer import Tuning
 
         return understood(self._send("GET", f"/experiments/{experiment_id}/tuning"), Tuning)
+
+    def tuned(self, base: dict[str, Any] | None = None) -> Iterator[TunedSetting]:
+        """Iterate over the settings that tunings have confirmed, newest first. base: only those of its problem."""
+        query = {} if base is None else {"base": json.dumps(base)}
+        return self._pages(lambda each: self._page("/tuned", TunedSettingPage, each), query)
 
     def variants(self, experiment_id: int) -> list[VariantRow]:
         """Return a flat row for each variant of an experiment."""

@@ -157,6 +157,20 @@ def huge_pages() -> str | None:
     return None if text is None else text.partition("[")[2].partition("]")[0] or text
 
 
+def machine(core: int) -> dict[str, Any]:
+    """What identifies the machine of a result, as far as it is known without a trainer. core: one that is used."""
+    return {
+        "node": platform.node(),
+        "cpu_model": cpu_model(),
+        "machine": platform.machine(),
+        "cores_online": os.cpu_count(),
+        "smt": smt(core),
+        "governor": governor(core),
+        "turbo": turbo(),
+        "huge_pages": huge_pages(),
+    }
+
+
 def cpu_times_ticks() -> dict[str, int]:
     """The first line of /proc/stat: how the whole machine's time was spent since it started."""
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")

@@ -110,5 +110,6 @@ QUESTIONS: Mapping[str, Question] = {
     "trace": Question(trace, bytes),
     "tune": Question(lambda s, *args: tunings.following(s.database, *args), dict[str, Any]),
     "tuning": Question(lambda s, *args: tunings.tuning(s.database, *args), Tuning),
+    "kept": Question(lambda s, *args: tunings.kept(s.database, *args), dict[str, Any] | None),
     "plan": Question(_plan, DryRun),
 }

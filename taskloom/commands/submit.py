@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from taskloom import request_file, tables, watch
+from taskloom import request_file, tables, tuned, watch
 from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import (
@@ -56,6 +56,10 @@ from taskloom.options import question, several_settings, stop_rule, train_option
     "rel_ci=0.02,max_repetitions=30,budget_s=3600 (rel_ci: half the relative width of a ratio's interval; "
     "max_repetitions: 50 if not given; budget_s: no limit if not given)",
 )
+@click.option(
+    "--tuned", "use_tuned", is_flag=True,
+    help="settings that are not given are those that a tuning of this network and shape has confirmed",
+)
 @click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
 @click.option("--wait", is_flag=True, help="wait until the experiment has ended; exit 1 if a run failed")
 @click.option("--follow-logs", is_flag=True, help="with --wait: print the trainers' output on standard error")
@@ -73,6 +77,7 @@ def submit(
     timeout_s: float | None,
     trace: str | None,
     stop: str | None,
+    use_tuned: bool,
     dry_run: bool,
     wait: bool,
     follow_logs: bool,
@@ -97,6 +102,8 @@ def submit(
     }
     request = _request(file, given, {key: value for key, value in asked.items() if value is not None})
     with connect(server, waits=wait) as client:
+        if use_tuned:
+            request = _tuned(client, request)
         if dry_run:
             _print_plan(client, request, as_json)
             return
@@ -143,6 +150,16 @@ def _request(file: Path | None, given: dict[str, Any], overrides: dict[str, Any]
         raise click.UsageError("give a FILE or at least one setting, such as --scheduler fork-join,task")
     base, axes = several_settings(given)
     return request_file.parse({"base": base, "axes": axes, **overrides})
+
+
+def _tuned(client: Client, request: ExperimentRequest) -> ExperimentRequest:
+    """The request with confirmed settings. Raises ConfigError if there are none."""
+    content = request.model_dump(mode="json", exclude_unset=True)
+    base = {name: value for name, value in content.get("base", {}).items() if value is not None}
+    found = tuned.find(client, base)
+    error_console().print(tuned.said(found), markup=False, highlight=False, soft_wrap=True)
+    varying = {name for group in (request.axes, *request.zip) for name in group}
+    return request_file.parse({**content, "base": tuned.completed(base, found, varying)})
 
 
 def _print_plan(client: Client, request: ExperimentRequest, as_json: bool) -> None:

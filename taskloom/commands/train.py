@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 from gpt2core.networks.network import model_in
+from gpt2core.node import host
 from gpt2core.process import launch
 from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from taskloom import local_run, trace_files, train_tables
-from taskloom.commands.output import console, error_console, failure, json_option, print_json
+from taskloom.commands.output import connect, console, error_console, failure, json_option, print_json, server_option
 from taskloom.options import single_settings, train_options
 from taskloom.progress import Bar
 
@@ -39,15 +40,36 @@ def show(bar: Bar, event: Mapping[str, Any]) -> None:
             bar.update(text, event.get("step"), event.get("steps"))
 
 
+def _tuned(settings: dict[str, Any], server: str) -> dict[str, Any]:
+    """The settings, completed by confirmed ones of this machine. Raises ConfigError if there are none."""
+    from taskloom import tuned
+
+    core = min(launch.allowed_cores())
+    with connect(server) as client:
+        found = tuned.find(client, settings, host.machine(core))
+    error_console().print(tuned.said(found), markup=False, highlight=False, soft_wrap=True)
+    return tuned.completed(settings, found, set())
+
+
 @click.command()
 @train_options(several=False)
 @click.option("--plan", is_flag=True, help="print all sizes; train nothing")
 @click.option("--graph", type=click.Path(path_type=Path), metavar="FILE.dot", help="write the task graph for Graphviz")
 @click.option("--prove", is_flag=True, help="prove the task graph race-free even if a proven one is cached")
+@click.option(
+    "--tuned", "use_tuned", is_flag=True,
+    help="settings that are not given are those that a tuning of this network and shape on this machine has confirmed; "
+    "the server knows them",
+)
+@server_option
 @json_option
-def train(plan: bool, graph: Path | None, prove: bool, as_json: bool, **given: Any) -> None:
+def train(
+    plan: bool, graph: Path | None, prove: bool, use_tuned: bool, server: str, as_json: bool, **given: Any
+) -> None:
     """Train on this machine in one child process and print the measurements."""
     settings, network = single_settings(given), given["network"]
+    if use_tuned:
+        settings = _tuned(settings, server)
     if "checkpoint" in settings and settings.get("model") == network:  # a checkpoint determines the model
         settings["model"] = model_in(settings["checkpoint"], network)
     config = TrainConfig.from_dict(settings)

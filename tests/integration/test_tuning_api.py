@@ -350,3 +350,12 @@ def test_the_verdict_of_a_tuning_is_its_sentence_and_webhooks_hear_of_it(start_s
     metrics = api.http.get("/metrics").text
     assert 'taskloom_tunings_ended_total{reason="complete"} 1.0' in metrics
     assert 'taskloom_tuning_blocks_total{phase="confirm"} 6.0' in metrics
+    (kept,) = api.get("/tuned")["items"]
+    assert (kept["experiment_id"], kept["settings"], kept["sentence"]) == (made["id"], found["best"], found["sentence"])
+    assert (kept["ratio"], kept["beats_at_least"]) == (found["confirmed"]["ratio"], found["beats_at_least"])
+    assert (kept["problem"]["seq"], kept["node"]) == (64, kept["machine"]["node"])
+    same, other = ({**BASE, "scheduler": "task"}, {**BASE, "seq": 96})
+    assert len(api.get("/tuned", base=json.dumps(same))["items"]) == 1  # the schedule is not the problem
+    assert api.get("/tuned", base=json.dumps(other))["items"] == []
+    assert api.get("/tuned", 422, base="[]")["errors"][0]["pointer"] == "#query/base"
+    assert api.get("/tuned", 422, base='{"seq": 0}')["errors"][0]["field"] == "seq"

@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
+from urllib.parse import quote
 
 import pytest
 from browser import saved
 from patience import until
 from playwright.sync_api import expect
+
+import taskloom.server.schema  # noqa: F401 (all tables)
+from gpt2core.spec.config import TrainConfig
+from taskloom.server.db import Database, now
+from taskloom.server.read.tuning.kept import keep, problem_of
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 BASE = {"model": "tiny", "batch": 2, "seq": 32, "steps": 4, "batch_slice": 1, "token_slice": 32}
@@ -25,6 +30,13 @@ def tuned(world):
     return made, world.client.tuning(made)
 
 
+def _heights(dots, found):
+    """The vertical place of each trial's dot; those of disturbed trials are drawn last."""
+    drawn = [trial for flagged in (False, True) for trial in found.trials if trial.flagged is flagged]
+    places = {trial.run_id: dot.get_attribute("cy") for trial, dot in zip(drawn, dots.all(), strict=True)}
+    return [places[trial.run_id] for trial in found.trials]
+
+
 def test_the_page_shows_what_the_api_answers(tab, tuned, tmp_path):
     experiment_id, found = tuned
     page = tab.open(f"experiment?id={experiment_id}")
@@ -36,9 +48,10 @@ def test_the_page_shows_what_the_api_answers(tab, tuned, tmp_path):
     assert [(int(row["run"]), float(row["ratio"])) for row in shown] == [
         (trial.run_id, pytest.approx(trial.ratio)) for trial in found.trials
     ]
-    titles = re.findall("<title[^>]*>([^<]*)<", saved(page, figure.get_by_role("button", name="SVG").click, tmp_path))
-    for trial in found.trials:
-        assert any(title.startswith(f"run {trial.run_id}, ") and f"{trial.ratio:.3f}" in title for title in titles)
+    dots = figure.locator("svg.drawn circle")
+    expect(dots).to_have_count(len(found.trials))
+    heights = {trial.ratio: float(y) for trial, y in zip(found.trials, _heights(dots, found), strict=True)}
+    assert sorted(heights, key=heights.__getitem__) == sorted(heights, reverse=True)  # faster is higher
     lines = page.locator("figure.plot", has=page.get_by_role("heading", name="Settings of the trials"))
     expect(lines.locator('svg.drawn path[stroke="var(--good)"]')).to_have_count(1)  # the winner
     draws = page.get_by_role("region", name="Fresh draws").locator("tbody tr")
@@ -55,5 +68,26 @@ def test_the_page_shows_what_the_api_answers(tab, tuned, tmp_path):
 def test_the_page_is_accessible(world, new_tab, tuned, width, scheme):
     tab = new_tab(world.home.url, viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = tab.open(f"experiment?id={tuned[0]}")
-    expect(page.get_by_role("heading", name="Which settings mattered (exploratory)")).to_be_visible()
+    expect(page.get_by_role("heading", name="Drawn at random after the choice")).to_be_visible()
+    assert tab.violations() == []
+
+
+def test_the_form_offers_a_confirmed_setting_with_its_evidence(world, tab, tuned):
+    experiment_id, _ = tuned
+    problem = problem_of(TrainConfig.from_dict({**BASE, "batch": 3}).to_dict())
+    told = {
+        "node": "node-7", "machine": {"node": "node-7"}, "problem": problem, "ratio": 1.2, "ratio_low": 1.1,
+        "ratio_high": 1.3, "pairs": 8, "beats_at_least": 0.86, "sentence": "task, sync none is 1.20 times as fast.",
+        "settings": {"scheduler": "task", "sync": "none", "threads": 2},
+    }  # fmt: skip
+    database = Database(world.home.database_url, 30.0)
+    with database.write() as session:
+        keep(session, experiment_id, now(session), told)
+    database.close()
+    page = tab.open(f"new?ask={quote(json.dumps({'base': {**BASE, 'batch': 3}}))}")
+    notice = page.locator(".notice", has_text="task, sync none is 1.20 times as fast.")
+    expect(notice).to_contain_text("on node-7")
+    notice.get_by_role("button", name="Use its setting").click()
+    expect(notice).to_have_count(0)
+    expect(page.locator("#set-threads")).to_have_value("2")
     assert tab.violations() == []

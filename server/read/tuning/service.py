@@ -31,6 +31,7 @@ from taskloom.server.queue.runs.models import Run as Row
 from taskloom.server.queue.runs.states import OPEN
 from taskloom.server.read.analysis import reading
 from taskloom.server.read.analysis.selection import Selection
+from taskloom.server.read.tuning.kept import machine_of, problem_of
 
 SPACES = 4  # that a process keeps
 
@@ -102,6 +103,31 @@ def tuning(database: Database, experiment_id: int) -> Tuning:
         known.reason,
         known.cancelled,
     )
+
+
+def kept(database: Database, experiment_id: int) -> dict[str, Any] | None:
+    """What a tuning leaves for later: the fields of a TunedSetting. None unless its winner is confirmed to be faster
+    than the default, on one node with one fingerprint. Raises NotFound."""
+    found, known = tuning(database, experiment_id), _read(database, experiment_id)
+    if found.confirmed is None or found.confirmed.verdict != "faster" or found.best is None:
+        return None
+    winners = [known.processes[row.id] for row in known.rows if row.role == "winner" and row.id in known.processes]
+    machines = [machine_of(process.environment) for process in winners]
+    if any(machine != machines[0] for machine in machines):
+        return None
+    confirmed = found.confirmed
+    return {
+        "node": str(machines[0]["node"]),
+        "machine": machines[0],
+        "problem": problem_of(TrainConfig.from_dict(base_of(known.request)).to_dict()),
+        "settings": found.best,
+        "ratio": confirmed.ratio,
+        "ratio_low": confirmed.ratio_low,
+        "ratio_high": confirmed.ratio_high,
+        "pairs": confirmed.pairs,
+        "beats_at_least": found.beats_at_least,
+        "sentence": found.sentence,
+    }
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.experiments.service import summaries
 from taskloom.server.read.pool import Pool
+from taskloom.server.read.tuning.kept import keep
 from taskloom.server.settings import Settings
 from taskloom.server.webhooks import service as webhooks
 
@@ -40,6 +41,7 @@ class Verdicts:
                 kept = json.loads(await self._pool.answer("verdict", (experiment_id, finished_at), None))
                 if tunes:
                     tuned = json.loads(await self._pool.answer("tuning", (experiment_id,), None))
+                    tuned["kept"] = json.loads(await self._pool.answer("kept", (experiment_id,), None))
             except TooManyQuestions:
                 return  # the next call tries again
             except NotFound:
@@ -71,6 +73,8 @@ class Verdicts:
                 if tuned is not None and tuned["confirmed"] is not None:
                     confirmed = TuningConfirmed.model_validate({**tuned, **tuned["confirmed"], "experiment": summary})
                     webhooks.enqueue(session, "tuning.confirmed", confirmed)
+                    if tuned["kept"] is not None:
+                        keep(session, experiment_id, finished_at, tuned["kept"])
                 log.info("experiment %s has ended: %s", experiment_id, kept["sentence"])
 
 

@@ -2,92 +2,51 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, duration, ms, number, plural, ratio, setting, variantName} from '../format.js';
-import {Answered, Figures, RunLink, Table} from '../pieces.js';
+import {count, duration, plural, ratio, setting, variantName} from '../format.js';
+import {Answered, Figures, Table} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
-import {Dot, Label, XAxis, YAxis, scale} from '../plots/scale.js';
+import {Label} from '../plots/scale.js';
+import {Lines} from '../plots/series.js';
 
 /** @typedef {import('../schemas').Schemas['Tuning']} Found */
 /** @typedef {import('../schemas').Schemas['Trial']} Tried */
 
-const PHASES = {explore: 'exploring', confirm: 'confirming', fresh: 'drawing', ended: 'ended'};
 const RATIO = 'step time of the default / of the setting';
 /** @type {import('../plots/plot.js').Field[]} */
 const FIELDS = [
 	{label: 'run', value: each => each.run_id},
 	{label: 'block', value: each => each.block + 1},
 	{label: 'settings', value: each => variantName(each.settings)},
-	{label: 'state', value: each => each.state + (each.flagged ? ', flagged' : '')},
+	{label: 'state', value: each => each.state},
+	{label: 'disturbed', value: each => each.flagged},
 	{label: 'ratio', value: each => each.ratio},
 	{label: 'reason', value: each => each.reason}
 ];
 
-/** Bounds of ratios, with 1 inside and some room. @param {number[]} ratios */
-function bounds(ratios) {
-	const [low, high] = [Math.min(1, ...ratios), Math.max(1, ...ratios)];
-	const room = (high - low) * 0.06 || 0.05;
-	return [low - room, high + room];
-}
-
 /** Each trial in its order, and the best so far. @param {{of: Found}} props */
 function Trials({of}) {
-	const known = of.trials.filter(each => each.ratio !== null);
-	const draw = (/** @type {number} */ width) => {
-		const [low, high] = bounds(known.map(each => /** @type {number} */ (each.ratio)));
-		const x = scale(0, of.trials.length + 1, 50, width - 12);
-		const y = scale(low, high, 220, 10);
-		let best = 0;
-		let line = '';
-		const dots = of.trials.map((each, i) => {
-			const at = x(i + 1);
-			const says = `run ${each.run_id}, ${variantName(each.settings)}: `;
-			if (each.ratio == null) {
-				return html`<path
-					key=${i}
-					d=${`M${at - 4} 212l8 8m0-8l-8 8`}
-					stroke=${each.state === 'open' ? 'var(--soft)' : 'var(--bad)'}
-					stroke-width="1.8"
-				>
-					<title>${says + each.state}</title>
-				</path>`;
-			}
-			if (each.ratio > best) {
-				line += line ? `H${at.toFixed(1)}V${y(each.ratio).toFixed(1)}` : `M${at.toFixed(1)} ${y(each.ratio).toFixed(1)}`;
-				best = each.ratio;
-			}
-			return html`<circle
-				key=${i}
-				cx=${at}
-				cy=${y(each.ratio)}
-				r="4"
-				fill=${each.flagged ? 'var(--paper)' : 'var(--task)'}
-				stroke="var(--task)"
-				stroke-width="1.5"
-			>
-				<title>${says + each.ratio.toFixed(3)}${each.flagged ? ', disturbed' : ''}</title>
-			</circle>`;
-		});
-		const parts = html`
-			<${XAxis} x=${x} top=${10} bottom=${220} label="trial, in the order of the runs" />
-			<${YAxis} y=${y} left=${50} right=${width - 12} label="ratio to the default" />
-			<path d=${`M50 ${y(1)}H${width - 12}`} stroke="var(--edge)" stroke-dasharray="4 3" />
-			<path d=${`${line}H${width - 12}`} stroke="var(--fork-join)" stroke-width="1.6" fill="none" />
-			${dots}
-		`;
-		return {height: 258, parts};
-	};
-	return html`<${Plot}
+	const {trials} = of;
+	let best = 0;
+	const sofar = trials.map(each => (best = Math.max(best, each.ratio ?? 0)) || null);
+	const lost = trials.filter(each => each.state !== 'open' && each.ratio === null).length;
+	const ratios = (/** @type {boolean} */ flagged) => trials.map(each => (each.flagged === flagged ? each.ratio : null));
+	return html`<${Lines}
 		title="Trials"
 		name=${`trials-${of.experiment_id}`}
-		said=${`One run each; the ratio is ${RATIO} in the same block. The best of many is partly lucky.`}
-		legend=${[
-			['task', 'trial (hollow: disturbed)'],
-			['fork-join', 'best so far'],
-			['bad', 'failed, or other losses']
-		]}
+		said=${`One run each; the ratio is ${RATIO} in the same block. The best of many is partly lucky.` +
+		(lost ? ` ${plural(lost, 'trial')} without a ratio: see Table.` : '')}
 		fields=${FIELDS}
-		rows=${of.trials}
-		draw=${draw}
+		rows=${trials}
+		x=${trials.map((_, i) => i + 1)}
+		xLabel="trial"
+		yLabel="ratio to the default"
+		href=${(/** @type {number} */ i) => link('run', {id: trials[i]?.run_id ?? ''})}
+		series=${[
+			{label: 'the default', token: 'edge', values: trials.map(() => 1), dash: '4 3'},
+			{label: 'best so far', token: 'fork-join', values: sofar, dash: '1 0'},
+			{label: 'trial', token: 'task', values: ratios(false), kind: 'points'},
+			{label: 'disturbed trial', token: 'warn', values: ratios(true), kind: 'points'}
+		]}
 	/>`;
 }
 
@@ -100,8 +59,6 @@ function Coordinates({of}) {
 		)
 	);
 	const known = of.trials.filter(each => each.ratio !== null);
-	const ranked = [...known].sort((a, b) => /** @type {number} */ (a.ratio) - /** @type {number} */ (b.ratio));
-	const good = new Set(ranked.slice(-Math.max(1, Math.ceil(ranked.length / 10))));
 	const best = JSON.stringify(of.best);
 	const draw = (/** @type {number} */ width) => {
 		const top = 30;
@@ -126,8 +83,7 @@ function Coordinates({of}) {
 		return {
 			height: bottom + 12,
 			parts: html`
-				${ranked.filter(each => !good.has(each)).map(each => line(each, 'var(--line)', 1.2))}
-				${[...good].map(each => line(each, 'var(--task)', 1.6))}
+				${known.map(each => line(each, `var(--${/** @type {number} */ (each.ratio) > 1 ? 'task' : 'line'})`, 1.3))}
 				${known.filter(each => JSON.stringify(each.settings) === best).map(each => line(each, 'var(--good)', 3.2))}
 				${names.map(
 					(name, i) => html`<g key=${name}>
@@ -147,8 +103,8 @@ function Coordinates({of}) {
 		said="A line for each measured trial. – is the automatic value."
 		legend=${[
 			['good', 'winner'],
-			['task', 'fastest tenth'],
-			['line', 'others']
+			['task', 'faster than the default'],
+			['line', 'slower']
 		]}
 		fields=${FIELDS}
 		rows=${of.trials}
@@ -158,50 +114,9 @@ function Coordinates({of}) {
 
 /** The confirmation: each pair, and the ratio with its interval. @param {{of: Found}} props */
 function Confirmation({of}) {
-	const known = of.pairs.filter(each => each.ratio !== null);
-	const draw = (/** @type {number} */ width) => {
-		const found = of.confirmed;
-		const ends = found ? [found.ratio, found.ratio_low ?? found.ratio, found.ratio_high ?? found.ratio] : [];
-		const [low, high] = bounds([...known.map(each => /** @type {number} */ (each.ratio)), ...ends]);
-		const x = scale(low, high, 90, width - 14);
-		const y = (/** @type {number} */ i) => 16 + 18 * i;
-		const bottom = y(known.length + 1);
-		return {
-			height: bottom + 38,
-			parts: html`
-				<${XAxis} x=${x} top=${4} bottom=${bottom} label=${RATIO.replace('setting', 'winner')} />
-				<path d=${`M${x(1)} 4V${bottom}`} stroke="var(--edge)" stroke-dasharray="4 3" />
-				${known.map(
-					(each, i) => html`<g key=${each.block}>
-						<${Label} x=${82} y=${y(i) + 4} text-anchor="end">block ${each.block + 1}<//>
-						<${Dot}
-							x=${x}
-							y=${y(i)}
-							low=${null}
-							high=${null}
-							middle=${each.ratio}
-							colour="var(--task)"
-							says=${`${ms(each.default_s)} / ${ms(each.winner_s)} = ${ratio(each.ratio)}`}
-						/>
-					</g>`
-				)}
-				${found &&
-				html`
-					<${Label} x=${82} y=${y(known.length) + 4} text-anchor="end" font-weight="600">ratio<//>
-					<${Dot}
-						x=${x}
-						y=${y(known.length)}
-						low=${found.ratio_low}
-						high=${found.ratio_high}
-						middle=${found.ratio}
-						colour="var(--good)"
-						says=${ratio(found.ratio, found.ratio_low, found.ratio_high)}
-					/>
-				`}
-			`
-		};
-	};
-	return html`<${Plot}
+	const {pairs, confirmed} = of;
+	const all = (/** @type {number | null | undefined} */ value) => pairs.map(() => value ?? null);
+	return html`<${Lines}
 		title="Confirmation"
 		name=${`confirmation-${of.experiment_id}`}
 		said="New pairs of the default and the winner, after it was chosen; the ratio comes from these alone."
@@ -211,8 +126,17 @@ function Confirmation({of}) {
 			{label: 'winner (s)', value: each => each.winner_s},
 			{label: 'ratio', value: each => each.ratio}
 		]}
-		rows=${of.pairs}
-		draw=${draw}
+		rows=${pairs}
+		x=${pairs.map((_, i) => i + 1)}
+		xLabel="pair"
+		yLabel="ratio to the default"
+		series=${[
+			{label: 'the default', token: 'edge', values: all(1), dash: '4 3'},
+			{label: 'ratio', token: 'good', values: all(confirmed?.ratio), dash: '1 0'},
+			{label: 'from', token: 'good', values: all(confirmed?.ratio_low), dash: '2 3'},
+			{label: 'to', token: 'good', values: all(confirmed?.ratio_high), dash: '2 3'},
+			{label: 'pair', token: 'task', values: pairs.map(each => each.ratio), kind: 'points'}
+		]}
 	/>`;
 }
 
@@ -226,26 +150,10 @@ const Draws = ({of}) => html`
 		columns=${[
 			{name: 'settings', label: 'Settings', class: 'question', cell: each => variantName(each.settings)},
 			{name: 'state', label: 'Against the winner', tight: true, cell: each => each.state.replaceAll('-', ' ')},
-			{name: 'ratio', label: 'Its time / the winner’s', number: true, cell: each => ratio(each.ratio)},
-			{name: 'run', label: 'Run', number: true, cell: each => (each.run_id ? html`<${RunLink} id=${each.run_id} />` : '–')}
+			{name: 'ratio', label: 'Its time / the winner’s', number: true, cell: each => ratio(each.ratio)}
 		]}
 	/>
 	<p class="soft">A draw that equals the winner, fails or is not run counts against the winner.</p>
-`;
-
-/** @param {{of: Found}} props */
-const Importance = ({of}) => html`
-	<h2>Which settings mattered (exploratory)</h2>
-	<${Table}
-		caption="Mean effect of each setting’s values"
-		rows=${of.importance}
-		id=${each => each.setting}
-		columns=${[
-			{name: 'setting', label: 'Setting', cell: each => each.setting.replaceAll('_', ' ')},
-			{name: 'effect', label: 'Mean effect on the time', number: true, cell: each => `${number(100 * each.effect)} %`},
-			{name: 'n', label: 'Trials', number: true, cell: each => each.n}
-		]}
-	/>
 `;
 
 /** @param {{of: any, topic: string}} props */
@@ -258,19 +166,10 @@ export function Tuning({of, topic}) {
 				${found.missing.map(each => html`<p key=${each} class="soft">Missing: ${each}.</p>`)}
 				<${Figures}
 					of=${[
-						['phase', PHASES[found.phase], found.reason && found.reason !== 'complete' ? found.reason : ''],
+						['phase', found.phase],
 						['valid settings', count(found.space.valid), `of ${plural(found.space.combinations, 'combination')}`],
 						['runs', count(found.spent_runs), `of at most ${count(found.planned_runs)}`],
-						['workers’ time', duration(found.spent_s)],
-						...(found.share
-							? [
-									[
-										'share beaten',
-										`≥ ${Math.floor(100 * found.share.at_least)} %`,
-										`${found.share.slower} of ${found.share.drawn} draws`
-									]
-								]
-							: [])
+						['workers’ time', duration(found.spent_s)]
 					]}
 				/>
 				${found.base &&
@@ -284,7 +183,6 @@ export function Tuning({of, topic}) {
 			<section class="panel"><${Coordinates} of=${found} /></section>
 			${found.pairs.length > 0 && html`<section class="panel"><${Confirmation} of=${found} /></section>`}
 			${found.draws.length > 0 && html`<section class="panel"><${Draws} of=${found} /></section>`}
-			${found.importance.length > 0 && html`<section class="panel"><${Importance} of=${found} /></section>`}
 		</div>`}
 	<//>`;
 }

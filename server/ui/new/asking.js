@@ -99,7 +99,8 @@ export function unreadIn(schema, texts) {
 	return why.every(Boolean) ? why[0] : undefined;
 }
 
-/** The request in a form, without empty fields and without settings that no run reads. @param {any} request @param {Texts} texts
+/** The request in a form, without empty fields and without settings that no run reads.
+ * @param {any} request @param {Texts} texts
  * @param {Record<string, any>} fields */
 export function requestOf(request, texts, fields) {
 	const primary = texts['primary']?.trim() ? questionOf(texts['primary'], fields) : null;

@@ -8,7 +8,7 @@ import {Refused} from '../pieces.js';
 import {Same} from '../request.js';
 import {fieldOf, requestOf, textsOf, unreadIn} from './asking.js';
 import {Field, Setting} from './fields.js';
-import {Order, Plan, useDryRun} from './plan.js';
+import {Order, Plan, Tuned, useDryRun} from './plan.js';
 import {Limits, Repetitions} from './rules.js';
 
 /** The settings that an experiment takes: all but a run's files. @param {Record<string, any>} fields */
@@ -113,6 +113,14 @@ export function Form({first, fields}) {
 						${fields.model.examples.map((/** @type {string} */ name) => html`<option key=${name} value=${name}></option>`)}
 					</datalist>
 				</section>
+				${plan &&
+				html`<${Tuned}
+					base=${asked.base}
+					onUse=${(/** @type {any} */ settings) => {
+						const none = Object.fromEntries(Object.keys(settings).map(name => [name, '']));
+						setTexts(before => ({...before, ...none, ...textsOf({base: settings})}));
+					}}
+				/>`}
 				<section class="panel">
 					<h2>Parallelisation</h2>
 					<div class="fields">${under('parallelisation').map(setting)}</div>

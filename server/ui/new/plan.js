@@ -1,8 +1,10 @@
 // The dry run of a request: number and order of its runs, their duration, and the smallest difference they detect.
 import {html, useEffect, useState} from '../vendor/preact.js';
+import {link} from '../address.js';
+import {useAnswer} from '../answers.js';
 import {Problem, ask} from '../api.js';
 import {bytes, count, duration, percent, plural, variantName} from '../format.js';
-import {Table} from '../pieces.js';
+import {Table, Time} from '../pieces.js';
 
 const PAUSE_MS = 220;
 const SHOWN = 24;
@@ -109,4 +111,21 @@ export function Order({plan}) {
 		/>
 		${plan.order.length > SHOWN && html`<p class="soft">${SHOWN} of ${count(plan.order.length)} shown.</p>`}
 	</section>`;
+}
+
+/** A setting that a tuning has confirmed for the network and shape in the form, with its age and evidence.
+ * @param {{base: Record<string, unknown>, onUse: (settings: Record<string, unknown>) => void}} props */
+export function Tuned({base, onUse}) {
+	const answer = useAnswer('tuned', {base: JSON.stringify(base), limit: 1});
+	/** @type {import('../schemas').Schemas['TunedSetting'] | undefined} */
+	const found = answer.data?.items[0];
+	if (!found || Object.entries(found.settings).every(([name, value]) => base[name] === (value ?? undefined)))
+		return null;
+	return html`<div class="notice">
+		<span>
+			A <a href=${link('experiment', {id: found.experiment_id})}>tuning</a> of this network and shape ended${' '}
+			<${Time} at=${found.confirmed_at} /> on ${found.node}: ${found.sentence}
+		</span>
+		<span><button type="button" onClick=${() => onUse(found.settings)}>Use its setting</button></span>
+	</div>`;
 }
