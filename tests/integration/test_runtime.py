@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import random
 import threading
 import time
@@ -20,10 +21,12 @@ from toys import toy, wide
 
 from gpt2core.compile import atomics, clock
 from gpt2core.compile.jit import address_of, kernel, runtime
+from gpt2core.compile.parking import register
 from gpt2core.run import train
 from gpt2core.schedulers import waiting
 from gpt2core.schedulers.task import replay
 from gpt2core.schedulers.task.deque import EMPTY, new_deques, push, steal, take
+from gpt2core.schedulers.task.loop import IDLE_CELLS, PARKED, announce, any_ready
 from gpt2core.schedulers.team import Team
 from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks, ticks_per_s
 from gpt2core.spec.config import SYNCS, TrainConfig
@@ -133,6 +136,45 @@ def test_a_deque_gives_each_item_once(threads):
     taken, counts = np.zeros(ITEMS, np.int64), np.zeros(8, np.int64)
     Team([i % 2 for i in range(threads)]).run(share, [deques, mask, taken, counts, np.zeros(8, np.int64)])
     assert (taken == 1).all()
+
+
+@runtime
+def push_or_rest(thread, deques, mask, idle, cells, outcome, rounds, spin, fenced):
+    """In each round, thread 0 pushes a node and looks for parked threads, while thread 1 is about to park and looks for
+    nodes. outcome[0, round]: what 0 saw, outcome[1, round]: what 1 saw."""
+    own, rest_cells = address_of(deques, 0), address_of(idle, 0)
+    for number in range(rounds):
+        barrier(address_of(cells, 0), 2, spin)
+        if thread == 0:
+            push(own, mask, 0)
+            outcome[0, number] = atomics.load_relaxed(rest_cells + PARKED)
+        else:
+            if fenced:
+                announce(rest_cells)
+            else:  # a fence of this thread alone
+                atomics.fetch_add(rest_cells + PARKED, 1)
+                atomics.fence()
+            outcome[1, number] = any_ready(deques)
+        barrier(address_of(cells, 0), 2, spin)
+        if thread == 0:
+            take(own, mask)
+        else:
+            atomics.fetch_add(rest_cells + PARKED, -1)
+
+
+def lost_wakeups(rounds: int, fenced: int) -> int:
+    """Rounds in which a thread would have parked though a node was ready and nobody would have woken it."""
+    register()
+    (deques, mask), idle = new_deques(1, 8), np.zeros(IDLE_CELLS, np.int64)
+    outcome = np.zeros((2, rounds), np.int64)
+    cells, usable = np.zeros(BARRIER_CELLS, np.int64), sorted(os.sched_getaffinity(0))
+    cores = [usable[0], usable[-1]]
+    Team(cores).run(push_or_rest, [deques, mask, idle, cells, outcome, rounds, spin_ticks(cores), fenced])
+    return int((outcome == 0).all(axis=0).sum())
+
+
+def test_no_wake_up_is_lost_when_a_thread_is_about_to_park():
+    assert lost_wakeups(20_000, fenced=1) == 0
 
 
 @runtime

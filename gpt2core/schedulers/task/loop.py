@@ -14,7 +14,7 @@ import numpy as np
 from gpt2core.compile.atomics import fence, fetch_add, load_acquire, load_relaxed, pause, store_release, yield_core
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, inlined, runtime
-from gpt2core.compile.parking import EVERYONE, park, wake
+from gpt2core.compile.parking import EVERYONE, fence_everyone, park, register, wake
 from gpt2core.measure.tracing import (
     ENTERED,
     LAST_BEGIN,
@@ -145,7 +145,7 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
 
 @inlined
 def wake_idle(rest_cells, count):
-    """Wake at most `count` parked threads, if there are any. One that is about to park meanwhile wakes by itself."""
+    """Wake at most `count` parked threads, if there are any. One that is about to park meanwhile sees what is ready."""
     if load_relaxed(rest_cells + PARKED) != 0:
         fetch_add(rest_cells + WAKES, 1)
         wake(rest_cells + WAKES, count)
@@ -154,13 +154,29 @@ def wake_idle(rest_cells, count):
 @inlined
 def rest(deques, rest_cells, finished):
     """Park this thread until it is woken, unless a node is ready or nothing is left to run."""
-    fetch_add(rest_cells + PARKED, 1)
-    wakes, found = load_acquire(rest_cells + WAKES), load_acquire(finished)
-    for row in range(deques.shape[0]):
-        found += size(address_of(deques, row * deques.shape[1])) > 0
-    if not found:
+    wakes = announce(rest_cells)
+    if not (load_acquire(finished) or any_ready(deques)):
         park(rest_cells + WAKES, wakes)
     fetch_add(rest_cells + PARKED, -1)
+
+
+@inlined
+def announce(rest_cells):
+    """Count this thread as parked; return the count that wakes it. Afterwards each thread sees that it is parked, or
+    this thread sees the nodes that the other one has pushed."""
+    fetch_add(rest_cells + PARKED, 1)
+    wakes = load_acquire(rest_cells + WAKES)
+    fence_everyone()
+    return wakes
+
+
+@inlined
+def any_ready(deques):
+    """Whether any thread has a node that is ready."""
+    found = 0
+    for row in range(deques.shape[0]):
+        found += size(address_of(deques, row * deques.shape[1])) > 0
+    return found > 0
 
 
 @inlined
@@ -188,6 +204,7 @@ class TaskRun(OnTeam):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
+        register()
         self.flat: replays.Replay | None = None  # as the last stage began; it ran a copy, `running`
         self.running: replays.Replay | None = None
         self.flat_of: tuple[int, list[float]] = (-1, [])
