@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-avx2 check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-sharing bench-start bench-node-time bench-server bench-agent example clean
+.PHONY: demo test test-slow test-avx2 check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -130,5 +130,18 @@ bench-agent: .venv/installed  ## cost of heartbeats for a run
 example: .venv/installed   ## repeat the experiment of docs/examples, about 13 minutes (ARGS=calibrate: the node's A/A runs; ARGS=page: render the stored report again)
 	$(BIN)/python -m bench.example $(ARGS)
 
+# Tools with an environment of their own, so that their packages are not among those that they list.
+.venv-release/installed:
+	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
+	@.venv-release/bin/pip install --quiet 'cyclonedx-bom==7.*' 'pip-audit==2.*'
+	@touch $@
+
+sbom: .venv/installed .venv-release/installed  ## write the bill of materials of an installation to build/sbom.json (CycloneDX), for a wheel's release
+	@mkdir -p build
+	.venv-release/bin/cyclonedx-py environment $(BIN)/python --of JSON -o build/sbom.json
+
+audit: .venv-release/installed  ## look for known weaknesses of the pinned dependencies (needs PyPI's advisories)
+	.venv-release/bin/pip-audit --strict --no-deps --disable-pip -r constraints.txt
+
 clean:
-	rm -rf .venv build *.egg-info
+	rm -rf .venv .venv-release build *.egg-info

@@ -12,6 +12,7 @@ from gpt2core.process.node_time import NodeTime, process_started_s
 from gpt2core.process.trainer import emit
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import UnreadableFile
+from gpt2core.spec.threads import end_with_threads
 
 
 def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
@@ -53,4 +54,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    end_with_threads()
     trainer.leave(main())

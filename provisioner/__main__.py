@@ -15,6 +15,7 @@ import httpx
 
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.settings import expanded, home
+from gpt2core.spec.threads import end_with_threads
 from taskloom.contract import logs
 from taskloom.provisioner.jobs import AlreadyRunning, Jobs
 from taskloom.provisioner.loop import Provisioner, log
@@ -92,4 +93,5 @@ def _folder(name: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    end_with_threads()
     sys.exit(main(sys.argv[1:]))

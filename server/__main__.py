@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from gpt2core.spec import extras
+from gpt2core.spec.threads import end_with_threads
 from taskloom.server.errors import StartRefused
 
 
@@ -66,4 +67,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    end_with_threads()
     sys.exit(main())

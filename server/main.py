@@ -186,6 +186,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         sending = _repeat(deliveries.look, 0.0, settings.poll_s, stopping)
         loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting, judging, tuning_, sending)]
         listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
+        listening.add_done_callback(_end_seen)
         try:
             yield
         finally:
@@ -197,8 +198,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
             await asyncio.gather(*loops)  # not cancelled: a running query would outlive its database
             await reading.answers.ended()
             await reading.streams.ended()
-            with contextlib.suppress(asyncio.CancelledError):
-                await listening
+            await asyncio.wait([listening])
             context.database.close()
 
     app = FastAPI(
@@ -271,6 +271,12 @@ async def _repeat(
         except Exception:
             log.exception("background work failed; it will be repeated")
         pause_s = every_s
+
+
+def _end_seen(task: asyncio.Task[None]) -> None:
+    """Log the defect that ended a loop; without notifications, polling finds queued runs."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a loop of this server has ended", exc_info=error)
 
 
 async def _is_set_within(event: asyncio.Event, wait_s: float) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from gpt2core.node import peaks as roofs
 from gpt2core.process import launch
 from gpt2core.spec.errors import ConfigError, InputError
+from gpt2core.spec.threads import end_with_threads
 from taskloom.worker import affinity, builds, cache, orphan, signals
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.claim_loop import ClaimLoop
@@ -95,4 +96,5 @@ def _spool(folder: Path) -> Spool:
 
 
 if __name__ == "__main__":
+    end_with_threads()
     raise SystemExit(main(sys.argv[1:]))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from gpt2core.node import load
+from gpt2core.spec.threads import end_with_threads
 from taskloom.worker import claim_loop
 from taskloom.worker.__main__ import main
 
@@ -16,6 +17,7 @@ load.MOST_BUSY_CORES = float("inf")  # other tests run at the same time
 claim_loop.IDLE_S = float(os.environ.get("FAKE_IDLE_S", claim_loop.IDLE_S))
 
 if __name__ == "__main__":
+    end_with_threads()
     trainer, roof = ([sys.executable, str(HERE / name), "--result"] for name in ("fake_trainer.py", "fake_roof.py"))
     grace_s = float(os.environ["FAKE_GRACE_S"]) if "FAKE_GRACE_S" in os.environ else None
     sys.exit(main(sys.argv[1:], lambda result: [*trainer, str(result)], lambda result: [*roof, str(result)], grace_s))
