@@ -246,6 +246,7 @@ class SampleRow(Model):
     step: int = Field(description="0-based, unlike in `progress` and `steps`")
     warmup: bool
     loss: float | None = Field(description="null if the phases of the run have no loss")
+    accuracy: float | None = Field(None, description="top 1; null unless the network has classes")
     step_s: float
     phase_s: dict[str, float]
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from gpt2core.spec import networks
 from gpt2core.spec.phases import in_order
 from gpt2core.spec.result import energy_per_step_j, median, median_interval, tokens_per_step
 from taskloom.analysis.node_time import sentence
@@ -64,15 +65,19 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     table.add_row("median step [95 %]", f"{seconds(median(timed_s))}{around}")
     for name in ("p90", "p99") if found.get("latency") else ():
         table.add_row(*_latency(found["latency"], name))
-    table.add_row("tokens/s", number(tokens_per_step(config) * len(timed_s) / sum(timed_s), 0))
+    unit = networks.unit_of(config["model"])
+    table.add_row(f"{unit}/s", number(tokens_per_step(config) * len(timed_s) / sum(timed_s), 0))
     gflop_per_s = found["summary"].get("gflop_per_s")
     if gflop_per_s is not None:
         table.add_row("GFLOP/s", number(gflop_per_s, 1))
     step_j, _ = energy_per_step_j(found)
     if step_j is not None:
-        table.add_row("energy of a step, a token", f"{step_j:.4g} J, {step_j / tokens_per_step(config):.4g} J")
+        of_one = "an image" if unit == "images" else "a token"
+        table.add_row(f"energy of a step, {of_one}", f"{step_j:.4g} J, {step_j / tokens_per_step(config):.4g} J")
     if found["losses"]:
         table.add_row("loss, first to last step", f"{found['losses'][0]:.5f} to {found['losses'][-1]:.5f}")
+    if found.get("accuracy"):
+        table.add_row("accuracy, first to last step", f"{found['accuracy'][0]:.1%} to {found['accuracy'][-1]:.1%}")
     if config.get("grad_accum", 1) > 1:
         table.add_row("micro-batches a step", str(config["grad_accum"]))
     norms = found.get("gradient_norms")

@@ -158,6 +158,40 @@ def own_negative_log_likelihood_of_halves(
 
 
 @kernel
+def cross_entropy_of_classes(
+    logits: Matrix, loss: Vector, right: Vector, targets: Int32s, V: Scalar, micros: Scalar, row0: TileInt,
+    row1: TileInt,
+):  # fmt: skip
+    """`cross_entropy`, and whether the target is the most likely class.
+
+    Writes:   logits (N, V), loss (N,) as there; right (N,) =, 1 where no logit is above the target's, otherwise 0
+    Reads:    targets (N,) int32
+    Tiles:    disjoint row ranges are independent
+    """
+    for n in range(row0, row1):
+        row = logits[n]
+        top = row[0]
+        for v in range(V):
+            top = maximum32(top, row[v])
+        right[n] = 1.0 if row[targets[n]] >= top else 0.0
+    cross_entropy(logits, loss, targets, V, micros, row0, row1)
+
+
+@kernel
+def mean_accuracy(accuracies: Float64s, right: Vector, step: Step, micro: Scalar, micros: Scalar):
+    """Batch `micro`'s part of the step's share of rows that are right.
+
+    Writes:   accuracies (steps,) float64, element `step` = for the first batch, += for others
+    Reads:    right (N,)
+    """
+    total = 0.0
+    for n in range(right.shape[0]):
+        total += right[n]
+    share = total / (right.shape[0] * micros)
+    accuracies[step] = accuracies[step] + share if micro else share
+
+
+@kernel
 def mean_loss(losses: Float64s, control: Int64s, loss: Vector, step: Step, micro: Scalar, micros: Scalar):
     """Batch `micro`'s part of the step's mean loss over `micros`; stops the run if it is not finite.
 
@@ -190,6 +224,27 @@ def forward_backward(
         **more,
     )  # fmt: skip
     step.tape.gradient_in(logits, logits)
+
+
+def classes(
+    step: Builder, grid: Grid, *, logits: Tensor, loss: Tensor, right: Tensor, targets: Tensor, vocab: int, micros: int
+) -> None:
+    """Add the loss of each row and whether its class is right, and the gradient in place of the logits."""
+    step.op(
+        "cross_entropy", "loss", cross_entropy_of_classes, grid, grid.cost(ROWS, 12 * vocab, 2 * F32 * vocab),
+        logits=Update(logits, ROWS), loss=Write(loss, ROWS), right=Write(right, ROWS), targets=Read(targets, ROWS),
+        V=vocab, micros=micros,
+    )  # fmt: skip
+    step.tape.gradient_in(logits, logits)
+
+
+def accuracy(step: Builder, *, accuracies: Tensor, right: Tensor, micros: int) -> None:
+    """Add the share of rows that are right, as one tile."""
+    (rows,) = step.shape(right)
+    step.op(
+        "mean_accuracy", "loss", mean_accuracy, ONE_TILE, [(rows, F32 * rows)],
+        accuracies=add_or_set(step.micro > 0, accuracies), right=Read(right), micro=step.micro, micros=micros,
+    )  # fmt: skip
 
 
 def forward(step: Builder, grid: Grid, *, logits: Tensor | Own, loss: Tensor, targets: Tensor, vocab: int) -> None:

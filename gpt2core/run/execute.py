@@ -41,6 +41,7 @@ class Measured:
     record: tracing.Record
     watcher: evidence.Watcher
     losses: NDArray[np.float64]  # of each step; empty if its phases have none
+    accuracies: NDArray[np.float64]  # of each step; empty if the network has no classes
     gradient_norms: NDArray[np.float64]  # of each step; empty if they are not limited
     begins: dict[int, int] = field(default_factory=dict)  # when the stage that starts with this step began
     calibration: clock.Calibration = field(default_factory=lambda: clock.Calibration(0.0))
@@ -112,10 +113,12 @@ class Stages:
         )  # fmt: skip
         record.desk[:, usage.LONG_TICKS] = round(tracing.LONG_S * ticks_per_s())
         losses = arenas.arrays["losses"].view(np.float64) if "loss" in config.phases else np.zeros(0)
+        found = arenas.arrays.get("accuracies")
+        accuracies = np.zeros(0) if found is None else found.view(np.float64)
         norms = arenas.arrays["gradient_norms"].view(np.float64) if config.grad_clip else np.zeros(0)
         self.measured = Measured(
             planned, bound, record, evidence.Watcher(tuple(sorted(set(planned.cores)))),
-            losses, norms, counted=[{} for _ in planned.cores],
+            losses, accuracies, norms, counted=[{} for _ in planned.cores],
         )  # fmt: skip
         self.counters = [counters.Counters() for _ in planned.cores]
         self.cost_s = [graph.cost_s(tile) for _, tile in program.tasks]
@@ -191,8 +194,9 @@ class Stages:
             self.reported = done
             measured.calibration = clock.Calibration.between(self.start, clock.pair())
             step_s = float(measured.step_times(done)[-1])
+            accuracy = {"accuracy": float(measured.accuracies[done - 1])} if measured.accuracies.size else {}
             self.emit({
-                "event": "step", "step": done, "steps": self.config.steps, "loss": loss,
+                "event": "step", "step": done, "steps": self.config.steps, "loss": loss, **accuracy,
                 "step_s": step_s, "tokens_per_s": self.config.tokens_per_step / step_s,
             })  # fmt: skip
 

@@ -193,6 +193,7 @@ class Report:
             config=config.to_dict(),
             environment=machine,
             losses=[float(v) for v in self.measured.losses],
+            accuracy=[float(v) for v in self.measured.accuracies],
             gradient_norms=[float(v) for v in self.measured.gradient_norms],
             step_s=step_s,
             phase_s=spans,

@@ -35,6 +35,7 @@ class Model(ABC):
     network: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ("distribution",)  # those of OWN_SETTINGS that it reads
     reads: ClassVar[str] = TOKENS
+    unit: ClassVar[str] = "tokens"  # what a position of a sample is
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16")
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # of settings, where they are not TrainConfig's
     optimizer_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # likewise, unless another one is chosen
@@ -113,6 +114,13 @@ def network(name: object) -> Any:
     if not isinstance(name, str) or name not in NETWORKS:
         raise ConfigError("model.network", name, "one of " + ", ".join(NETWORKS))
     return importlib.import_module(NETWORKS[name]).NETWORK
+
+
+def unit_of(model: object) -> str:
+    """The unit of a model, which is given as JSON."""
+    name = model.get("network", DEFAULT) if isinstance(model, Mapping) else DEFAULT
+    found: str = network(name).model.unit if name in NETWORKS else Model.unit
+    return found
 
 
 def sizes_of(name: str) -> tuple[str, ...]:

@@ -93,6 +93,7 @@ class TrainResult:
     schema: str = SCHEMA
     summary: Mapping[str, Any] = field(default_factory=dict)
     gradient_norms: Sequence[float] = ()  # of each step, before clipping; empty without grad_clip
+    accuracy: Sequence[float] = ()  # of each step's batches before the update, top 1; empty without classes
     canary: Mapping[str, Any] = field(default_factory=dict)  # fixed work timed beside the steps (run/canary.py)
     checkpoint: Mapping[str, Any] = field(default_factory=dict)  # format and dtype of the initial weights' file
     compiled: int | None = None  # functions that this process compiled, for which it loaded the compiler; None: unknown

@@ -22,7 +22,7 @@ from taskloom.options import single_settings, train_options
 from taskloom.progress import Bar
 
 
-def show(bar: Bar, event: Mapping[str, Any]) -> None:
+def show(bar: Bar, unit: str, event: Mapping[str, Any]) -> None:
     """Show an event of the trainer on the bar. Warnings are printed with the result."""
     match event.get("event"):
         case "measuring":
@@ -35,7 +35,8 @@ def show(bar: Bar, event: Mapping[str, Any]) -> None:
             bar.update("first step")
         case "step":
             loss = event.get("loss")
-            text = f"{event.get('tokens_per_s', 0):,.0f} tokens/s"
+            text = f"{event.get('tokens_per_s', 0):,.0f} {unit}/s"
+            text = f"accuracy {event['accuracy']:.1%}  {text}" if "accuracy" in event else text
             text = text if loss is None else f"loss {loss:.4f}  {text}"
             bar.update(text, event.get("step"), event.get("steps"))
 
@@ -83,7 +84,7 @@ def train(
         raw = folder / "trace.json.gz"
         command = partial(launch.command, plan_only=plan, graph=graph, prove=prove)
         inner = config if form is None else dataclasses.replace(config, trace=str(raw))
-        ending = local_run.run(inner, command, partial(show, bar), bar.line)
+        ending = local_run.run(inner, command, partial(show, bar, config.model.unit), bar.line)
         if ending.result is not None and config.trace and form and not plan:
             trace = trace_files.read(raw)
             trace_files.write(Path(config.trace), form, [(trace.title, trace)])

@@ -58,6 +58,7 @@ def test_training_follows_pytorch(threads: int) -> None:
     golden = np.load(GOLDEN / "resnet.npz")
     result = train.train(resnets.config(scheduler="task", threads=threads))
     np.testing.assert_allclose(result.losses, golden["losses"], rtol=1e-5)
+    np.testing.assert_allclose(result.accuracy, golden["accuracies"], rtol=1e-12)
 
 
 @pytest.mark.parametrize("batch_slice", [1, 3, 5])
@@ -187,3 +188,13 @@ def test_automatic_slices_fit_a_cache_with_two_a_thread(batch: int, threads: int
     wide = Resnet(width=64, side=224)
     assert wide.slices(128, 1, 2, (None, None)) == (1, 1)
     assert wide.slices(128, 1, 2, (3, None)) == (3, 1)
+
+
+def test_synthetic_classes_are_learnt() -> None:
+    """More than 90 % of the last ten steps' images are right, after 200 steps with the default settings of SGD."""
+    model = {"network": "resnet", "blocks": 1, "width": 8, "classes": 10, "side": 8}
+    config = TrainConfig.from_dict({"model": model, "batch": 32, "steps": 200, "scheduler": "serial"})
+    result = train.train(config)
+    assert result.losses[-1] < 0.1 * result.losses[0]
+    assert result.accuracy[0] < 0.5
+    assert sum(result.accuracy[-10:]) / 10 > 0.9

@@ -11,19 +11,19 @@ from taskloom import train_tables
 PHASES = ("data", "forward", "loss", "backward", "update")
 
 
-def printed(peaks: dict[str, Any] | None) -> list[str]:
+def printed(peaks: dict[str, Any] | None, network: str = "gpt2", **more: Any) -> list[str]:
     """The lines for two threads that spent 4 s on one op of 400 Gflop and 4 GB, and 2 s on one of 10 GB."""
     by_phase = {phase: [0.1, 0.2] for phase in PHASES}
     found = {
-        "config": {"model": {"name": "tiny"}, "scheduler": "task", "threads": 2, "batch": 2, "seq": 8, "warmup": 0,
-                   "batch_slice": 1, "token_slice": 8, "precision": "fp32", "save": None},
+        "config": {"model": {"name": "tiny", "network": network}, "scheduler": "task", "threads": 2, "batch": 2,
+                   "seq": 8, "warmup": 0, "batch_slice": 1, "token_slice": 8, "precision": "fp32", "save": None},
         "environment": {"peaks": peaks},
         "step_s": [1.0, 2.0], "losses": [5.0, 4.0], "phase_s": by_phase, "phase_busy_s": by_phase,
         "ops": [
             {"op": "tokens", "phase": "data", "calls": 3, "time_s": 2.0, "flop": 0, "bytes": 10**10},
             {"op": "fc", "phase": "forward", "calls": 2, "time_s": 4.0, "flop": 4 * 10**11, "bytes": 4 * 10**9},
         ],
-        "memory_bytes": {"weights": 1 << 20}, "summary": {"gflop_per_s": 1.0}, "warnings": [],
+        "memory_bytes": {"weights": 1 << 20}, "summary": {"gflop_per_s": 1.0}, "warnings": [], **more,
     }  # fmt: skip
     console = Console(width=200)
     with console.capture() as capture:
@@ -51,3 +51,12 @@ def test_without_measured_peaks_it_says_how_to_measure_them() -> None:
         lines = printed(peaks)
         assert cells(lines, "fc") == ["fc", "forward", "2", "4", "s", "200.0", "2.0"]
         assert any("taskloom doctor --peaks" in line for line in lines)
+
+
+def test_of_a_network_with_classes_images_and_accuracy_are_shown() -> None:
+    lines = printed(None, "resnet", accuracy=[0.125, 0.5])
+    assert any("images/s" in line for line in lines)
+    assert any("accuracy" in line and "12.5% to 50.0%" in line for line in lines)
+    plain = printed(None)
+    assert any("tokens/s" in line for line in plain)
+    assert not any("accuracy" in line for line in plain)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpt2core.layers import images, pooling, residual_block
 from gpt2core.layers.convolution import Convolutions
-from gpt2core.networks import language
+from gpt2core.networks import classes
 from gpt2core.networks.resnet.tensors import convolutions, first_of, model_of, stages
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
@@ -29,6 +29,6 @@ def forward(step: Builder, config: TrainConfig) -> None:
             step.tape.gradient_in(out, Tensor(f"dout{number}"))
             x = out
     pooling.forward(step, grid, out=Tensor("pooled"), inp=x, side=stages(model)[-1][-1].second.side)
-    language.head(
+    classes.head(
         step, config, slices, inp=Tensor("pooled"), weight=Tensor("fc.weight"), bias=Tensor("fc.bias")
     )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from gpt2core.layers.windows import Block, Convolution, images, temporary
-from gpt2core.networks import token_rows
+from gpt2core.networks import classes, token_rows
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig, check_int
 from gpt2core.spec.data import CHANNELS
@@ -36,6 +36,7 @@ class Resnet(Model):
     network: ClassVar[str] = "resnet"
     settings: ClassVar[tuple[str, ...]] = ("shuffle", "val_samples")
     reads: ClassVar[str] = IMAGES
+    unit: ClassVar[str] = "images"
     precisions: ClassVar[tuple[str, ...]] = ("fp32",)
     defaults: ClassVar[Mapping[str, Any]] = OF_IMAGES
     optimizer_defaults: ClassVar[Mapping[str, Any]] = OF_SGD
@@ -124,6 +125,7 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     kept = [images(f"{kind}{s}", B, side, C, model.blocks) for s, side, C in of_stage for kind in ("inner", "out")]
     reverse = [images(f"{kind}{s}", B, side, C) for s, side, C in of_stage for kind in ("dinner", "dout")]
     head = token_rows.head_specs(config, model.features, model.classes)
+    accuracy = classes.specs(config)
     matrices = [(spec.shape[0], spec.shape[1]) for spec in specs if len(spec.shape) == 2]
     blocks = [slicing.block_rows(rows, columns) * (columns + 1) for rows, columns in matrices]
     parts = sum(slicing.block_count(rows, columns) for rows, columns in matrices)
@@ -136,9 +138,11 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
             *kept,
             TensorSpec("pooled", (B, model.features)),
             *head["activations"],
+            *accuracy["activations"],
         ],
         "temporary": [
             *head["temporary"],
+            *accuracy["temporary"],
             *([*reverse, TensorSpec("dpooled", (B, model.features))] if config.mode == "train" else []),
             *temporary(every, slicing.count(config) if config.mode == "train" else 0),
             *([TensorSpec("gradient", (config.threads, max(blocks)))] if config.fused == "all" else []),

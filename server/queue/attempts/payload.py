@@ -137,6 +137,8 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
     lists: dict[str, Sized] = {"step_s": result.step_s}
     if "loss" in config.phases or result.losses:
         lists["losses"] = result.losses
+    if result.accuracy:
+        lists["accuracy"] = result.accuracy
     evidence = {"train": ("weights_sha256",), "infer": ("latency", "outputs_sha256", "outputs_sketch")}[config.mode]
     for name in evidence:
         if getattr(result, name) is None:

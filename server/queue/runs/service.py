@@ -112,10 +112,14 @@ def sample_rows(found: dict[str, Any]) -> list[SampleRow]:
     """Every step of a raw result."""
     warmup, phase_s = found["config"]["warmup"], by_phase(found["phase_s"])
     steps = len(found["step_s"])
-    rows = zip(found["losses"] or [None] * steps, found["step_s"], strict=True)
+    losses, accuracies = (found.get(name) or [None] * steps for name in ("losses", "accuracy"))
+    rows = zip(losses, accuracies, found["step_s"], strict=True)
     return [
-        SampleRow(step=i, warmup=i < warmup, loss=loss, step_s=step_s, phase_s={p: s[i] for p, s in phase_s.items()})
-        for i, (loss, step_s) in enumerate(rows)
+        SampleRow(
+            step=i, warmup=i < warmup, loss=loss, accuracy=accuracy, step_s=step_s,
+            phase_s={p: s[i] for p, s in phase_s.items()},
+        )
+        for i, (loss, accuracy, step_s) in enumerate(rows)
     ]
 
 

@@ -148,12 +148,14 @@ def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
         same = {"run_id": run.id, "experiment_id": run.experiment_id}
         settings, phase_s = _settings(run.spec, MAIN), result["phase_s"]
         losses = result["losses"] or [None] * len(result["step_s"])
+        accuracy = result.get("accuracy") or [None] * len(result["step_s"])
         for step, (loss, step_s) in enumerate(zip(losses, result["step_s"], strict=True)):
             yield {
                 **same,
                 "step": step,
                 "warmup": step < result["config"]["warmup"],
                 "loss": loss,
+                "accuracy": accuracy[step],
                 "step_s": step_s,
                 **{f"{phase}_s": phase_s[phase][step] if phase in phase_s else None for phase in PHASES},
                 "flagged": " ".join(map(str, flagged[step])),
@@ -262,7 +264,7 @@ TABLES: dict[str, Table] = {
     "steps": Table(
         _kinds("integer", "run_id", "experiment_id", "step")
         | _kinds("boolean", "warmup")
-        | _kinds("number", "loss", "step_s", *PHASE_COLUMNS)
+        | _kinds("number", "loss", "accuracy", "step_s", *PHASE_COLUMNS)
         | _kinds("text", "flagged")
         | MAIN_KINDS,
         _steps,

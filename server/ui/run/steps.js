@@ -150,6 +150,27 @@ function Distribution({rows, latency}) {
 	/>`;
 }
 
+/** The share of each step's images whose class was found. @param {{rows: {step: number, accuracy: number}[]}} props */
+function Accuracy({rows}) {
+	const x = useMemo(() => rows.map(row => row.step), [rows]);
+	return html`<${Lines}
+		title="Accuracy"
+		name="accuracy"
+		rows=${rows}
+		fields=${[
+			{label: 'step', value: r => r.step},
+			{label: 'accuracy', value: r => r.accuracy}
+		]}
+		x=${x}
+		xLabel="step"
+		yLabel="accuracy, %"
+		height=${220}
+		series=${[
+			{label: 'accuracy', token: 'accent', values: rows.map(row => 100 * row.accuracy), show: v => `${v.toFixed(1)} %`}
+		]}
+	/>`;
+}
+
 /** Each step's time while the run is under way. @param {{rows: {step: number, step_s: number}[]}} props */
 function Live({rows}) {
 	const x = useMemo(() => rows.map(row => row.step), [rows]);
@@ -213,6 +234,7 @@ export function Steps({of, topic}) {
 				${result.data?.latency?.steps &&
 				html`<section class="panel"><${Distribution} rows=${rows} latency=${result.data.latency} /></section>`}
 				${hasLoss(rows) && html`<section class="panel"><${Loss} rows=${rows} /></section>`}
+				${rows[0]?.accuracy != null && html`<section class="panel"><${Accuracy} rows=${rows} /></section>`}
 				<section class="panel">
 					<h2>Steps</h2>
 					${result.data?.phase_busy_s &&
