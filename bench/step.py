@@ -43,6 +43,7 @@ from gpt2core.networks.network import network_of
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig, model_from
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.networks import TOKENS
 from gpt2core.spec.result import median
 from taskloom.analysis.roofline import peaks_of, roofline
 
@@ -140,22 +141,26 @@ def parse_shape(text: str) -> tuple[int, int]:
 
 
 def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainConfig:
-    """Write the weights and tokens that every variant reads; the settings that point to them."""
+    """Write the weights and the data that every variant reads; the settings that point to them."""
     model = model_from(given.model)
-    print(f"writing the weights of {model.name} and the tokens", flush=True)
+    print(f"writing the weights of {model.name} and the data", flush=True)
     initial = str(folder / f"initial.{'bin' if model.network == 'gpt2' else 'safetensors'}")
     new = TrainConfig(model=model, batch=1, seq=1, seed=given.seed, save=initial)
     network = network_of(new)
     weights = {spec.name: np.empty(spec.shape, np.float32) for spec in network.tensors(new)["weights"]}
     network.initialise(new, weights)
     network.write(new, weights)
-    used = most_tokens * given.grad_accum * given.steps
-    data = "stdlib" if model.vocab >= 256 else "synthetic"
-    write_tokens(folder / "tokens.bin", open_tokens(TrainConfig(model=model, batch=1, seq=1, steps=used, data=data)))
+    data = "synthetic"  # images have the same bytes in every process
+    if model.reads == TOKENS:
+        used = most_tokens * given.grad_accum * given.steps
+        text = "stdlib" if model.vocab >= 256 else "synthetic"
+        tokens = open_tokens(TrainConfig(model=model, batch=1, seq=1, steps=used, data=text))
+        data = str(folder / "tokens.bin")
+        write_tokens(data, tokens)
     return TrainConfig(
         model=model, batch=1, seq=1, steps=given.steps, warmup=given.warmup, seed=given.seed,
         grad_accum=given.grad_accum,
-        data=str(folder / "tokens.bin"), checkpoint=initial,
+        data=data, checkpoint=initial,
     )  # fmt: skip
 
 

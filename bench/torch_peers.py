@@ -25,7 +25,7 @@ HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # malloc requests hug
 @dataclasses.dataclass(frozen=True)
 class Peer:
     """One way to run PyTorch. mode: of torch.compile; settings: of the environment; preload: a library. onednn: whether
-    an LSTM's cells are oneDNN's; compiled_rnn: whether torch.compile may compile them.
+    an LSTM's cells are oneDNN's; compiled_rnn: whether torch.compile may compile them. channels_last: layout of images.
     """
 
     compiled: bool
@@ -36,6 +36,7 @@ class Peer:
     preload: str | None = None
     onednn: bool = True
     compiled_rnn: bool = False
+    channels_last: bool = False
 
 
 PEERS = {
@@ -50,6 +51,8 @@ PEERS = {
     "torch-tuned-optimizer": Peer(compiled=True, tuned=True, compiled_optimizer=True),
     "torch-tuned-no-onednn": Peer(compiled=False, tuned=True, onednn=False),
     "torch-tuned-compile-rnn": Peer(compiled=True, tuned=True, compiled_rnn=True),
+    "torch-tuned-channels-last": Peer(compiled=False, tuned=True, channels_last=True),
+    "torch-tuned-compile-channels-last": Peer(compiled=True, tuned=True, channels_last=True),
 }
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from safetensors.torch import load_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gpt2core.networks.resnet.tensors import STAGES, Resnet
+from gpt2core.networks.network import network_of
+from gpt2core.networks.resnet.tensors import STAGES, Resnet, model_of
 from gpt2core.spec.config import TrainConfig
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
@@ -103,3 +105,18 @@ def load_weights(model: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(np.array(weights[name])))
+
+
+def prepared(
+    config: TrainConfig, channels_last: bool
+) -> tuple[nn.Module, torch.optim.Optimizer, Callable[[int], tuple[Tensor, Tensor]]]:
+    """The model of the checkpoint, its optimizer, and what gives a batch by its number, converted beforehand."""
+    sizes, layout = model_of(config), torch.channels_last if channels_last else torch.contiguous_format
+    model = ResNet(sizes)
+    load_model(model, str(config.checkpoint))
+    model = model.to(memory_format=layout)
+    data, batches = network_of(config).data(config), []
+    for number in range(config.steps * config.grad_accum):
+        x, targets = batch_of(data["samples"], data["order"], number, config.batch, sizes.side, torch.float32)
+        batches.append((x.contiguous(memory_format=layout), targets))
+    return model, new_optimizer(model, config), batches.__getitem__

@@ -1,6 +1,6 @@
 """Run PyTorch once in its own process: the settings (TrainConfig and a Peer of bench.torch_peers, as JSON) on
-standard input, the measurements as one JSON line on standard output. Models are in bench.torch_gpt2 and
-bench.torch_lstm.
+standard input, the measurements as one JSON line on standard output. Models are in bench.torch_gpt2,
+bench.torch_lstm and bench.torch_resnet.
 
 PyTorch as it is usually fastest on a CPU: fused AdamW, scaled_dot_product_attention, gradients set to None, optionally
 torch.compile, whose compilation falls in the warm-up steps. bf16 is autocast of the forward pass over fp32 weights.
@@ -15,9 +15,13 @@ import os
 import resource
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import psutil
+
+if TYPE_CHECKING:
+    from gpt2core.spec.config import TrainConfig
 
 BUSY_SHARE = 0.1  # minimum share of the busiest thread's time for a thread that took part in the work
 
@@ -32,9 +36,6 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     """Losses, seconds and page faults of each step, seconds of its phases, and the peak memory of this process."""
     import torch
 
-    from bench.torch_gpt2 import batch_of, new_optimizer, read_llmc_checkpoint
-    from bench.torch_lstm import read_model
-    from gpt2core.data.sources import open_tokens
     from gpt2core.spec.config import TrainConfig
 
     config = TrainConfig.from_dict(spec["config"])
@@ -42,11 +43,8 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(config.threads)
     torch.backends.mkldnn.set_flags(spec["onednn"])
     torch._dynamo.config.allow_rnn = spec["compiled_rnn"]
-    is_gpt2 = config.model.network == "gpt2"
-    model = read_llmc_checkpoint(config.checkpoint, spec["tuned"]) if is_gpt2 else read_model(config)
-    optimizer = new_optimizer(model, config, fused=not spec["compiled_optimizer"])
+    model, optimizer, batch_of = prepared(config, spec)
     update: Any = torch.compile(optimizer.step) if spec["compiled_optimizer"] else optimizer.step
-    stream = open_tokens(config)
     step_of: Any = torch.compile(model, mode=spec["mode"]) if spec["compiled"] else model
     losses: list[float] = []
     faults = [page_faults()]
@@ -63,7 +61,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
         at = ends[-1]
         for micro in range(config.grad_accum):
             with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
-                loss = step_of(*batch_of(stream, step * config.grad_accum + micro, config.batch, config.seq))
+                loss = step_of(*batch_of(step * config.grad_accum + micro))
             losses[-1] += float(loss.detach()) / config.grad_accum
             forward_end = time.perf_counter_ns()
             (loss / config.grad_accum if config.grad_accum > 1 else loss).backward()
@@ -92,6 +90,24 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
             "mkldnn": torch.backends.mkldnn.is_available(),
         },
     }
+
+
+def prepared(config: TrainConfig, spec: dict[str, Any]) -> tuple[Any, Any, Callable[[int], Any]]:
+    """The model of the checkpoint, its optimizer, and what gives a batch by its number. Batches of images are converted
+    before the first step, which ours does in it."""
+    from bench import torch_gpt2, torch_lstm, torch_resnet
+
+    if config.model.network == "resnet":
+        return torch_resnet.prepared(config, spec["channels_last"])
+    from gpt2core.data.sources import open_tokens
+
+    stream = open_tokens(config)
+    if config.model.network == "gpt2":
+        model: Any = torch_gpt2.read_llmc_checkpoint(config.checkpoint or "", spec["tuned"])
+    else:
+        model = torch_lstm.read_model(config)
+    optimizer = torch_gpt2.new_optimizer(model, config, fused=not spec["compiled_optimizer"])
+    return model, optimizer, lambda number: torch_gpt2.batch_of(stream, number, config.batch, config.seq)
 
 
 def page_faults() -> int:
