@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpt2core.spec.config import NAMES
 from gpt2core.step import slicing
 from taskloom.analysis.comparison import decide
 from taskloom.analysis.estimators import anytime
@@ -14,7 +15,7 @@ from taskloom.server.errors import ExclusionTooLarge, ExpansionTooLarge, Invalid
 from taskloom.server.queue.experiments import primary
 from taskloom.server.queue.experiments.expansion import expand, order
 from taskloom.server.queue.experiments.memory import run_memory_bytes
-from taskloom.server.queue.experiments.refusals import MAX_ERRORS, SETTINGS
+from taskloom.server.queue.experiments.refusals import MAX_ERRORS
 from taskloom.server.queue.experiments.variants import Capacity
 
 
@@ -275,7 +276,7 @@ def test_exclusions_are_looked_up_and_not_gone_through():
 
 
 def test_more_comparisons_than_are_made_are_refused_before_any_is():
-    some = [dict.fromkeys(names, "x") for names in itertools.combinations(SETTINGS, 2)]
+    some = [dict.fromkeys(names, "x") for names in itertools.combinations(NAMES, 2)]
     with pytest.raises(ExclusionTooLarge) as caught:
         expanded({"axes": {"seed": list(range(5000))}, "exclude": some})
     assert caught.value.fields["combinations"] == 5000
