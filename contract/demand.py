@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any
 
 from pydantic import Field
 
+from taskloom.contract import fitting
 from taskloom.contract.bodies import MOST, OPEN, Model, Request
 from taskloom.contract.runs import WaitingReason
 
@@ -24,6 +26,12 @@ class Need(Model):
     runs: int = Field(description="queued runs, including those of bound blocks")
     oldest_queued_at: datetime
 
+    @property
+    def need(self) -> fitting.Need:
+        """What each of the blocks needs."""
+        labels, pinned = frozenset(self.labels.items()), frozenset(self.pinned_cores)
+        return fitting.Need(labels, self.cores, pinned, self.memory_bytes, self.timeout_s)
+
 
 class PresentWorker(Model):
     """A worker that sent a message recently and has not left."""
@@ -34,6 +42,12 @@ class PresentWorker(Model):
     labels: dict[str, str]
     remaining_s: float | None = Field(description="null: unlimited")
     idle: bool
+
+    @property
+    def offer(self) -> fitting.Offer:
+        """What the worker offers."""
+        labels, remaining_s = frozenset(self.labels.items()), math.inf if self.remaining_s is None else self.remaining_s
+        return fitting.Offer(labels, frozenset(self.cores), self.memory_bytes, remaining_s)
 
 
 class Demand(Model):

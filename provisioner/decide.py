@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from taskloom.contract.demand import Demand, Need, PresentWorker
+from taskloom.contract.fitting import lacks
 from taskloom.provisioner.jobs import Job
 from taskloom.provisioner.pools import Pool
 
@@ -58,17 +59,7 @@ def _for_pool(pool: Pool, blocks: int, jobs: Sequence[Job], arrived: set[str | N
 
 def _taken(idle: list[PresentWorker], need: Need) -> int:
     """Assign idle workers to the blocks and remove them from `idle`; return their number."""
-    fitting = [worker for worker in idle if _fits(worker, need)][: need.blocks]
+    fitting = [worker for worker in idle if lacks(need.need, worker.offer) is None][: need.blocks]
     for worker in fitting:
         idle.remove(worker)
     return len(fitting)
-
-
-def _fits(worker: PresentWorker, need: Need) -> bool:
-    return (
-        need.cores <= len(worker.cores)
-        and set(need.pinned_cores) <= set(worker.cores)
-        and need.memory_bytes <= worker.memory_bytes
-        and need.labels.items() <= worker.labels.items()
-        and (worker.remaining_s is None or need.timeout_s <= worker.remaining_s)
-    )

@@ -8,15 +8,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
 
 from gpt2core.spec.errors import FileError
 from gpt2core.spec.settings import NoHome
-from taskloom.contract import key_files
+from taskloom.contract import durations, key_files
 from taskloom.contract.demand import Need
+from taskloom.contract.fitting import JOB_RESERVE_S, Offer, lacks
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
-RESERVE_S = 120.0  # part of a job's walltime for the worker's start and its reserve at the end; runs cannot use it
 NAME = r"^[A-Za-z0-9_-]{1,40}$"
 
 
@@ -26,7 +26,13 @@ def _positive(value: timedelta) -> timedelta:
     return value
 
 
-Duration = Annotated[timedelta, AfterValidator(_positive), Field(strict=False)]
+def _duration(value: object) -> object:
+    """A duration such as 90s or 4h as a number of seconds; another value as it is."""
+    found = durations.seconds(value) if isinstance(value, str) else None
+    return value if found is None else found
+
+
+Duration = Annotated[timedelta, AfterValidator(_positive), BeforeValidator(_duration), Field(strict=False)]
 
 
 class PoolsFileRefused(Exception):
@@ -64,18 +70,22 @@ class Pool(_Settings):
 
     def lacks(self, need: Need) -> str | None:
         """Reason why a worker of this pool cannot run the block, which is the subject; None if one can."""
+        cores = frozenset(range(self.cores)) if self.exclusive or not need.pinned_cores else frozenset()
+        limit_s = self.walltime.total_seconds() - JOB_RESERVE_S
+        labels = frozenset(self.worker_labels.items())
+        offer = Offer(labels, cores, self.memory, limit_s)
         if need.cores > self.cores:
             return f"needs {need.cores} cores; the pool's workers have {self.cores}"
-        if need.pinned_cores and not (self.exclusive and max(need.pinned_cores) < self.cores):
-            return f"requires the cores {','.join(map(str, need.pinned_cores))}"
-        if need.memory_bytes > self.memory:
-            return f"needs {need.memory_bytes:,} bytes of memory; the pool's workers have {self.memory:,}"
-        missing = [f"{k}={v}" for k, v in need.labels.items() if self.worker_labels.get(k) != v]
-        if missing:
-            return f"requires {', '.join(missing)}"
-        if need.timeout_s > self.walltime.total_seconds() - RESERVE_S:
-            limit_s = self.walltime.total_seconds() - RESERVE_S
-            return f"may take {need.timeout_s:g} s; the pool's workers have {limit_s:g} s for runs"
+        match lacks(need.need, offer):
+            case "no-label":
+                missing = [f"{k}={v}" for k, v in need.labels.items() if self.worker_labels.get(k) != v]
+                return f"requires {', '.join(missing)}"
+            case "too-few-cores" | "other-cores":  # without an exclusive node, Slurm chooses the cores
+                return f"requires the cores {','.join(map(str, need.pinned_cores))}"
+            case "too-little-memory":
+                return f"needs {need.memory_bytes:,} bytes of memory; the pool's workers have {self.memory:,}"
+            case "too-little-time":
+                return f"may take {need.timeout_s:g} s; the pool's workers have {limit_s:g} s for runs"
         return None
 
 

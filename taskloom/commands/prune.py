@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import get_args
 
@@ -10,16 +9,15 @@ import click
 
 from taskloom.analysis.wording import counted
 from taskloom.commands.output import connect, console, json_option, print_json, server_option
+from taskloom.contract import durations
 from taskloom.contract.retention import EndedState, PruneReport, PruneRequest
-
-UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def _age_s(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
-    found = re.fullmatch(r"(\d+)([smhdw])", text)
+    found = durations.seconds(text)
     if found is None:
-        raise click.BadParameter(f"{text!r}: give an age such as 90d, 12h or 0s")
-    return float(int(found[1]) * UNITS_S[found[2]])
+        raise click.BadParameter(f"{text!r}: give an age such as {durations.EXAMPLES}")
+    return found
 
 
 @click.command()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from taskloom.server.queue.runs.queue import Offer, Wish, waiting_for
+from taskloom.server.queue.runs.queue import Present, Wish, waiting_for
 
 WISH = Wish(labels=frozenset(), cores=2, pinned_cores=frozenset(), memory_bytes=100, timeout_s=60.0, kept_by=None)
 
@@ -17,13 +17,13 @@ def wish(**changes: Any) -> Wish:
     return dataclasses.replace(WISH, **changes)
 
 
-def offer(cores: int = 2, **changes: Any) -> Offer:
+def offer(cores: int = 2, **changes: Any) -> Present:
     numbers = range(cores)
     given = {
         "node": "n1", "cores": frozenset(numbers), "core_set": ",".join(map(str, numbers)), "memory_bytes": 200,
         "remaining_s": math.inf,        "labels": frozenset(), "busy": False,
     }  # fmt: skip
-    return Offer(**(given | changes))
+    return Present(**(given | changes))
 
 
 GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "installed")
@@ -62,7 +62,7 @@ GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "insta
         (WISH, [offer()], "next", "it is the next run"),
     ],
 )
-def test_every_reason(asked: Wish, offers: list[Offer], reason: str, text: str) -> None:
+def test_every_reason(asked: Wish, offers: list[Present], reason: str, text: str) -> None:
     told = waiting_for(asked, offers, registered=3, runs_before=0)
     assert told[0] == reason
     assert text in told[1]

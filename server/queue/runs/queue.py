@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.schedulers import AUTO
 from taskloom.contract.demand import PoolSummary
+from taskloom.contract.fitting import JOB_RESERVE_S, REQUIREMENTS, Lack, Need, Offer
 from taskloom.contract.labels import RUNTIME
 from taskloom.contract.runs import QueuePlace, WaitingReason
 from taskloom.server.db import db_now
@@ -33,29 +34,20 @@ class Queued(NamedTuple):
     timeout_s: float
 
 
-@dataclass(frozen=True)
-class Wish:
+@dataclass(frozen=True, kw_only=True)
+class Wish(Need):
     """Requirements of a run's block. kept_by: (node, core set) that the block is bound to, or None."""
 
-    labels: frozenset[tuple[str, str]]
-    cores: int
-    pinned_cores: frozenset[int]
-    memory_bytes: int
-    timeout_s: float
     kept_by: tuple[str, str] | None
 
 
-@dataclass(frozen=True)
-class Offer:
+@dataclass(frozen=True, kw_only=True)
+class Present(Offer):
     """A worker that sent a message recently, or a future worker of a pool. busy: an attempt runs on one of its
     cores. measuring: it measures its node's peaks first."""
 
     node: str
-    cores: frozenset[int]
     core_set: str
-    memory_bytes: int
-    remaining_s: float
-    labels: frozenset[tuple[str, str]]
     busy: bool
     measuring: bool = False
 
@@ -63,10 +55,9 @@ class Offer:
 Answer = tuple[WaitingReason, str]
 PRESENT: frozenset[WaitingReason] = frozenset({"runs-before", "next"})  # a present worker will claim the run
 STARTING, WAITING = ("CONFIGURING", "RUNNING"), ("PENDING", "SUBMITTING")
-JOB_RESERVE_S = 120.0  # part of a job's walltime for the worker's start and its reserve at the end
 
 
-def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_before: int) -> Answer:
+def waiting_for(wish: Wish, offers: Sequence[Present], registered: int, runs_before: int) -> Answer:
     """Reason why a run waits. registered: number of all workers, including silent ones."""
     if not offers:
         if not registered:
@@ -94,12 +85,12 @@ def waiting_for(wish: Wish, offers: Sequence[Offer], registered: int, runs_befor
     return "next", "it is the next run that a worker claims"
 
 
-def fits(wish: Wish, offers: Sequence[Offer]) -> bool:
+def fits(wish: Wish, offers: Sequence[Present]) -> bool:
     """Whether one of the workers, busy or not, meets all requirements."""
     return bool(offers) and _lacking(wish, offers, "worker") is None
 
 
-def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
+def _lacking(wish: Wish, offers: Sequence[Present], kind: str) -> Answer | None:
     """The first requirement that no worker meets in addition to all earlier ones; None if a worker meets all."""
     left = list(offers)
     for label in sorted(wish.labels):
@@ -107,45 +98,29 @@ def _lacking(wish: Wish, offers: Sequence[Offer], kind: str) -> Answer | None:
             if label[0].startswith(RUNTIME):
                 return "no-runtime", f"no {kind} has {_runtime(label[0])}"
             return "no-label", f"no {kind} has the label {'='.join(label)}"
-    tests: list[tuple[Callable[[Offer], bool], WaitingReason, Callable[[], str]]] = [
-        (
-            lambda offer: wish.labels <= offer.labels,
-            "no-label",
-            lambda: f"no {kind} has all of the labels {', '.join('='.join(label) for label in sorted(wish.labels))}",
-        ),
-        (
-            lambda offer: wish.cores <= len(offer.cores),
-            "too-few-cores",
-            lambda: f"needs {wish.cores} cores; the largest {kind} has {max(len(offer.cores) for offer in left)}",
-        ),
-        (
-            lambda offer: wish.pinned_cores <= offer.cores,
-            "other-cores",
-            lambda: f"no {kind} has the cores {','.join(map(str, sorted(wish.pinned_cores)))}",
-        ),
-        (
-            lambda offer: wish.memory_bytes <= offer.memory_bytes,
-            "too-little-memory",
-            lambda: (
-                f"needs {wish.memory_bytes:,} bytes of memory; the largest {kind} has "
-                f"{max(offer.memory_bytes for offer in left):,}"
-            ),
-        ),
-        (
-            lambda offer: wish.timeout_s <= offer.remaining_s,
-            "too-little-time",
-            lambda: (
-                f"may take {wish.timeout_s:g} s; the {kind} with the most time left has "
-                f"{max(offer.remaining_s for offer in left):.0f} s"
-            ),
-        ),
-    ]
-    for fits, reason, text in tests:
-        some = [offer for offer in left if fits(offer)]
+    for lack, meets in REQUIREMENTS.items():
+        some = [offer for offer in left if meets(wish, offer)]
         if not some:
-            return reason, text()
+            return lack, _words(lack, wish, left, kind)
         left = some
     return None
+
+
+def _words(lack: Lack, wish: Wish, left: Sequence[Present], kind: str) -> str:
+    """An unmet requirement in words. left: workers that meet the earlier ones."""
+    match lack:
+        case "no-label":
+            return f"no {kind} has all of the labels {', '.join('='.join(label) for label in sorted(wish.labels))}"
+        case "too-few-cores":
+            return f"needs {wish.cores} cores; the largest {kind} has {max(len(offer.cores) for offer in left)}"
+        case "other-cores":
+            return f"no {kind} has the cores {','.join(map(str, sorted(wish.pinned_cores)))}"
+        case "too-little-memory":
+            largest = max(offer.memory_bytes for offer in left)
+            return f"needs {wish.memory_bytes:,} bytes of memory; the largest {kind} has {largest:,}"
+        case "too-little-time":
+            most_s = max(offer.remaining_s for offer in left)
+            return f"may take {wish.timeout_s:g} s; the {kind} with the most time left has {most_s:.0f} s"
 
 
 def _runtime(label: str) -> str:
@@ -205,9 +180,9 @@ def waiting_for_pool(wish: Wish, pools: Sequence[PoolSummary], found: Answer) ->
     return "pool-asked", f"{found[1]}; the provisioner of pool {names} submits a job in its next round"
 
 
-def _job_of(pool: PoolSummary) -> Offer:
+def _job_of(pool: PoolSummary) -> Present:
     cores = range(pool.cores)
-    return Offer(
+    return Present(
         node="",
         cores=frozenset(cores),
         core_set="",
@@ -251,7 +226,7 @@ def wishes(session: Session, runs: Sequence[Run | Queued]) -> dict[tuple[int, in
     }
 
 
-def offered(session: Session, settings: Settings) -> list[Offer]:
+def offered(session: Session, settings: Settings) -> list[Present]:
     """The workers that sent a message recently and have not left."""
     taken = session.execute(select(Attempt.node, Attempt.core_set).where(is_active())).all()
     busy = {(node, int(core)) for node, core_set in taken for core in core_set.split(",")}
@@ -261,7 +236,7 @@ def offered(session: Session, settings: Settings) -> list[Offer]:
     )  # fmt: skip
     present = known.where(Worker.seen_at > db_now() - settings.block_release_s, Worker.left_at.is_(None))
     return [
-        Offer(
+        Present(
             node=worker.node,
             cores=frozenset(worker.cores),
             core_set=worker.core_set,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from gpt2core.spec.config import NAMES, preset_name
+from taskloom.contract import durations
 from taskloom.contract.bodies import MOST
 from taskloom.server.context import Ctx
 from taskloom.server.db import now
@@ -25,9 +25,7 @@ from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs.models import Run
 from taskloom.server.read.analysis.selection import value_of
 
-BACK = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)([smhdw])")
-UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-INSTANT = "an instant such as 2026-11-22T10:00:00Z, or how long ago: 90s, 30m, 12h, 7d, 2w"
+INSTANT = f"an instant such as 2026-11-22T10:00:00Z, or how long ago: {durations.EXAMPLES}"
 
 Instant = Annotated[str | None, Query(max_length=40, description=INSTANT, examples=["7d"])]
 Labels = Annotated[
@@ -93,9 +91,9 @@ Periods = Annotated[Period, Depends(_period)]
 
 def _instant(parameter: str, text: str, at: float) -> float:
     """Seconds since 1970. Raises InvalidRequest."""
-    back = BACK.fullmatch(text)
-    if back is not None:
-        return at - float(back[1]) * UNITS_S[back[2]]
+    ago_s = durations.seconds(text)
+    if ago_s is not None:
+        return at - ago_s
     try:
         given = datetime.datetime.fromisoformat(text)
         seconds = given.timestamp()
