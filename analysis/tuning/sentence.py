@@ -59,7 +59,7 @@ def _unconfirmed(found: Tuning, name: str) -> str:
 
 
 def _share(found: Share) -> str:
-    drawn = (f"{found.confidence:.0%} confidence; {found.slower} of {found.drawn} drawn at random after it was chosen"
-             ).replace("%", " %")  # fmt: skip
+    sure = f"{100 * found.confidence:.0f} % confidence"
+    drawn = f"{sure}; {found.slower} of {found.drawn} drawn at random after it was chosen"
     of_space = counted(found.space, "valid setting")
     return f"faster than at least {math.floor(100 * found.at_least)} % of the {of_space} ({drawn})"

@@ -31,7 +31,7 @@ def test_a_worker_claims_a_block_if_and_only_if_it_lacks_nothing(api):
             requires["memory_bytes"] = chance.choice((64, 512)) * MIB
         base = {"threads": len(pinned or "1"), **({} if pinned is None else {"cores": pinned})}
         made = api.submit(base=base, requires=requires)
-        (need,) = (Need.model_validate(each) for each in api.get("/demand")["needs"])
+        (need,) = (Need.model_validate(each) for each in api.get("/queue/demand")["needs"])
         labels = {**some(chance, site=SITES, gen=GENERATIONS), **(requires["labels"] if chance.random() < 0.6 else {})}
         offered = {
             "cores": sorted(chance.sample(range(6), chance.randint(1, 5))), "labels": labels,
@@ -49,7 +49,7 @@ def test_a_worker_claims_a_block_if_and_only_if_it_lacks_nothing(api):
 @pytest.mark.parametrize(("remaining_s", "lack"), [(101.0, None), (99.0, "too-little-time"), (None, None)])
 def test_the_time_that_is_left_counts_alike(api, remaining_s, lack):
     api.submit(limits={"timeout_s": 100})
-    (need,) = (Need.model_validate(each) for each in api.get("/demand")["needs"])
+    (need,) = (Need.model_validate(each) for each in api.get("/queue/demand")["needs"])
     offered = {"cores": [0], "labels": {}, "memory_bytes": 1 << 30}
     present = PresentWorker(worker_id="", remaining_s=remaining_s, idle=True, **offered)
     assert lacks(need.need, present.offer) == lack

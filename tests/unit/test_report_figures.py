@@ -1,0 +1,192 @@
+"""The report's page: figures, tables and words, without external resources."""
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from report_example import make_document, make_processes
+from trace_example import FOUND
+
+from taskloom.analysis.processes import Process
+from taskloom.analysis.report import page, to_show
+from taskloom.analysis.report.page import PRINTED_TIMES
+from taskloom.analysis.trace import trace_of
+from taskloom.analysis.wording import value_name
+
+
+@pytest.fixture
+def processes(make_result):
+    return make_processes(make_result)
+
+
+@pytest.fixture
+def document(processes):
+    return make_document(processes)
+
+
+@pytest.mark.parametrize(("axis", "values"), [("scheduler", ["fork-join", "task"]),
+                                              ("scheduler", ["fork-join", "omp-for", "task"]),
+                                              ("threads", [1, 2, 3, 4, 8])])  # fmt: skip
+def test_labels_of_ratios_name_the_times_in_the_order_of_the_number(axis, values, make_result):
+    """The later the value, the shorter its step: every ratio of a first time to a second time is above 1."""
+    made = []
+    for block in range(10):
+        for i, value in enumerate(values):
+            step_s = (10 - i) * (1 + 0.001 * ((7 * block + len(made)) % 5))
+            result = make_result([9, step_s, step_s], **{"threads": 2, axis: value})
+            result["memory_bytes"] = result["resident_bytes"] = {}
+            made.append(Process(len(made) + 1, result, {axis: value}, (1, block)))
+    document = make_document(made)
+    text, names = page(document), [value_name(axis, value) for value in values]
+    assert [row["ratio"] > 1 for row in document["sweep"]["rows"]] == [True] * (len(values) - 1)
+    for name, row in zip(names[1:], document["sweep"]["rows"], strict=True):
+        verb = "are" if axis == "threads" else "is"
+        assert f"{name} {verb} {row['ratio']:.3f}" in document["conclusion"]
+        assert f"times as fast as {names[0]}" in document["conclusion"]
+    if len(values) == 2:
+        assert ">fork-join time / task time<" in text
+        assert ">task is faster \u2192<" in text
+    else:
+        assert ">first time / second time<" in text
+        assert ">the second is faster \u2192<" in text
+        for name, row in zip(names[1:], document["sweep"]["rows"], strict=True):
+            assert f">{names[0]} / {name}, everything else equal<" in text
+            assert f"<title>{names[0]} / {name}, everything else equal: {row['ratio']:.3f}, {row['verdict']}<" in text
+
+
+def test_the_page_has_words_for_keys_and_breaks_no_interval(document):
+    text = page(document)
+    assert "Over best T(1): best one-thread median / T(P)." in text
+    assert not re.search(r"speedup_best|efficiency_|_low|_high", text)
+    assert text.count("[95\u00a0%]") == 6
+    assert re.search(r"<td>2\.00 \[2\.00,\u00a02\.00\]</td>", text)
+    assert not re.search(r"\[[\d.,]+ ", "".join(re.findall(r"<t[dh].*?</t[dh]>", text)))
+
+
+def test_a_ratio_cannot_be_read_backwards(document):
+    text = page(document)
+    assert "fork-join time / task time (Hodges-Lehmann); above 1: task is faster" in text
+    assert "task is faster \u2192" in text
+
+
+def test_the_page_follows_the_readers_scheme_and_uses_known_colours(document):
+    text = page(document)
+    known = set(re.findall(r"--([\w-]+):light-dark", text))
+    assert set(re.findall(r"var\(--([\w-]+)\)", text)) <= known
+    assert not re.search(r'(fill|stroke)="#', text)
+    assert "@media print" in text
+
+
+class Collector(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.addresses, self.handlers = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "action", "data")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(document):
+    html = page(document)
+    found = Collector()
+    found.feed(html)
+    assert (found.addresses, found.handlers) == ([], [])
+    assert {"script", "link", "iframe", "img", "object"} & set(found.tags) == set()
+    assert "url(" not in html
+    assert "@import" not in html
+    assert "tasks or &lt;fork-join&gt;?" in html
+    assert "<fork-join>" not in html
+
+
+def test_every_figure_is_well_formed_and_stays_on_its_page(processes):
+    document = make_document(processes, traces={2: trace_of(FOUND), 4: trace_of(FOUND)})
+    figures = re.findall(r"<svg.*?</svg>", page(document), re.S)
+    labels = [ElementTree.fromstring(svg).get("aria-label") for svg in figures]
+    assert labels == [
+        "Ratios: fork-join time / task time",
+        "Time of a step by variant and phase", "Distribution of samples", "Speedup", "Speedup of forward and backward",
+        "Where the threads' time went",
+        "Timeline as traced", "Timeline of one step", "Roofline of task (sync step) 1x64, 2 threads", "Forecast",
+        "Memory by variant", "Growth of memory",
+    ]  # fmt: skip
+    for svg in figures:
+        root = ElementTree.fromstring(svg)
+        width, height = float(root.get("width")), float(root.get("height"))
+        assert "nan" not in svg
+        for mark in root.iter():
+            for name, limit in (("x", width), ("cx", width), ("y", height), ("cy", height)):
+                if mark.get(name) and mark.tag.rsplit("}")[-1] in ("text", "circle", "rect"):
+                    inside = abs(float(mark.get(name))) if mark.tag.endswith("text") else float(mark.get(name))
+                    assert -1 <= inside <= limit + 1, (root.get("aria-label"), mark.attrib)
+
+
+def test_a_peak_with_the_compiler_in_it_is_marked_and_not_drawn_beside_the_others(processes):
+    usual = memory_plot(processes)
+    assert usual.count("<polyline") == 4 + 1  # each variant's, and the legend's
+    for process in processes:
+        if process.config["scheduler"] == "task" and process.config["threads"] == 2:
+            process.result["compiled"] = 24
+    html = page(make_document(processes))
+    assert html.count("0.0*</td>") == 2  # 2000 bytes, in both tables
+    assert "every process of the variant compiled kernels. The peak contains the compiler" in html
+    assert memory_plot(processes).count("<polyline") == 3 + 1
+
+
+def memory_plot(processes):
+    (found,) = re.findall(r'<svg[^>]*aria-label="Memory by variant".*?</svg>', page(make_document(processes)), re.S)
+    return found
+
+
+def test_one_traced_run_of_each_scheduler_is_shown_on_the_most_threads(processes):
+    runs = {run_id: (p.config["scheduler"], p.config["threads"]) for run_id, p in enumerate(processes, 1)}
+    shown = to_show(processes, set(runs))
+    assert [runs[run_id] for run_id in shown] == [("fork-join", 2), ("task", 2)]
+    assert to_show(processes, {1, 3, 8}) == [8]
+    assert to_show(processes, {1, 3}) == [1, 3]
+    assert to_show(processes, ()) == []
+
+
+def test_a_traced_timeline_is_what_the_trace_holds(processes):
+    document = make_document(processes, traces={4: trace_of(FOUND)})
+    (row,) = document["traced"]
+    assert (row["run_id"], row["threads"], row["variant"]["scheduler"]) == (4, 2, "task")
+    assert [[step, begin, pytest.approx(end)] for step, begin, end in row["steps"]] == [
+        [2, 0.0, 10e-6], [3, pytest.approx(10e-6), 21e-6]
+    ]  # fmt: skip
+    assert sum(end - begin for *_, begin, end in row["spans"]) == pytest.approx((17_300 + 4_500) * 1e-9)
+    assert {tuple(span[1:3]) for span in row["spans"]} == {tuple(kind) for kind in FOUND["call_ops"]}
+    waits = {kind: end - begin for _, kind, begin, end in row["waits"]}
+    assert waits == {"starvation": pytest.approx(4e-6), "barrier": pytest.approx(8e-6)}
+    assert sum(row["busy"]) / len(row["busy"]) == pytest.approx((17_300 + 4_500) / 21_000)
+    assert row["traced_step_s"] == pytest.approx(10.5e-6)
+    assert row["timed_step_s"] == pytest.approx(processes[3].median_step_s)
+    assert "median step 0.0105 ms traced, 4,012 ms timed" in page(document)
+
+
+def test_the_page_says_where_the_variance_is(document):
+    shown = page({**document, "scaling": {**document["scaling"], "rows": [
+        {**row, "levels": {"process": 0.0123, "step": 0.0345, "occasion": None, "steps_advised": 17}}
+        for row in document["scaling"]["rows"]
+    ]}})  # fmt: skip
+    assert "<td>1.2%</td><td>3.5%</td><td>17</td>" in shown
+
+
+def test_very_many_samples_are_not_printed(document):
+    assert "are not printed" not in page(document)
+    document["samples"][0]["processes"][0]["step_s"] = [0.5] * PRINTED_TIMES
+    shown = page(document)
+    times = PRINTED_TIMES + 2 * 27
+    assert f"<p class=paper>{times:,} step times of 28 processes are not printed. <code>taskloom experiments" in shown
+    assert "<details class=long><summary>28 processes</summary>" in shown
+
+
+def test_the_page_says_which_slicings_a_pooled_ratio_is_about(document):
+    document["sweep"]["pooled"] = [{
+        "threads": 2, "a": "fork-join", "b": "task", "places": 3, "pairs": 21, "ratio": 1.02, "ratio_low": 1.01,
+        "ratio_high": 1.03, "p_adjusted": 0.01, "verdict": "faster", "scope": "these 3 places only",
+        "between_places": 0.01, "diagnosis": [],
+    }]  # fmt: skip
+    assert "3 slicings, 2 threads; these 3 places only" in page(document)
