@@ -1,0 +1,28 @@
+"""Recordings of benchmarks: only those that a page, a decision or a test cites, each of at most 100 kB."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+RESULTS = sorted((ROOT / "bench/results").iterdir())
+CITING = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.py"),
+          *(ROOT / "tests").rglob("*.py")]  # fmt: skip
+MOST_BYTES = 100_000
+
+
+def test_every_recording_is_cited_by_name_or_pattern() -> None:
+    """A recording is cited by its text or its JSON; in Markdown a star may stand for several."""
+    named = {m.rstrip(".").replace("\\", "") for path in CITING
+             for m in re.findall(r"20\d\d-\d\d-\d\d-[\w.*\\-]+", path.read_text())}  # fmt: skip
+    cited = {each.removesuffix(".md").removesuffix(".json") for each in named}
+    patterns = [each for each in cited if "*" in each]
+    left = [path.name for path in RESULTS
+            if path.stem not in cited and not any(fnmatch(path.stem, f"{each}*") for each in patterns)]  # fmt: skip
+    assert left == []
+
+
+def test_a_recording_is_small() -> None:
+    assert [(path.name, path.stat().st_size) for path in RESULTS if path.stat().st_size > MOST_BYTES] == []
