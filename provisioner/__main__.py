@@ -16,7 +16,7 @@ import httpx
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.settings import expanded, home
 from gpt2core.spec.threads import end_with_threads
-from taskloom.contract import logs
+from taskloom.contract import logs, options
 from taskloom.provisioner.jobs import AlreadyRunning, Jobs
 from taskloom.provisioner.loop import Provisioner, log
 from taskloom.provisioner.metrics import Metrics
@@ -35,12 +35,7 @@ def default_state(name: str) -> Path:
 def parser() -> argparse.ArgumentParser:
     out = argparse.ArgumentParser(prog="taskloom provision", description=__doc__)
     out.add_argument("pools", type=Path)
-    out.add_argument("--server")
-    out.add_argument("--state", type=Path)
-    out.add_argument("--metrics-port", type=int)
-    out.add_argument("--plan", action="store_true")
-    out.add_argument("--once", action="store_true")
-    out.add_argument("--json", action="store_true")
+    options.add_to(out, options.PROVISION)
     return out
 
 
@@ -51,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         pools = read(given.pools, given.server)
         token = pools.token()
         _folder("log_folder", expanded(pools.log_folder, "log_folder to a whole path"))
-        state = given.state or default_state(pools.name)
+        state = Path(given.state) if given.state else default_state(pools.name)
         _folder("--state", state.parent)
         jobs = Jobs(pools.name, state)
         server = Server(pools.server, token)

@@ -15,8 +15,8 @@ from gpt2core.spec.settings import NoHome
 from taskloom.contract import durations, key_files
 from taskloom.contract.demand import Need
 from taskloom.contract.fitting import JOB_RESERVE_S, Offer, lacks
+from taskloom.contract.options import DEFAULT_SERVER
 
-DEFAULT_SERVER = "http://127.0.0.1:8321"
 NAME = r"^[A-Za-z0-9_-]{1,40}$"
 
 

@@ -50,10 +50,13 @@ class Settings(BaseSettings):
     block_release_s: float = Field(
         120.0, gt=0, description="a block is released from its node after this long without a message of its worker"
     )
-    control_threads: int = Field(16, ge=1, description="threads for claims, heartbeats and other writing requests")
+    control_threads: int = Field(
+        16, ge=1, description="threads for claims, heartbeats, results and everything else that writes"
+    )
     reader_threads: int = Field(8, ge=1, description="threads for lists, details and files")
     readers_at_once: int = Field(
-        2, ge=1, description="readers' requests handled at once; few, so that claims and heartbeats do not wait"
+        2, ge=1, description="readers' requests handled at once; few, so that claims and heartbeats do not wait; one "
+        "that takes over 0.1 s no longer counts"
     )
     poll_s: float = Field(
         1.0, gt=0, description="interval of polls for runs that other servers queued; on PostgreSQL they also notify"
@@ -78,7 +81,7 @@ class Settings(BaseSettings):
         128 << 20, ge=1, description="bytes of requests in each server's memory, over all connections"
     )
     header_timeout_s: float = Field(10.0, gt=0, description="longest time for a request's headers to arrive")
-    body_timeout_s: float = Field(15.0, gt=0, description="how far a body may fall behind min_body_rate")
+    body_timeout_s: float = Field(15.0, gt=0, description="how far a body may fall behind TASKLOOM_MIN_BODY_RATE")
     min_body_rate: float = Field(16384.0, gt=0, description="minimum rate of a body, in bytes per second")
     linger_s: float = Field(
         5.0, gt=0, description="how long the rest of a rejected body is discarded"
@@ -114,7 +117,8 @@ class Settings(BaseSettings):
         "", description="origins whose pages may read answers, with a key, separated by commas: https://plots.example.org"
     )
     root_path: str = Field(
-        "", pattern=r"^(/[A-Za-z0-9._~-]+)*$", description="path below which a proxy serves this server: /taskloom"
+        "", pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        description="path below which a proxy serves this server, such as /taskloom; the proxy may strip it or not",
     )
     webhook_targets: str = Field(
         "",
@@ -128,7 +132,7 @@ class Settings(BaseSettings):
     )
     webhook_tries: int = Field(12, ge=1, le=100, description="how often delivery of a message is tried")
     max_webhooks: int = Field(50, ge=0, description="most webhooks of this server")
-    keep_verdicts: bool = Field(True, description="compare an experiment's variants once it has ended, for lists")
+    keep_verdicts: bool = Field(True, description="compute an experiment's verdict when it has ended, for lists")
     max_page: int = Field(500, ge=1, description="most items of a page")
     max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches this number")
     busy_timeout_s: float = Field(30.0, gt=0, description="how long SQLite waits for a write of another process")

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from taskloom.errors import Problem, ServerUnreachable, TaskloomError
 
 __all__ = ["Client", "Problem", "ServerUnreachable", "TaskloomError"]
-DEFAULT_SERVER = "http://127.0.0.1:8321"
 
 
 def __getattr__(name: str) -> Any:

@@ -12,9 +12,9 @@ from typing import Any, Self, TypeVar
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from taskloom import DEFAULT_SERVER
 from taskloom.contract import http, key_files, problems
 from taskloom.contract.keys import authorization
+from taskloom.contract.options import DEFAULT_SERVER
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
 from taskloom.patience import RESTARTING_STATUSES, Patience
 

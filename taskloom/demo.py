@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpt2core.process import launch
-from taskloom import DEFAULT_SERVER, tables, watch
+from taskloom import tables, watch
 from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import (
@@ -23,6 +23,7 @@ from taskloom.commands.output import (
     verdict_sentence,
 )
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
+from taskloom.contract.options import DEFAULT_SERVER
 from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
 from taskloom.processes import Processes
 

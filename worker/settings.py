@@ -18,13 +18,12 @@ from gpt2core.process.launch import allowed_cores
 from gpt2core.spec.config import parse_cores
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.settings import NoHome, home
-from taskloom.contract import key_files
+from taskloom.contract import key_files, options
 from taskloom.contract.keys import authorization
 from taskloom.worker import slurm
 from taskloom.worker.slurm import SlurmJob
 from taskloom.worker.walltime import Walltime, parse_s
 
-DEFAULT_SERVER = "http://127.0.0.1:8321"
 Drain = Literal["finish", "release"]
 Peaks = Literal["once", "forced", "idle", "never"]
 
@@ -138,32 +137,7 @@ def _default_grace_s(job: SlurmJob | None) -> float:
 def parser() -> argparse.ArgumentParser:
     """Parser of the worker's options. The token is not an option: every user of a node can read arguments."""
     out = argparse.ArgumentParser(prog="taskloom worker", description=__doc__)
-    out.add_argument("--server", help=f"URL of the server [TASKLOOM_SERVER, {DEFAULT_SERVER}]")
-    out.add_argument("--worker-id", help="permanent name of this worker [TASKLOOM_WORKER_ID, node:cores]")
-    out.add_argument("--cores", help="cores to pin trainers to, such as 0-3,8 [TASKLOOM_CORES, all it may use]")
-    out.add_argument("--label", action="append", metavar="K=V", help="a label that runs may require [TASKLOOM_LABELS]")
-    out.add_argument("--once", action="store_true", help="execute one run; exit 0 if it succeeded, 1 if not")
-    out.add_argument(
-        "--resend", action="store_true", help="send rejected results again, then exit; exit 1 if rejected again"
-    )
-    out.add_argument(
-        "--drain", choices=("finish", "release"), help="what SIGTERM does to the current run [TASKLOOM_DRAIN, finish]"
-    )
-    out.add_argument("--spool", metavar="DIR", help="folder of undelivered results [TASKLOOM_SPOOL]")
-    out.add_argument("--data-root", metavar="DIR", help="folder of token files for runs [TASKLOOM_DATA_ROOT]")
-    out.add_argument("--checkpoint-root", metavar="DIR", help="folder of weights for runs [TASKLOOM_CHECKPOINT_ROOT]")
-    out.add_argument("--wait-s", type=float, help="length of a long poll in seconds, at most 25 [TASKLOOM_WAIT_S, 25]")
-    out.add_argument("--walltime", metavar="TIME", help="remaining lifetime, such as 2h [TASKLOOM_WALLTIME, Slurm's]")
-    out.add_argument("--idle-exit", metavar="TIME", help="exit after this time without a run [TASKLOOM_IDLE_EXIT]")
-    out.add_argument(
-        "--grace",
-        metavar="TIME",
-        help="time between SIGTERM and SIGKILL for a trainer "
-        "[TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",
-    )
-    out.add_argument("--peaks", choices=get_args(Peaks), help="when to measure the node's peaks [TASKLOOM_PEAKS, once]")
-    out.add_argument("--json", action="store_true", help="print events on standard output, one JSON object per line")
-    out.add_argument("--quiet", action="store_true", help="on a terminal, print no line for a run that succeeded")
+    options.add_to(out, options.WORKER)
     return out
 
 
@@ -198,7 +172,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     spool = value("spool")
     idle_exit, grace = value("idle_exit"), value("grace")
     return Settings(
-        server=_server(value("server") or DEFAULT_SERVER),
+        server=_server(value("server") or options.DEFAULT_SERVER),
         token=_token(key_files.token(environment)),
         worker_id=worker_id,
         cores=cores,

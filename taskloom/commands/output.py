@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from taskloom import DEFAULT_SERVER
+from taskloom.contract.options import DEFAULT_SERVER
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,0 +1,42 @@
+"""Options of a command that another of our processes parses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from taskloom.contract.options import Option
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def forwarded(options: Iterable[Option]) -> Callable[[F], F]:
+    """A decorator that gives a command these options; their values are text."""
+
+    def decorate(command: F) -> F:
+        for each in reversed(tuple(options)):
+            whole = None if each.most is None else click.IntRange(0, each.most)
+            kind = click.Choice(each.choices) if each.choices else whole
+            command = click.option(
+                each.flag, each.name.replace("-", "_"), help=each.help, metavar=each.metavar, type=kind,
+                is_flag=not each.takes_value, multiple=each.several,
+            )(command)  # fmt: skip
+        return command
+
+    return decorate
+
+
+def arguments(options: Iterable[Option], given: Mapping[str, Any]) -> list[str]:
+    """The given options as arguments of the other process."""
+    found: list[str] = []
+    for each in options:
+        value = given[each.name.replace("-", "_")]
+        if not each.takes_value:
+            found += [each.flag] * bool(value)
+        else:
+            values = value if each.several else () if value is None else (value,)
+            for one in values:
+                found += [each.flag, str(one)]
+    return found
