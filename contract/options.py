@@ -14,8 +14,8 @@ DRAIN = ("finish", "release")
 
 @dataclass(frozen=True)
 class Option:
-    """An option. metavar: of its value; none and no choices: it is a flag. several: it may be given several times. most:
-    it is an integer from 0 to this number."""
+    """An option. metavar: of its value; none and no choices: it is a flag. several: it may be given several times.
+    most: it is an integer from 0 to this number."""
 
     name: str
     help: str
