@@ -18,7 +18,7 @@ def test_the_command_line_is_documented_as_it_is() -> None:
 
 
 def test_every_variable_of_worker_and_trainer_is_documented() -> None:
-    sources = [ROOT / "gpt2core/spec/settings.py", ROOT / "worker/settings.py"]
+    sources = [ROOT / name for name in ("gpt2core/spec/settings.py", "worker/settings.py", "contract/options.py")]
     names = {name for source in sources for name in re.findall(r"TASKLOOM_[A-Z_]*[A-Z]", source.read_text())}
     assert len(names) > 15
     assert not [name for name in sorted(names) if f"`{name}`" not in PAGE.read_text()]
