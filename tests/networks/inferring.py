@@ -25,6 +25,6 @@ def computed(settings: TrainConfig, until: str = "") -> Memory:
     products = table.choose(gemm.load(settings.blas, settings.precision), prepare.products_of(step), prepare.silent)
     bound = dispatch.bind(step, memory, 1, products)
     first = [op.phase for op in step.ops].index(until) if until else len(step.ops)
-    tasks = bound.tasks[: bound.op_first[first]]
+    tasks = bound.tasks[: sum(len(op.tiles) for op in step.ops[:first])]
     serial_loop(0, tasks, bound.context, new_record(1, 1, 0, 64, 0), memory.arrays["control"], 1)
     return memory
