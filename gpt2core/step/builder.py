@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpt2core.spec.errors import GraphError
 from gpt2core.spec.phases import PHASES
+from gpt2core.step import slicing
 from gpt2core.step.grid import Cost, Grid, Range
 from gpt2core.step.ops import (
     Access,
@@ -153,6 +154,11 @@ class Builder:
                 ends = offset + first * row_bytes, offset + last * row_bytes
                 found.append(Span(kind, *ends) if whole else Span(kind, *ends, row_bytes, of_row))
         return found
+
+    def blocks(self, matrix: Tensor) -> Sequence[Range]:
+        """The blocks of rows in which a matrix's gradient is computed and the matrix is updated."""
+        rows, columns = self.shape(matrix)
+        return slicing.cut_rows(rows, columns)
 
     def elements(self, of: Tensor, rows: Range | None = None) -> Range:
         """Range of a tensor's rows in its arena, in elements of four bytes; without rows all of it."""

@@ -64,13 +64,13 @@ def matrix(step: Builder, weight: Tensor, bias: Tensor | None = None) -> list[Pa
     starts = [(step.elements(weight)[0], columns), *([(step.elements(bias)[0], 1)] if bias else [])]
     return [
         Parameter(f"{weight.name} b{i}", tuple((at + first * n, at + last * n) for at, n in starts), second_at)
-        for i, (first, last) in enumerate(slicing.cut_rows(rows, columns))
+        for i, (first, last) in enumerate(step.blocks(weight))
     ]
 
 
 def block_grid(step: Builder, weight: Tensor, own: bool) -> Grid:
     """A tile for each block of a matrix: its rows [out0, out1), and the first row of its gradient."""
-    blocks = slicing.cut_rows(*step.shape(weight))
+    blocks = step.blocks(weight)
     first, last = zip(*blocks, strict=True)
     labels = tuple(f"{weight.name} b{i}" for i in range(len(blocks)))
     return Grid(labels).with_columns(out0=first, out1=last, to=[0] * len(blocks) if own else first)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpt2core.spec.errors import GraphError
 from gpt2core.step.builder import Builder
-from gpt2core.step.grid import Cost, Grid
+from gpt2core.step.grid import Cost, Grid, Range
 from gpt2core.step.ops import Given, Mode, Tensor, Use
 from gpt2core.step.signature import Kernel
 from gpt2core.step.tensors import ArenaPlan
@@ -48,6 +48,10 @@ class Sketch(Builder):
     ) -> None:  # fmt: skip
         uses = [(use.mode, use.of) for use in given.values() if isinstance(use, Use) and isinstance(use.of, Tensor)]
         self._ops.append(Uses(sorted(uses, key=lambda use: use[0] not in READS), layer, filler))
+
+    def blocks(self, matrix: Tensor) -> Sequence[Range]:
+        """One, since lives do not depend on blocks, of which a huge matrix has 100,000."""
+        return [(0, self.shape(matrix)[0])]
 
     def rename(self, old: Tensor, new: Tensor) -> None:
         self._before[new] = old
