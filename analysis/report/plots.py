@@ -49,10 +49,10 @@ def op_colour(op: str) -> str:
     """One colour for a kind of op, forward or backward, in every report."""
     for names, colour in (
         (("attention",), "attention"),
-        (("qkv", "projection", "fc", "logits"), "products"),
-        (("gelu", "residual", "layernorm"), "elementwise"),
+        (("qkv", "projection", "fc", "logits", "gates_in", "recurrence", "conv"), "products"),
+        (("gelu", "residual", "layernorm", "pool"), "elementwise"),
         ((*OPTIMIZERS, "update"), "update-op"),
-        (("cross_entropy", "mean_loss"), "loss-op"),
+        (("cross_entropy", "mean_loss", "mean_accuracy"), "loss-op"),
     ):
         if op.startswith(names):
             return f"var(--{colour})"

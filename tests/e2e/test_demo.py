@@ -44,8 +44,9 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
     assert all(row["agrees"] for row in rows)
     assert all(gone(process) for process in started)
     see = (
-        r"taskloom (up .*)\nsee: http://127\.0\.0\.1:8321(/ui/\S+)\nsee: \S+id=2\nthe second experiment, .* 2 runs\n"
-        r"its threads wait .*: \d+% under fork-join, \d+% under task of their time\nverdict: (.*)\nverdict: (.*)\n$"
+        r"taskloom (up .*)\nsee: http://127\.0\.0\.1:8321(/ui/\S+)\nsee: \S+id=2\nthe second experiment, .* 3 runs\n"
+        r"share of .*: (?:\d+% under (?:fork-join|fork-join by diagonals|task)(?:, |\n)){3}"
+        r"verdict: (.*)\nverdict: (.*)\n$"
     )
     told = re.search(see, output)
     assert told is not None, output

@@ -131,10 +131,10 @@ export function opKind(op) {
 	/** @type {[string[], string][]} */
 	const kinds = [
 		[['attention'], 'attention'],
-		[['qkv', 'projection', 'fc', 'logits', 'matmul'], 'products'],
-		[['gelu', 'residual', 'layernorm'], 'elementwise'],
+		[['qkv', 'projection', 'fc', 'logits', 'gates_in', 'recurrence', 'conv'], 'products'],
+		[['gelu', 'residual', 'layernorm', 'pool'], 'elementwise'],
 		[['adamw', 'sgd', 'update'], 'update-op'],
-		[['cross_entropy', 'mean_loss'], 'loss-op']
+		[['cross_entropy', 'mean_loss', 'mean_accuracy'], 'loss-op']
 	];
 	return kinds.find(([starts]) => starts.some(start => op.startsWith(start)))?.[1] ?? 'other-op';
 }
