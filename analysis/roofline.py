@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpt2core.spec.config import model_from
+from gpt2core.spec.models import model_from
 from gpt2core.spec.result import tokens_per_step
 
 Bound = Literal["memory", "compute"]

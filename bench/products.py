@@ -43,8 +43,9 @@ from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.node import host
 from gpt2core.process import launch
 from gpt2core.run import prepare, roof
-from gpt2core.spec.config import PRECISIONS, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import PRECISIONS
 from gpt2core.spec.result import median
 from gpt2core.step.ops import Product, Tensor
 

@@ -35,8 +35,9 @@ from bench.rounds import round_order
 from bench.schedulers import VARIANTS
 from bench.turns import Event, Runner, Turn, alternate
 from gpt2core.process import launch
-from gpt2core.spec.config import PRECISIONS, model_names
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import PRECISIONS
+from gpt2core.spec.models import model_names
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
 from gpt2core.taskbench.granularity import Point, metg_s, peak_iterations_per_s

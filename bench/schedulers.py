@@ -21,7 +21,8 @@ from bench.record import Measured, head, out_option, save
 from bench.rounds import round_order
 from bench.step import child, parse_shape
 from gpt2core.process import launch
-from gpt2core.spec.config import POLICIES, SYNCS, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import POLICIES, SYNCS
 from gpt2core.spec.result import median
 
 SCHEDULERS: dict[str, dict[str, Any]] = {

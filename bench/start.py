@@ -26,7 +26,8 @@ from gpt2core.networks.gpt2.checkpoint import write_checkpoint
 from gpt2core.networks.gpt2.initial import initial_weights
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.process import launch
-from gpt2core.spec.config import TrainConfig, model_from
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import model_from
 from gpt2core.spec.result import median
 
 

@@ -41,8 +41,9 @@ from bench.torch_peers import PEERS, environment
 from gpt2core.data.sources import open_tokens, write_tokens
 from gpt2core.networks.network import network_of
 from gpt2core.process import launch
-from gpt2core.spec.config import TrainConfig, model_from
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.models import model_from
 from gpt2core.spec.networks import TOKENS
 from gpt2core.spec.result import median
 from taskloom.analysis.roofline import peaks_of, roofline

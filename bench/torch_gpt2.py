@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.optimizers import learning_rates
 
 Weights = dict[str, np.ndarray]

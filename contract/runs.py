@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema, create_model
 
 from gpt2core.spec import networks
-from gpt2core.spec.config import DEFAULTS, FIELDS, MAIN, TrainConfig, field_type, model_names, parse_cores
+from gpt2core.spec.config import DEFAULTS, FIELDS, MAIN, TrainConfig, field_type
+from gpt2core.spec.fields import parse_cores
+from gpt2core.spec.models import model_names
 from gpt2core.spec.modes import UNREAD
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.attempts import AttemptState, AttemptSummary

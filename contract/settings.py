@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpt2core.spec.config import NAME_SET, ModelConfig, wrong
+from gpt2core.spec.config import NAME_SET, wrong
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.models import ModelConfig
 
 Place = tuple[str | int, ...]
 SIZES = frozenset(item.name for item in dataclasses.fields(ModelConfig))

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from gpt2core.spec.config import NAMES, ModelConfig, TrainConfig, field_type, model_from, model_names
+from gpt2core.spec.config import NAMES, TrainConfig, field_type
 from gpt2core.spec.errors import ConfigError, raise_together
+from gpt2core.spec.models import ModelConfig, model_from, model_names
 from gpt2core.spec.networks import NETWORKS, Model, sizes_of
 
 SIZES = {

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from gpt2core.node import host
 from gpt2core.process.child import GRACE_S
 from gpt2core.process.launch import allowed_cores
-from gpt2core.spec.config import parse_cores
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import parse_cores
 from gpt2core.spec.settings import NoHome, home
 from taskloom.contract import key_files, options
 from taskloom.contract.keys import authorization

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def forward(layers: Sequence[Layer], order: str) -> None:
-    """Add the layers in an order of spec.config.OP_ORDERS. Reverse: the same with the last layer and chunk first, then
+    """Add the layers in an order of spec.fields.OP_ORDERS. Reverse: the same with the last layer and chunk first, then
     the gradients of the weights. The gradient of `gates` is computed in their place.
     """
     step = layers[0].step

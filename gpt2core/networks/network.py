@@ -29,7 +29,7 @@ class Network(Protocol):
 
     model: ClassVar[type[Model]]  # the class of its models' sizes
     presets: ClassVar[Mapping[str, Model]] = {}  # models of well-known sizes by their names, from small to large
-    fusions: ClassVar[tuple[str, ...]] = ("none",)  # values of spec.config.FUSIONS that its step supports
+    fusions: ClassVar[tuple[str, ...]] = ("none",)  # values of spec.fields.FUSIONS that its step supports
     decays_biases: ClassVar[bool] = True  # whether weight_decay holds for the biases of matrices too
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:

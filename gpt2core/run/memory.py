@@ -10,8 +10,9 @@ from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.network import network_of
 from gpt2core.node import host
 from gpt2core.schedulers.team import Team
-from gpt2core.spec.config import AUTO, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import NotEnoughMemory
+from gpt2core.spec.fields import AUTO
 from gpt2core.step import graph
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Program

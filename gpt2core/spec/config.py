@@ -5,188 +5,43 @@ derived from the fields' metadata (help, unit, choices, bounds).
 from __future__ import annotations
 
 import dataclasses
-import math
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from gpt2core.spec import modes, networks, optimizers, schedulers
 from gpt2core.spec.errors import ConfigError, raise_together
+from gpt2core.spec.fields import (
+    AMOUNT,
+    ASSIGNMENTS,
+    AUTO,
+    BLAS,
+    DISTRIBUTIONS,
+    EPSILON,
+    FUSIONS,
+    LOGITS,
+    MOST_CORES,
+    OP_ORDERS,
+    POLICIES,
+    PRECISIONS,
+    SHARE,
+    SHUFFLES,
+    SYNCS,
+    Check,
+    check_bool,
+    check_choice,
+    check_int,
+    check_path,
+    parse_cores,
+    parse_op_threads,
+    setting,
+)
+from gpt2core.spec.models import PRESETS, model_from
 from gpt2core.spec.networks import Model
 from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES
 from gpt2core.spec.phases import MODES
-
-SYNCS = ("phase", "step", "none")
-PRECISIONS = ("fp32", "bf16")
-BLAS = ("auto", "own", "mkl", "openblas")
-POLICIES = ("breadth-first", "critical-path", "program-order")
-ASSIGNMENTS = ("static", "dynamic")
-FUSIONS = ("none", "rows", "all")
-OP_ORDERS = ("layers", "diagonals")
-DISTRIBUTIONS = ("zipf", "uniform")
-LOGITS = ("all", "last", "none-kept")
-SHUFFLES = ("epoch", "none")
-MOST_CORES = 4096  # longest accepted list of cores
-AUTO = None  # the trainer chooses the slice size
-# What a setting determines, and so whether results that differ in it can be compared. Each setting has one role.
-ROLES = {
-    "size": "the computation and its time: results that differ in it are never compared",
-    "values": "the numbers that are computed, not the time: results that differ in it are never compared",
-    "seed": "as values, but a series of runs may contain several",
-    "slices": "the rounding of sums and the time: experiments compare its values",
-    "order": "the order of tasks and who executes them: experiments compare its values",
-    "place": "the cores",
-    "length": "the number of steps",
-    "output": "files that the trainer writes",
-    "permission": "what the trainer refuses",
-}
-
-
-Check = Callable[[str, object], object]  # of a setting's name and value; raises ConfigError
-
-
-# What a setting's field declares. Every list of settings follows from it (tests/unit/test_roles.py).
-DECLARED = {
-    "help": "the sentence of command line, form and reference",
-    "role": "a key of ROLES",
-    "choices": "the accepted values",
-    "low": "the smallest accepted integer",
-    "high": "the largest accepted integer",
-    "check": "of values other than the default, where choices or low and high do not say it",
-    "unit": "what a number counts",
-    "group": "heading under which the form of an experiment shows it at once: training or parallelisation",
-    "main": "place among the settings that lists, exports and histories show",
-    "resolved": "results state it even if the run left it open",
-    "by_network": "networks may have another default (Model.defaults)",
-    "later": "results and workers from before this setting lack it; in-keys: keys of series contain its default",
-}
-
-
-def setting(default: Any, help: str, role: str, **meta: Any) -> Any:
-    """A dataclass field with the metadata that DECLARED describes. Raises TypeError for other metadata."""
-    if unknown := meta.keys() - DECLARED.keys():
-        raise TypeError(f"a setting declares no {', '.join(sorted(unknown))}")
-    if meta.get("by_network"):  # known by its identity, so that a given value stays, also an equal one
-        default = type("Default", (type(default),), {"plain": default})(default)
-    return field(default=default, metadata={"help": help, "role": role, **meta})
-
-
-def check_int(name: str, value: object, low: int, high: int | None = None, accepted: str = "") -> None:
-    """Raise ConfigError unless value is an integer in [low, high]."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
-        span = f"an integer of {low} or more" if high is None else f"an integer from {low} to {high}"
-        raise ConfigError(name, value, accepted or span)
-
-
-def check_number(name: str, value: object, low: float, high: float, accepted: str) -> None:
-    """Raise ConfigError unless value is a finite number with low <= value < high."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigError(name, value, accepted)
-    if not low <= value < high:
-        raise ConfigError(name, value, accepted)
-
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise ConfigError unless value is one of choices."""
-    if value not in choices:
-        raise ConfigError(name, value, "one of " + ", ".join(choices))
-
-
-def check_path(name: str, value: object) -> None:
-    """Raise ConfigError unless value can name a file."""
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ConfigError(name, value, "a name or a path")
-
-
-def check_bool(name: str, value: object) -> None:
-    """Raise ConfigError unless value is true or false."""
-    if not isinstance(value, bool):
-        raise ConfigError(name, value, "true or false")
-
-
-SHARE = partial(check_number, low=0.0, high=1.0, accepted="a number of 0 or more and below 1")
-AMOUNT = partial(check_number, low=0.0, high=1e6, accepted="a number of 0 or more and below 1000000")
-EPSILON = partial(check_number, low=1e-30, high=1.0, accepted="a number above 0 and below 1")
-
-
-@dataclass(frozen=True)
-class ModelConfig(Model):
-    """A GPT-2's shape. L layers, NH heads, C channels, V vocabulary (padded to Vp), T at most `context`."""
-
-    network: ClassVar[str] = "gpt2"
-
-    layers: int = 12
-    heads: int = 12
-    channels: int = 768
-    vocab: int = 50257
-    context: int = 1024
-    name: str = "custom"
-
-    def __post_init__(self) -> None:
-        for name, high in (("layers", 1000), ("heads", 1000), ("channels", 65536), ("context", 1 << 20)):
-            check_int(name, getattr(self, name), 1, high)
-        check_int("vocab", self.vocab, 1, 1 << 16)  # tokens are uint16
-        if not isinstance(self.name, str):
-            raise ConfigError("name", self.name, "a string")
-        if self.channels % self.heads:
-            raise ConfigError("channels", self.channels, f"a multiple of heads ({self.heads})")
-
-    @property
-    def padded_vocab(self) -> int:
-        """Vp: V rounded up to a multiple of 128, as llm.c pads it."""
-        return -(-self.vocab // 128) * 128
-
-    def step_flop(self, samples: int, positions: int) -> int:
-        """Model FLOP of a step: 6 x parameters in matrix products x tokens, plus half of attention's 12 L C T x tokens,
-        since the causal mask removes the other half. Recomputation is not counted.
-
-        Source: Chowdhery et al. 2022 (PaLM), appendix B: model-FLOP utilisation.
-        """
-        products = self.layers * 12 * self.channels**2 + self.padded_vocab * self.channels
-        return (6 * products + 6 * self.layers * self.channels * positions) * samples * positions
-
-
-PRESETS = {
-    "tiny": ModelConfig(layers=2, heads=4, channels=64, vocab=256, context=128, name="tiny"),
-    "small": ModelConfig(4, 4, 256, 256, 256, "small"),
-    "gpt2-124m": ModelConfig(12, 12, 768, 50257, 1024, "gpt2-124m"),
-    "gpt2-350m": ModelConfig(24, 16, 1024, 50257, 1024, "gpt2-350m"),
-    "gpt2-774m": ModelConfig(36, 20, 1280, 50257, 1024, "gpt2-774m"),
-    "gpt2-1.5b": ModelConfig(48, 25, 1600, 50257, 1024, "gpt2-1.5b"),
-}
-PRESETS["gpt2"] = PRESETS["gpt2-124m"]  # Hugging Face's name for it
-
-
-def model_names() -> tuple[str, ...]:
-    """Names of models: every network's presets, and the networks whose name alone selects default sizes."""
-    return (*networks.presets(), *(name for name in networks.NETWORKS if name != networks.DEFAULT))
-
-
-def preset_name(name: str) -> str:
-    """The name that a model has in configurations: gpt2-124m for its alias gpt2. Other names are their own."""
-    known = networks.presets()
-    return known[name].name if name in known else name
-
-
-def model_from(value: object) -> Model:
-    """A model from its name, from its sizes, or from itself.
-
-    Sizes with the key `network` describe a model of that network, sizes without it a GPT-2. Raises ConfigError.
-    """
-    if isinstance(value, Model):
-        return value
-    if isinstance(value, str):
-        if value in (known := networks.presets()):
-            return known[value]
-        if value in networks.NETWORKS:
-            value = {"network": value}
-    if isinstance(value, Mapping):
-        sizes = {"network": networks.DEFAULT, **value}
-        model: Model = networks.network(sizes.pop("network")).model.from_sizes(sizes)
-        return model
-    raise ConfigError("model", value, f"one of {', '.join(model_names())}, or a mapping of a network's sizes")
 
 
 @dataclass(frozen=True)
@@ -571,49 +426,6 @@ def _caught(check: Callable[..., object], *arguments: object) -> list[ConfigErro
     except ConfigError as error:
         return [error]
     return []
-
-
-def parse_cores(value: object) -> tuple[int, ...]:
-    """Core numbers from "0-3,8" or from a sequence of integers; sorted as given, without repeats."""
-    accepted = "core numbers such as 0-3,8 without repeats"
-    cores: list[int] = []
-    if isinstance(value, str):
-        for part in value.split(","):
-            first, dash, last = part.strip().partition("-")
-            if not _is_number(first) or (dash and not _is_number(last)):
-                raise ConfigError("cores", value, accepted)
-            low, high = int(first), int(last) if dash else int(first)
-            if high < low or high - low > MOST_CORES or len(cores) > MOST_CORES:
-                raise ConfigError("cores", value, accepted)
-            cores.extend(range(low, high + 1))
-    elif isinstance(value, list | tuple) and len(value) <= MOST_CORES:
-        for core in value:
-            check_int("cores", core, 0, 1 << 16, accepted)
-        cores.extend(value)
-    else:
-        raise ConfigError("cores", value, accepted)
-    if not cores or len(set(cores)) != len(cores):
-        raise ConfigError("cores", value, accepted)
-    return tuple(cores)
-
-
-def _is_number(text: str) -> bool:
-    return len(text) <= 6 and text.isdecimal()  # int() raises another error for very long texts
-
-
-def parse_op_threads(value: object, threads: int) -> dict[str, int]:
-    """Threads by op name from "qkv=2,layernorm=1" or from a mapping. The step program checks the names."""
-    accepted = f"op=threads pairs such as qkv=2,layernorm=1, each from 1 to threads ({threads})"
-    if isinstance(value, str):
-        pairs = [part.strip().partition("=") for part in value.split(",")]
-        if any(not _is_number(number) for _, _, number in pairs):
-            raise ConfigError("op_threads", value, accepted)
-        value = {name: int(number) for name, _, number in pairs}
-    if not isinstance(value, Mapping) or not value or not all(isinstance(name, str) for name in value):
-        raise ConfigError("op_threads", value, accepted)
-    for count in value.values():
-        check_int("op_threads", count, 1, threads, accepted)
-    return dict(value)
 
 
 def field_type(name: str) -> Any:

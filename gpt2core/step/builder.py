@@ -55,7 +55,7 @@ class Builder:
     """Collects ops on the tensors of some arenas. `micro`: the micro-batch of the ops that are added next, `tape`: what
     they leave for the reverse pass.
 
-    Tensors may share memory: an arena may have several of them at one place. fusion: see spec.config.FUSIONS.
+    Tensors may share memory: an arena may have several of them at one place. fusion: see spec.fields.FUSIONS.
     """
 
     def __init__(self, plans: Mapping[str, ArenaPlan], fusion: str = "none") -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from gpt2core.node import host
 from gpt2core.node.load import MOST_BUSY_CORES
 from gpt2core.spec import schedulers
-from gpt2core.spec.config import parse_cores
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import parse_cores
 from gpt2core.spec.result import median
 from gpt2core.taskbench.patterns import PATTERNS
 

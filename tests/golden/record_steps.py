@@ -22,7 +22,8 @@ import numpy as np
 
 try:
     from gpt2core.run.train import plan, train
-    from gpt2core.spec.config import ModelConfig, TrainConfig
+    from gpt2core.spec.config import TrainConfig
+    from gpt2core.spec.models import ModelConfig
 except ImportError:  # the commit of the first recording, before the core was split into packages
     from gpt2core.config import ModelConfig, TrainConfig  # type: ignore[no-redef]
     from gpt2core.train import plan, train  # type: ignore[no-redef]

@@ -18,8 +18,9 @@ from gpt2core.run.train import train
 from gpt2core.schedulers.scheduler import Job, Prepared, Scheduler, Stage
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec import schedulers
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, ConfigError
+from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.result import TrainResult
 from gpt2core.taskbench.bench import TaskBench
 from gpt2core.taskbench.granularity import MetgConfig

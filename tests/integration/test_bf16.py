@@ -18,7 +18,9 @@ from gpt2core.gemm import tiles
 from gpt2core.gemm.multiply import own_product_of_pairs, own_product_of_rounded, own_product_of_tiles
 from gpt2core.gemm.words import DOT_BF16
 from gpt2core.run.train import train
-from gpt2core.spec.config import BLAS, ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import BLAS
+from gpt2core.spec.models import ModelConfig
 
 SMALL = TrainConfig(
     model=ModelConfig(layers=3, heads=4, channels=96, vocab=256, context=64),

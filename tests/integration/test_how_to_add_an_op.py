@@ -20,7 +20,9 @@ from gpt2core.gemm import libraries, table
 from gpt2core.networks import gpt2, memory, program
 from gpt2core.networks.network import network_of
 from gpt2core.run import train
-from gpt2core.spec.config import FUSIONS, ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import FUSIONS
+from gpt2core.spec.models import ModelConfig
 from gpt2core.step import graph, slicing
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,9 @@ import pytest
 from gpt2core.node import host
 from gpt2core.process import launch
 from gpt2core.run import prepare
-from gpt2core.spec.config import SYNCS, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import NotEnoughMemory
+from gpt2core.spec.fields import SYNCS
 from gpt2core.step import graph
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,6 @@
 """Every client learns the names of models from the OpenAPI document."""
 
-from gpt2core.spec.config import model_names
+from gpt2core.spec.models import model_names
 from gpt2core.spec.networks import NETWORKS
 
 

@@ -18,8 +18,9 @@ from apart import Apart, processes
 from gpt2core.node import openmp
 from gpt2core.run import train
 from gpt2core.schedulers.openmp import runtime
-from gpt2core.spec.config import SYNCS, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, ConfigError, CoreError, Stalled
+from gpt2core.spec.fields import SYNCS
 from gpt2core.spec.result import ThreadStat
 
 HERE = list(openmp.find())

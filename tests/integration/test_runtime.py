@@ -29,8 +29,9 @@ from gpt2core.schedulers.task.deque import EMPTY, new_deques, push, steal, take
 from gpt2core.schedulers.task.loop import IDLE_CELLS, PARKED, announce, any_ready
 from gpt2core.schedulers.team import Team
 from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks, ticks_per_s
-from gpt2core.spec.config import SYNCS, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Stalled
+from gpt2core.spec.fields import SYNCS
 from gpt2core.step import graph
 from gpt2core.step.builder import Builder
 from gpt2core.step.control import CELLS, STEPS_DONE, STOP

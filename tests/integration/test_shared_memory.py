@@ -7,7 +7,8 @@ import pytest
 from gpt2core.networks import lifetimes
 from gpt2core.run.train import plan, train
 from gpt2core.spec import modes
-from gpt2core.spec.config import DEFAULTS, ModelConfig, TrainConfig
+from gpt2core.spec.config import DEFAULTS, TrainConfig
+from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.phases import MODES
 from gpt2core.step.lifetimes import Policy
 

@@ -20,8 +20,9 @@ from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.normal import LARGE, Normals
 from gpt2core.process import launch
 from gpt2core.run import execute, memory, train
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
+from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.phases import PHASES
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.profile import profile_of

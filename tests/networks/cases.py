@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpt2core.spec.config import SYNCS, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import SYNCS
 
 COMMON = {"batch": 5, "steps": 6, "warmup": 0, "lr": 1e-2, "data": "synthetic", "blas": "own", "scheduler": "serial",
           "allow_oversubscription": True}  # fmt: skip

@@ -9,7 +9,7 @@ from gpt2core.layers import embedding, linear, recurrence
 from gpt2core.networks import language, token_rows
 from gpt2core.networks.network import Network
 from gpt2core.optimizers import state
-from gpt2core.spec.config import check_int
+from gpt2core.spec.fields import check_int
 from gpt2core.spec.networks import Model
 from gpt2core.step import parameters, slicing
 from gpt2core.step.grid import ROWS

@@ -17,7 +17,8 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, outputs, prepare, train
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
 from taskloom.analysis.agreement import distance
 from taskloom.server.errors import BadResult

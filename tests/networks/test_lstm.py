@@ -18,8 +18,9 @@ from gpt2core.networks.lstm.tensors import Lstm
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, train
-from gpt2core.spec.config import FUSIONS, OP_ORDERS, SYNCS, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import FUSIONS, OP_ORDERS, SYNCS
 from gpt2core.step import slicing
 from gpt2core.step.memory import Memory
 from taskloom.contract.runs import RunSpec

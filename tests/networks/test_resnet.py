@@ -17,8 +17,10 @@ from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.networks.resnet.tensors import PRESETS, Resnet, convolutions
 from gpt2core.run import canary, train
-from gpt2core.spec.config import FUSIONS, OF_NETWORK, SYNCS, TrainConfig, model_from
+from gpt2core.spec.config import OF_NETWORK, TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import FUSIONS, SYNCS
+from gpt2core.spec.models import model_from
 from gpt2core.step import slicing
 from gpt2core.step.memory import Memory
 from taskloom.contract.runs import RunSpec

@@ -15,7 +15,8 @@ from inferring import computed
 from bench import torch_gpt2, torch_lstm
 from gpt2core.data.sources import open_tokens
 from gpt2core.run import outputs
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
 
 pytestmark = pytest.mark.parity

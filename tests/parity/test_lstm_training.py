@@ -20,7 +20,7 @@ from gpt2core.data.sources import open_tokens
 from gpt2core.networks.lstm.checkpoint import read_checkpoint
 from gpt2core.networks.lstm.tensors import model_of
 from gpt2core.run.train import train
-from gpt2core.spec.config import SYNCS
+from gpt2core.spec.fields import SYNCS
 
 pytestmark = pytest.mark.parity
 

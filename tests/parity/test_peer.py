@@ -21,7 +21,8 @@ from bench.torch_gpt2 import (
 )
 from gpt2core.data.sources import open_tokens
 from gpt2core.process import launch
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import ModelConfig
 
 pytestmark = pytest.mark.parity
 

@@ -19,7 +19,7 @@ from bench import torch_resnet
 from gpt2core.networks.network import network_of
 from gpt2core.networks.resnet.tensors import model_of
 from gpt2core.run.train import train
-from gpt2core.spec.config import FUSIONS, SYNCS
+from gpt2core.spec.fields import FUSIONS, SYNCS
 
 pytestmark = pytest.mark.parity
 

@@ -25,7 +25,8 @@ from gpt2core.data.sources import open_tokens
 from gpt2core.networks.gpt2.checkpoint import read_checkpoint
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.run.train import train
-from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import PRESETS, ModelConfig
 from gpt2core.spec.optimizers import learning_rates
 
 pytestmark = pytest.mark.parity

@@ -13,7 +13,9 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import train
-from gpt2core.spec.config import FUSIONS, ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import FUSIONS
+from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
 
 SMALL = TrainConfig(

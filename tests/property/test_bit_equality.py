@@ -18,7 +18,9 @@ from gpt2core.networks.network import network_of
 from gpt2core.run import canary, prepare, train
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
-from gpt2core.spec.config import FUSIONS, POLICIES, SYNCS, ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import FUSIONS, POLICIES, SYNCS
+from gpt2core.spec.models import ModelConfig
 from gpt2core.step import graph
 from gpt2core.step.memory import Memory
 

@@ -20,7 +20,9 @@ from toys import toy, wide
 
 from gpt2core.node import openmp
 from gpt2core.run import canary, prepare, train
-from gpt2core.spec.config import POLICIES, SYNCS, ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import POLICIES, SYNCS
+from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.result import TrainResult
 from gpt2core.spec.schedulers import RUNTIMES
 from gpt2core.step import graph

@@ -18,7 +18,6 @@ from gpt2core.networks.gpt2 import checkpoint
 from gpt2core.networks.gpt2.checkpoint import read_checkpoint, read_model, write_checkpoint
 from gpt2core.networks.gpt2.initial import initial_weights
 from gpt2core.networks.gpt2.tensors import weight_specs
-from gpt2core.spec.config import PRESETS, ModelConfig
 from gpt2core.spec.errors import (
     BadMagic,
     BadVersion,
@@ -29,6 +28,7 @@ from gpt2core.spec.errors import (
     TruncatedFile,
     UnreadableFile,
 )
+from gpt2core.spec.models import PRESETS, ModelConfig
 
 MODEL = ModelConfig(layers=2, heads=3, channels=24, vocab=50, context=11)
 Weights = dict[str, np.ndarray]

@@ -9,7 +9,8 @@ import pytest
 
 from gpt2core.networks import program
 from gpt2core.schedulers.openmp.creation import EVEN, HEAD, LOSS, Creation, plan
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import ModelConfig
 from gpt2core.step import graph
 from gpt2core.step.ops import Access, Call, Mode, Op, Program, Region, Tile, Work
 

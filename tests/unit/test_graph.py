@@ -14,8 +14,10 @@ from reachability import reachability
 from gpt2core.layers import attention
 from gpt2core.layers.attention import heads_of_groups
 from gpt2core.networks import program
-from gpt2core.spec.config import FUSIONS, SYNCS, ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, GraphError
+from gpt2core.spec.fields import FUSIONS, SYNCS
+from gpt2core.spec.models import ModelConfig
 from gpt2core.step import graph, paths, slicing
 from gpt2core.step.ops import Access, Call, Mode, Op, Program, Region, Tile, Work, merged
 

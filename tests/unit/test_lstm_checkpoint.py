@@ -13,8 +13,8 @@ from gpt2core.networks import network
 from gpt2core.networks.gpt2 import checkpoint as of_gpt2
 from gpt2core.networks.lstm.checkpoint import about, read_checkpoint, read_model, write_checkpoint
 from gpt2core.networks.lstm.tensors import PRESETS, Lstm, weight_specs
-from gpt2core.spec.config import ModelConfig
 from gpt2core.spec.errors import BadMagic, BadVersion, ConfigError, ShapeMismatch, UnreadableFile
+from gpt2core.spec.models import ModelConfig
 
 MODEL = Lstm(embedding=5, hidden=6, layers=3, vocab=11)
 TIED = Lstm(embedding=6, hidden=6, layers=1, vocab=11, tied=True)

@@ -9,8 +9,9 @@ import pytest
 
 from gpt2core.networks.network import Network, network_of
 from gpt2core.spec import networks
-from gpt2core.spec.config import PRESETS, ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.models import PRESETS, ModelConfig
 
 SIZES = "from gpt2core.spec.config import TrainConfig; from gpt2core.networks.memory import memory_bytes"
 

@@ -13,8 +13,9 @@ import pytest
 
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.run.train import train
-from gpt2core.spec.config import DEFAULTS, ModelConfig, TrainConfig
+from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES, learning_rates
 from taskloom.analysis.report.plots import op_colour
 

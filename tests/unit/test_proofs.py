@@ -13,8 +13,9 @@ import pytest
 
 from gpt2core.networks import program
 from gpt2core.run import prepare, proofs
-from gpt2core.spec.config import SYNCS, TrainConfig
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, GraphError
+from gpt2core.spec.fields import SYNCS
 from gpt2core.spec.sources import ROOT
 from gpt2core.step import graph
 from gpt2core.step.ops import Access, Mode, Op, Program, Tile

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from gpt2core.run.prepare import plan
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import ModelConfig
 from gpt2core.step import paths
 
 MODEL = ModelConfig(layers=4, heads=2, channels=32, vocab=61, context=16)

@@ -15,8 +15,8 @@ from gpt2core.networks.gpt2 import safetensors_file
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.shards import is_safetensors
 from gpt2core.node.files import open_regular, replacing
-from gpt2core.spec.config import PRESETS, ModelConfig
 from gpt2core.spec.errors import ConfigError, CountMismatch, ShapeMismatch, TruncatedFile
+from gpt2core.spec.models import PRESETS, ModelConfig
 
 MAGIC = 20240326
 FP32, BF16 = 3, 5

@@ -7,7 +7,7 @@ import numpy as np
 from gpt2core.networks.gpt2.checkpoint import Weights, check_buffers
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.normal import Normals
-from gpt2core.spec.config import ModelConfig
+from gpt2core.spec.models import ModelConfig
 
 WEIGHT_STD = 0.02
 POSITION_STD = 0.01

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from gpt2core.networks import token_rows
 from gpt2core.networks.gpt2.tensors import model_of, tensors
 from gpt2core.networks.network import InFiles
-from gpt2core.spec.config import FUSIONS, PRESETS, ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import FUSIONS
+from gpt2core.spec.models import PRESETS, ModelConfig
 from gpt2core.step.tensors import TensorSpec
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from safetensors.numpy import save_file
 
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.shards import CONFIG, DTYPES, Tensors, read_config, read_tensors
-from gpt2core.spec.config import ModelConfig
 from gpt2core.spec.errors import BadVersion, ConfigError, ShapeMismatch, UnreadableFile
+from gpt2core.spec.models import ModelConfig
 
 PREFIX = "transformer."  # of every name in a model with a head
 HEAD = "lm_head.weight"  # the output matrix, which is wte

@@ -8,7 +8,8 @@ import math
 from gpt2core.layers.sizes import ATTENTION_BLOCK, PART, PART_ROWS
 from gpt2core.networks import token_rows
 from gpt2core.optimizers import state
-from gpt2core.spec.config import ModelConfig, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
 from gpt2core.step.tensors import HALF, TensorSpec
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from gpt2core.networks import token_rows
 from gpt2core.networks.lstm.tensors import PRESETS, Lstm, model_of, tensors
 from gpt2core.networks.network import InFiles
-from gpt2core.spec.config import FUSIONS, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import FUSIONS
 from gpt2core.step.tensors import TensorSpec
 
 if TYPE_CHECKING:

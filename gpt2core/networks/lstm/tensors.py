@@ -10,8 +10,9 @@ from gpt2core.gemm.sizes import panels_shape
 from gpt2core.networks import token_rows
 from gpt2core.networks.lstm import slices
 from gpt2core.optimizers import state
-from gpt2core.spec.config import TrainConfig, check_bool, check_int
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import check_bool, check_int
 from gpt2core.spec.networks import Model
 from gpt2core.step import slicing
 from gpt2core.step.tensors import TensorSpec

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpt2core.networks.network import InFiles
 from gpt2core.networks.resnet.tensors import PRESETS, Resnet, model_of, tensors
-from gpt2core.spec.config import FUSIONS, TrainConfig
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import FUSIONS
 from gpt2core.step.tensors import TensorSpec
 
 if TYPE_CHECKING:

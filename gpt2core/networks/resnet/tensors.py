@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from gpt2core.layers.windows import Block, Convolution, images, temporary
 from gpt2core.networks import classes, token_rows
 from gpt2core.optimizers import state
-from gpt2core.spec.config import TrainConfig, check_int
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.data import CHANNELS
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import check_int
 from gpt2core.spec.networks import IMAGES, Model
 from gpt2core.step import slicing
 from gpt2core.step.tensors import TensorSpec

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import NAMES, parse_cores, preset_name
+from gpt2core.spec.config import NAMES
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import parse_cores
+from gpt2core.spec.models import preset_name
 from taskloom.contract.bodies import MOST_ID
 from taskloom.server.errors import InvalidRequest
 

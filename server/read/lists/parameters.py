@@ -15,7 +15,8 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from gpt2core.spec.config import NAMES, preset_name
+from gpt2core.spec.config import NAMES
+from gpt2core.spec.models import preset_name
 from taskloom.contract import durations
 from taskloom.contract.bodies import MOST
 from taskloom.server.context import Ctx
