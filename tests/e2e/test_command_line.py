@@ -66,7 +66,7 @@ def test_from_submission_to_comparison(home: House, client: Client, tmp_path: Pa
     )
     assert run["experiment"]["state"] == "finished"
     assert run["experiment"]["verdict"]["verdict"] == "undecided"
-    assert "A verdict needs at least 6 pairs of runs" in run["experiment"]["verdict"]["sentence"]
+    assert "a verdict needs at least 6 pairs of runs" in run["experiment"]["verdict"]["sentence"]
     assert [each["state"] for each in run["runs"]] == ["succeeded", "succeeded"]
     ids = [str(each["id"]) for each in run["runs"]]
     assert run["runs"][0]["final_loss"] == run["runs"][1]["final_loss"]

@@ -12,7 +12,13 @@ from http_double import Script, scripted
 
 from taskloom.cli import main
 
-SIDE = {"variant": {}, "step_s": {"median": 1.0, "low": None, "high": None, "n": 6, "processes": 6}}
+SIDE = {
+    "variant": {},
+    "step_s": {
+        "median": 1.0, "low": None, "high": None, "n": 6, "processes": 6, "over": "steps", "q1": 0.9, "q3": 1.1,
+        "cv": 0.1,
+    },
+}  # fmt: skip
 MARKS = [f"run {i}: foreign load: other processes used {10 * i}.0% of its cores" for i in (1, 2)]
 EXPERIMENT = {
     "id": 3, "name": "which?", "tags": ["ci"], "notes": "old", "state": "finished", "runs": 0, "by_state": {},
@@ -36,8 +42,9 @@ def taskloom(script: Script, *arguments: str) -> Result:
 
 def comparison(verdict: str) -> dict[str, Any]:
     return {
-        "a": {**SIDE, "runs": [1]}, "b": {**SIDE, "runs": [2]}, "verdict": verdict, "ratio": 0.9, "ratio_low": None,
-        "ratio_high": None, "paired": False, "differs": [], "reason": "because", "marks": MARKS,
+        "a": {**SIDE, "runs": [1], "run_ids": [1]}, "b": {**SIDE, "runs": [2], "run_ids": [2]}, "verdict": verdict,
+        "ratio": 0.9, "ratio_low": None, "ratio_high": None, "p_value": 0.2, "superiority": 0.6, "noise_floor": 0.01,
+        "paired": False, "differs": [], "reason": "because", "marks": MARKS,
         "brief": ["2 of 2 runs disturbed (foreign load 10 to 20 %)"],
     }  # fmt: skip
 
