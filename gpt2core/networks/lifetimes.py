@@ -23,7 +23,7 @@ from gpt2core.step.sketch import Life, Sketch
 from gpt2core.step.tensors import ITEMSIZE, ArenaPlan, TensorSpec, plan_arena
 
 ACTIVATIONS = "activations"
-# Inference trades overlap for memory: tensors of different rows share a place (docs/decisions/0032).
+# Inference trades overlap for memory: tensors of different rows share a place (docs/decisions/0033).
 POLICIES = {"train": Policy(), "infer": Policy(alike=False)}
 MOST_CHUNKS = 3  # of time: the first, those between and the last
 NOT_OF_LIVES: dict[str, Any] = {name: DEFAULTS[name] for name in with_role("seed", "place", "length", "output")}

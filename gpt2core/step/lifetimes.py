@@ -31,7 +31,7 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """What may share memory, and how far apart its uses are: memory is spent on overlap (docs/decisions/0032).
+    """What may share memory, and how far apart its uses are: memory is spent on overlap (docs/decisions/0033).
 
     alike: only what has equally many rows of equally many bytes. So a tile replaces the rows of the same tile, and
     tiles of other rows need not wait for it. The place that has been free for the longest time is taken.
