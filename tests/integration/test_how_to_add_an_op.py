@@ -92,7 +92,7 @@ def test_a_wrong_declaration_fails_by_name(followed, monkeypatch):
     from gpt2core.step.ops import Read
 
     monkeypatch.setattr(followed, "Update", Read)
-    with pytest.raises(AssertionError, match=r"scale s0 does not declare what it does: residual\[0\] differs"):
+    with pytest.raises(AssertionError, match=r"scale s0 does not declare what it does: residual\[0\]\[0\] differs"):
         check_declarations(SMALL)
 
 
