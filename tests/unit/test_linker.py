@@ -186,7 +186,7 @@ def test_symbols_without_a_place_are_refused_where_they_are_used() -> None:
 def test_a_trainer_whose_code_is_kept_loads_neither_llvm_nor_numba(scheduler: str) -> None:
     program = (
         "import sys; from pathlib import Path; from gpt2core.run.train import train\n"
-        "from gpt2core.spec.config import TrainConfig, model_from\n"
+        "from gpt2core.spec.config import TrainConfig; from gpt2core.spec.models import model_from\n"
         "train(TrainConfig(model=model_from('tiny'), steps=3, threads=1, blas='own',\n"
         f"                  scheduler='{scheduler}'))\n"
         "maps = Path('/proc/self/maps').read_text()\n"

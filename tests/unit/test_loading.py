@@ -47,7 +47,8 @@ def test_a_library_is_loaded_when_a_product_needs_it() -> None:
 def test_a_library_that_is_loaded_is_a_part_of_the_peak_memory(blas: str, least: int) -> None:
     """The second of two processes loads only kept code, so that no compiler has taken more memory before."""
     program = (
-        "from gpt2core.run.train import train; from gpt2core.spec.config import TrainConfig, model_from\n"
+        "from gpt2core.run.train import train; from gpt2core.spec.config import TrainConfig\n"
+        "from gpt2core.spec.models import model_from\n"
         f"result = train(TrainConfig(model=model_from('tiny'), steps=3, threads=1, blas='{blas}'))\n"
         "print(result.compiled, result.resident_bytes['blas'])\n"
     )
