@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from checkpoints import MODEL, Weights, assert_same, buffers, patch_header, random_weights, rewrite
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from gpt2core.networks import shards
 from gpt2core.networks.gpt2 import checkpoint
 from gpt2core.networks.gpt2.checkpoint import read_checkpoint, read_model, write_checkpoint
 from gpt2core.networks.gpt2.initial import initial_weights
-from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.spec.errors import (
     BadMagic,
     BadVersion,
@@ -29,25 +27,6 @@ from gpt2core.spec.errors import (
     UnreadableFile,
 )
 from gpt2core.spec.models import PRESETS, ModelConfig
-
-MODEL = ModelConfig(layers=2, heads=3, channels=24, vocab=50, context=11)
-Weights = dict[str, np.ndarray]
-
-
-def buffers(model: ModelConfig = MODEL, fill: float = np.nan) -> Weights:
-    return {spec.name: np.full(spec.shape, fill, dtype=np.float32) for spec in weight_specs(model)}
-
-
-def random_weights(model: ModelConfig = MODEL, seed: int = 0) -> Weights:
-    rng = np.random.default_rng(seed)
-    weights = {spec.name: rng.standard_normal(spec.shape, dtype=np.float32) for spec in weight_specs(model)}
-    weights["wte"][model.vocab :] = 0.0
-    return weights
-
-
-def assert_same(got: Weights, expected: Weights) -> None:
-    for name, array in expected.items():
-        np.testing.assert_array_equal(got[name], array, err_msg=name)
 
 
 @pytest.fixture(params=[".bin", ".safetensors"])
@@ -61,19 +40,6 @@ def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def saved_bin(tmp_path: Path) -> Path:
     write_checkpoint(tmp_path / "model.bin", MODEL, random_weights())
     return tmp_path / "model.bin"
-
-
-def patch_header(path: Path, index: int, value: int) -> None:
-    raw = bytearray(path.read_bytes())
-    raw[4 * index : 4 * index + 4] = value.to_bytes(4, "little", signed=True)
-    path.write_bytes(raw)
-
-
-def rewrite(path: Path, change: Callable[[Weights], Any], metadata: dict[str, str] | None = None) -> None:
-    """Save a safetensors file again after a change to its tensors."""
-    tensors = load_file(path)
-    change(tensors)
-    save_file(tensors, path, metadata if metadata is not None else {"n_head": str(MODEL.heads)})
 
 
 def test_reads_what_was_written(saved: Path) -> None:
@@ -166,198 +132,9 @@ def test_hugging_face_files_as_others_write_them(tmp_path: Path) -> None:
     assert_same(got, {name: array.astype(np.float16).astype(np.float32) for name, array in random_weights().items()})
 
 
-def halves(array: np.ndarray) -> np.ndarray:
-    """The bfloat16 of each float32, cut off, as its bits."""
-    return (array.view(np.uint32) >> 16).astype(np.uint16)
-
-
-def write_bf16(path: Path, tensors: Weights, metadata: dict[str, str] | None = None) -> None:
-    """A safetensors file whose tensors are BF16; NumPy has no such dtype, so the header is written here."""
-    header: dict[str, Any] = {"__metadata__": metadata or {"format": "pt"}}
-    at, parts = 0, []
-    for name, array in tensors.items():
-        bits = halves(np.ascontiguousarray(array)).tobytes()
-        header[name] = {"dtype": "BF16", "shape": list(array.shape), "data_offsets": [at, at + len(bits)]}
-        at += len(bits)
-        parts.append(bits)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
-
-
-PART = "model-00001-of-00002.safetensors"
-CONFIG = {"model_type": "gpt2", "n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 11, "vocab_size": 50,
-          "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "n_inner": None}  # fmt: skip
-
-
-@pytest.fixture(params=["F32", "BF16"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A folder as `save_pretrained` writes it with a limit on the size of a file: two parts and an index."""
-    write_checkpoint(tmp_path / "whole.safetensors", MODEL, random_weights())
-    tensors = load_file(tmp_path / "whole.safetensors")
-    target = tmp_path / "gpt2"
-    target.mkdir()
-    placed: dict[str, str] = {}
-    for number, names in enumerate((list(tensors)[::2], list(tensors)[1::2]), start=1):
-        file = f"model-{number:05}-of-00002.safetensors"
-        mine = {f"transformer.{name}": tensors[name] for name in names}
-        if request.param == "BF16":
-            write_bf16(target / file, mine)
-        else:
-            save_file(mine, target / file, {"format": "pt"})
-        placed |= dict.fromkeys(mine, file)
-    index = {"metadata": {"total_size": 1}, "weight_map": placed}
-    (target / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    (target / "config.json").write_text(json.dumps(CONFIG))
-    return target
-
-
-def test_a_folder_and_its_index_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "CONVERTED_AT_ONCE", 100)  # so that tensors are converted in parts
-    about = checkpoint.about(folder)
-    expected = random_weights()
-    if about["dtype"] == "BF16":
-        expected = {name: (halves(a).astype(np.uint32) << 16).view(np.float32) for name, a in expected.items()}
-    for path in (folder, folder / "model.safetensors.index.json"):
-        assert read_model(path) == MODEL
-        got = buffers()
-        read_checkpoint(path, MODEL, got)
-        assert_same(got, expected)
-        assert checkpoint.about(path) == about
-    assert about == {"format": "safetensors", "dtype": about["dtype"]}
-
-
-def test_a_folder_of_one_file_is_read(folder: Path) -> None:
-    """A file that its link names otherwise is known by its content, as in huggingface_hub's cache."""
-    (folder / "model.safetensors").symlink_to(folder.parent / "whole.safetensors")
-    assert_read(folder)
-    blob = (folder.parent / "whole.safetensors").rename(folder.parent / "248dfc39")
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors").symlink_to(blob)
-    assert_read(folder)
-    assert_read(blob)
-
-
-def assert_read(path: Path) -> None:
-    got = buffers()
-    read_checkpoint(path, MODEL, got)
-    assert_same(got, random_weights())
-
-
 def test_the_number_format_is_named(saved: Path) -> None:
     expected = {".bin": {"format": "llm.c", "dtype": "F32"}, ".safetensors": {"format": "safetensors", "dtype": "F32"}}
     assert checkpoint.about(saved) == expected[saved.suffix]
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "words"),
-    [
-        (lambda f: (f / "model-00002-of-00002.safetensors").unlink(), UnreadableFile, "00002-of-00002.*No such file"),
-        (lambda f: patched(f / "model.safetensors.index.json", "weight_map", {}), ShapeMismatch, r"no tensor wte"),
-        (
-            lambda f: patched(f / "model.safetensors.index.json", "weight_map", {"wte.weight": "../whole.safetensors"}),
-            BadMagic, r"'\.\./whole\.safetensors'; accepted: a file beside the index",
-        ),
-        (
-            lambda f: patched(f / "model.safetensors.index.json", "weight_map", {"x": PART}),
-            ShapeMismatch, f"places x in {PART}, which has no such tensor",
-        ),
-        (lambda f: (f / "model.safetensors.index.json").write_text("{}"), BadMagic, "it has no weight_map"),
-        (lambda f: (f / "model.safetensors.index.json").unlink(), BadMagic, "neither model.safetensors nor model.saf"),
-        (lambda f: (f / "config.json").write_text("{"), BadMagic, r"config\.json: is no JSON"),
-        (lambda f: patched(f / "config.json", "n_head", "3"), BadVersion, "n_head = '3'; supported: a whole number"),
-    ],
-    ids=["a part gone", "empty index", "outside", "not in its part", "no index", "nothing", "config", "heads"],
-)  # fmt: skip
-def test_a_folder_with_a_defect(
-    folder: Path, change: Callable[[Path], Any], error: type[FileError], words: str
-) -> None:
-    change(folder)
-    with pytest.raises(error, match=words):
-        read_model(folder)
-
-
-def patched(path: Path, key: str, value: object) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "error", "words"),
-    [
-        ("layer_norm_epsilon", 1e-3, BadVersion, "epsilon = 0.001 computes another function; supported: 1e-05"),
-        ("activation_function", "relu", BadVersion, 'activation_function = "relu".*supported: "gelu_new"'),
-        ("model_type", "gpt_neo", BadVersion, 'model_type = "gpt_neo"'),
-        ("scale_attn_by_inverse_layer_idx", True, BadVersion, "scale_attn_by_inverse_layer_idx = true"),
-        ("scale_attn_weights", False, BadVersion, "scale_attn_weights = false"),
-        ("tie_word_embeddings", False, BadVersion, "tie_word_embeddings = false"),
-        ("add_cross_attention", True, BadVersion, "add_cross_attention = true"),
-        ("n_layer", 3, ShapeMismatch, "n_layer = 3; the tensors beside it have 2"),
-        ("n_inner", 5, ShapeMismatch, "n_inner = 5; the tensors beside it have 96"),
-        ("vocab_size", 51, ShapeMismatch, "vocab_size = 51"),
-        ("n_embd", 48, ShapeMismatch, "n_embd = 48; the tensors beside it have 24"),
-    ],
-)  # fmt: skip
-def test_a_configuration_of_another_network_is_refused(
-    folder: Path, key: str, value: object, error: type[FileError], words: str
-) -> None:
-    patched(folder / "config.json", key, value)
-    with pytest.raises(error, match=words):
-        read_model(folder)
-    with pytest.raises(error, match=words):
-        read_checkpoint(folder, MODEL, buffers())
-
-
-def test_a_configuration_may_begin_with_a_byte_order_mark(folder: Path) -> None:
-    text = (folder / "config.json").read_bytes()
-    (folder / "config.json").write_bytes(b"\xef\xbb\xbf" + text)
-    assert read_model(folder).heads == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("lm_head.weight", "differs from wte.weight"), ("h.0.crossattention.c_attn.weight", "is no tensor of GPT-2")],
-)
-def test_tensors_that_would_be_ignored_and_change_the_function_are_refused(
-    tmp_path: Path, name: str, words: str
-) -> None:
-    path = tmp_path / "model.safetensors"
-    write_checkpoint(path, MODEL, random_weights())
-    rewrite(path, lambda t: t.update({name: np.zeros((50, 24), np.float32)}))
-    with pytest.raises(BadVersion, match=words):
-        read_model(path)
-
-
-@pytest.mark.parametrize("start", [b"PK\x03\x04\x00\x00\x08\x08\x00\x00", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."])
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors", "pytorch_model.pt"])
-def test_a_pickle_is_refused_with_the_way_to_convert_it(tmp_path: Path, name: str, start: bytes) -> None:
-    (tmp_path / name).write_bytes(start + b"\0" * 2000)
-    paths = [tmp_path / name, *([tmp_path] if name == "pytorch_model.bin" else [])]
-    for path in paths:
-        with pytest.raises(BadMagic, match=r"pickle of PyTorch.*save_pretrained\('NEW'\)"):
-            read_model(path)
-
-
-@pytest.mark.parametrize(
-    ("metadata", "beside", "heads"),
-    [
-        ({"n_head": "2"}, {"n_head": 4, "n_embd": 128}, 2),
-        ({"config": json.dumps({"n_head": 8, "n_embd": 128})}, None, 8),
-        ({}, {"n_head": 4, "n_embd": 128}, 4),
-        ({}, {"n_head": 4, "n_embd": 256}, 2),
-        ({"config": "not json"}, None, 2),
-    ],
-    ids=["metadata", "config in metadata", "config beside", "config of another model", "64 channels a head"],
-)
-def test_where_the_number_of_heads_comes_from(
-    tmp_path: Path, metadata: dict[str, str], beside: dict[str, int] | None, heads: int
-) -> None:
-    model = ModelConfig(layers=1, heads=1, channels=128, vocab=10, context=4)
-    path = tmp_path / "model.safetensors"
-    write_checkpoint(path, model, buffers(model, 0.0))
-    rewrite(path, lambda _: None, metadata)
-    if beside is not None:
-        (tmp_path / "config.json").write_text(json.dumps(beside))
-    assert read_model(path).heads == heads
 
 
 def test_a_file_silent_on_heads_serves_any_number(tmp_path: Path) -> None:
