@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from taskloom.server.errors import StartRefused
@@ -51,6 +52,13 @@ def bind(address: Address) -> socket.socket:
         listener.close()
         raise StartRefused(f"port {address.port} on {address.host} cannot be used: {error.strerror}") from None
     return listener
+
+
+def write_port(path: Path, port: int) -> None:
+    """Write the port into a file, of which readers never see a part."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(f"{port}\n")
+    partial.replace(path)
 
 
 def notify_systemd() -> None:

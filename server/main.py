@@ -34,7 +34,7 @@ from taskloom.server.connections import Connection
 from taskloom.server.context import Context
 from taskloom.server.db import Database
 from taskloom.server.errors import ServerError, StartRefused
-from taskloom.server.listening import bind, notify_systemd, resolve
+from taskloom.server.listening import bind, notify_systemd, resolve, write_port
 from taskloom.server.metrics import Metrics
 from taskloom.server.neighbours import Neighbours
 from taskloom.server.observing import Observing
@@ -332,7 +332,7 @@ def serve(
     def listening() -> None:
         notify_systemd()
         if port_file is not None:
-            _write_whole(port_file, f"{address[1]}\n")
+            write_port(port_file, address[1])
         if sys.stdout.isatty() and not as_json:
             print(f"the dashboard is at {url}/", flush=True)
         else:
@@ -399,10 +399,3 @@ def _check_keys(settings: Settings, host: str) -> None:
             )
     finally:
         database.close()
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that readers never see a part of it."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    partial.replace(path)
