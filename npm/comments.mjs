@@ -7,10 +7,12 @@ import { parsers } from 'prettier/plugins/babel';
 
 const ours = join(dirname(fileURLToPath(import.meta.url)), '../server/ui');
 const sent = process.argv[2];
-const told = new Set(['comments', 'start', 'end', 'range', 'extra', 'tokens', 'column', 'index', '__contentEnd']);
+const left = new Set(['comments', 'start', 'end', 'range', 'extra', 'tokens', 'column', 'index', '__contentEnd']);
+// Prettier's parser keeps the parentheses of a JSDoc cast as a node, others not.
+const bare = (value) => value?.type === 'ParenthesizedExpression' ? bare(value.expression) : value;
 const tree = async (path) =>
   JSON.stringify(await parsers.babel.parse(readFileSync(path, 'utf8'), {}), (name, value) =>
-    name === 'loc' ? value.start.line : told.has(name) || /[cC]omments$/.test(name) ? undefined : value);
+    name === 'loc' ? value.start.line : left.has(name) || /[cC]omments$/.test(name) ? undefined : bare(value));
 
 const names = readdirSync(sent, { recursive: true }).filter((name) => name.endsWith('.js'));
 for (const name of names) {

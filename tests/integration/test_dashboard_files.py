@@ -70,9 +70,9 @@ const kept = new Map();
 
 
 
-export const one = name => /** @type {any} */ (kept.get(name));
+export const one = name => (kept.get(name));
 const two =
-\t/** @type {string} */ (one('//'));
+\t(one('//'));
 """
 
 

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[2] / "ui"
 SHELL, TOKENS, VERSION, MODULES = "index.html", "tokens.css", "%VERSION%", "%MODULES%"
 FIRST = "now"
 IMPORT = re.compile(rb"^(?:import|export)\s(?:[^'\"();=]*\sfrom\s)?\s*'(\.[^']+)'", re.MULTILINE)
-COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/[ \t]*)$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"^[ \t]*//[^\n]*$|/\*\*(?:(?!\*/).)*\*/[ \t]?", re.MULTILINE | re.DOTALL)
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -64,8 +64,7 @@ class Files:
 
 
 def without_comments(code: str) -> str:
-    """The code with an empty line for each line that is only a comment, so that line numbers stay. Comments after code
-    stay."""
+    """The code without JSDoc comments and without lines that are only a comment. Line numbers stay."""
     return COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), code)
 
 
