@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpt2core.compile.jit import kernel
-from gpt2core.layers import embedding, linear, recurrence
+from gpt2core.layers import cell, embedding, linear
 from gpt2core.networks import language, token_rows
 from gpt2core.networks.network import Network
 from gpt2core.optimizers import state
@@ -17,7 +17,7 @@ from gpt2core.step.ops import Read, Tensor, Update, Write
 from gpt2core.step.signature import Matrix, Scalar, TileInt, Vector
 from gpt2core.step.tensors import TensorSpec
 
-ONE, ZERO, sigmoid, tanh = np.float32(1), np.float32(0), recurrence.sigmoid, recurrence.tanh
+ONE, ZERO, sigmoid, tanh = np.float32(1), np.float32(0), cell.sigmoid, cell.tanh
 
 
 @kernel

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from test_finite_differences import draw, gradient
 
-from gpt2core.layers.recurrence import lstm_backward, lstm_backward_weight, lstm_forward, sigmoid, tanh
+from gpt2core.layers.cell import sigmoid, tanh
+from gpt2core.layers.recurrence import lstm_backward, lstm_backward_weight, lstm_forward
 
 By = Callable[..., tuple[int, int, int, int]]
 CLOSE = {"rtol": 2e-5, "atol": 4e-6}
