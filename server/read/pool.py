@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import anyio
-from anyio import BrokenWorkerProcess, CapacityLimiter, to_process, to_thread
+from anyio import BrokenWorkerProcess, CapacityLimiter, to_thread
 
 from taskloom.server.errors import PROBLEM_TYPES, AnalysisTooLong, ServerError, TooManyQuestions
 from taskloom.server.read import work
+from taskloom.server.read.processes import in_process
 from taskloom.server.read.sources import Refusal, Sources
 
 T = TypeVar("T")
@@ -136,14 +137,10 @@ class Pool:
             return await to_thread.run_sync(work.answer, self._sources, name, args, path)
         given = (self._settings.model_dump_json(), name, args, path)
         try:
-            return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
+            return await in_process(work.answer_in_process, *given)
         except BrokenWorkerProcess:  # the process was killed, perhaps for lack of memory
             log.warning("a process of the analysis pool was killed; another one computes %s", name)
-            return await to_process.run_sync(work.answer_in_process, *given, cancellable=True, limiter=self._turn())
-
-    @staticmethod
-    def _turn() -> CapacityLimiter:
-        return CapacityLimiter(1)  # never waits: the question waited for its turn before the deadline began
+            return await in_process(work.answer_in_process, *given)
 
 
 def rebuilt(refusal: Refusal) -> ServerError:

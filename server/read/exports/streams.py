@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-from anyio import CapacityLimiter, to_process, to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -25,6 +25,7 @@ from taskloom.server.read.exports import formats
 from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
 from taskloom.server.read.exports.tables import TABLES, Kind
 from taskloom.server.read.pool import rebuilt
+from taskloom.server.read.processes import in_process
 from taskloom.server.read.runs.service import Filters, Sort
 from taskloom.server.read.sources import Refusal
 from taskloom.server.settings import Settings
@@ -124,7 +125,7 @@ class Exports:
         if not self._settings.processes:
             return await to_thread.run_sync(write, self._database, export, pipe, limiter=CapacityLimiter(1))
         given = (self._settings.model_dump_json(), export, pipe)
-        return await to_process.run_sync(write_in_process, *given, cancellable=True, limiter=CapacityLimiter(1))
+        return await in_process(write_in_process, *given)
 
     @staticmethod
     async def _first(reader: asyncio.StreamReader, writing: asyncio.Task[Refusal | None]) -> bytes:
