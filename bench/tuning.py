@@ -1,6 +1,6 @@
 """Simulated tunings: regret of the search, coverage of the confirmed ratio, and whether the share's bound holds.
 
-    python -m bench.tuning [--spaces 400] [--runs 48 96]
+    python -m bench.tuning [--spaces 400] [--runs 48 96] [--samplers random tpe]
 
 The true step time of every setting is known: main effects of each value, interactions of 2 % between any two, and
 Amdahl's law over the threads. A run's time is the true one times the noise of its block and of itself, under each of
@@ -15,6 +15,7 @@ import itertools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
@@ -110,9 +111,9 @@ class Outcome:
 
 
 def simulate(seed: int, noise: str, runs: int, sampler: Sampler = "tpe") -> Outcome:
-    """A whole tuning of one space. The default is a setting drawn at random."""
+    """A whole tuning of one space. The default is a setting drawn at random. Each sampler gets noise of its own."""
     chosen, truth = settings(), true_s(seed)
-    rng = np.random.default_rng([seed, list(NOISES).index(noise), runs])
+    rng = np.random.default_rng([seed, list(NOISES).index(noise), runs, get_args(Sampler).index(sampler)])
     default = int(rng.integers(len(chosen)))
     terms = Terms(runs=runs, seed=seed, sampler=sampler)
     factors = np.exp(NOISES[noise](rng, terms.batch + 1, terms.planned(len(chosen))))
@@ -163,11 +164,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spaces", type=int, default=400, help="number of spaces, shared by the noise models")
     parser.add_argument("--runs", type=int, nargs="+", default=[48, 96])
+    parser.add_argument("--samplers", nargs="+", choices=get_args(Sampler), default=["random", "tpe"])
     given = parser.parse_args()
     each = max(1, given.spaces // len(NOISES))
     print(json.dumps({"settings": len(settings()), "spaces": each * len(NOISES)}))
-    samplers: tuple[Sampler, ...] = ("random", "tpe")
-    for runs, sampler in itertools.product(given.runs, samplers):
+    for runs, sampler in itertools.product(given.runs, given.samplers):
         everything: list[Outcome] = []
         for at, noise in enumerate(NOISES):
             found = [simulate(at * each + seed, noise, runs, sampler) for seed in range(each)]

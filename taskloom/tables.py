@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from taskloom.analysis.compared import Comparison, InstructionsRatio
     from taskloom.analysis.scaling import ScalingTable
     from taskloom.analysis.statistics import Interval
+    from taskloom.analysis.tuning.answer import Tuning
     from taskloom.contract.analysis import AlertSummary
     from taskloom.contract.artifacts import ArtifactList
     from taskloom.contract.experiments import DryRun, ExperimentSummary, PlannedFamily, PlannedQuestion, StoppingState
@@ -141,6 +143,21 @@ def stopping(state: StoppingState) -> str:
     ended = "continues" if state.reason is None else f"ended ({state.reason})"
     spent = f"{counted(state.repetitions, 'repetition')} and {state.spent_s:.0f} s of workers' time"
     return f"stopping rule: {ended} after {spent}; {width}"
+
+
+def tuning(found: Tuning) -> list[str]:
+    """State and answer of a tuning, in lines; without its sentence."""
+    state = found.phase if found.phase != "ended" else f"ended ({found.reason or 'cancelled'})"
+    spent = f"{found.spent_runs} of at most {found.planned_runs} runs and {found.spent_s:.0f} s of workers' time"
+    lines = [f"tuning: {state} after {spent}; {counted(found.space.valid, 'valid setting')}"]
+    lines += [f"missing: {each}" for each in found.missing]
+    if found.importance:
+        effects = ", ".join(f"{each.setting} {math.expm1(each.effect):.1%}" for each in found.importance)
+        lines.append(f"mean effect of each setting's values on the step time, over {found.importance[0].n} trials "
+                     f"(exploratory): {effects}")  # fmt: skip
+    if found.base is not None:
+        lines.append(f"best setting, for submit: {json.dumps({'base': found.base})}")
+    return lines
 
 
 def changes(items: Iterable[StateChange]) -> Table:

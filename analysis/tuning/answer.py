@@ -140,7 +140,7 @@ class Tuning:
 
 def with_agreement(runs: Sequence[Run], processes: Mapping[int, Process]) -> list[Run]:
     """The runs with the step times of their processes. A run that does not agree with its block's default (or winner,
-    in fresh) has none, and the reason."""
+    in fresh) has none, and the reason; nor has a run of another node."""
     found = []
     blocks = protocol.by_block(runs)
     for run in runs:
@@ -150,6 +150,9 @@ def with_agreement(runs: Sequence[Run], processes: Mapping[int, Process]) -> lis
             continue
         reference = "winner" if protocol.phase_of(blocks[run.block]) == "fresh" else "default"
         other = next((processes.get(each.run_id) for each in blocks[run.block] if each.role == reference), None)
+        if other is not None and other.pair != process.pair:
+            found.append(dataclasses.replace(run, step_s=None, fault=None, apart=True))
+            continue
         agreement = None if other is None or other is process else agree(other, process)
         if agreement is not None and not agreement.holds:
             found.append(dataclasses.replace(run, step_s=None, fault=agreement.reason, disagrees=True))
@@ -221,7 +224,7 @@ def _confirmed(
     if terms.confirm < FEWEST_PAIRS:
         lack = f"a confirmation needs at least {FEWEST_PAIRS} pairs; the request has {terms.confirm}"
         return None, [lack] if over else []
-    blocks = [of for of in protocol.by_block(runs).values() if protocol.phase_of(of) == "confirm"]
+    blocks = protocol.counted(runs, "confirm")
     if not all(run.ended for of in blocks for run in of) or (len(blocks) < terms.confirm and not over):
         return None, []
     complete = len(blocks) == terms.confirm
@@ -268,7 +271,8 @@ def _trial(space: Space, run: Run, runs: Sequence[Run]) -> Trial:
         state = "measured" if control is not None and run.step_s is not None else "no-default"
     ratio = control / run.step_s if state == "measured" and control and run.step_s else None
     settings = {} if run.point is None else space.settings(run.point)
-    return Trial(run.run_id, run.block, settings, state, run.step_s, ratio, run.flagged, run.fault)
+    reason = "the default of its block ran on another node" if run.apart else run.fault
+    return Trial(run.run_id, run.block, settings, state, run.step_s, ratio, run.flagged, reason)
 
 
 def _share(space: Space, drawn: Sequence[Draw]) -> Share | None:
@@ -290,7 +294,7 @@ def _lacking_draws(drawn: Sequence[Draw], share: Share | None) -> list[str]:
 
 
 def _draws(terms: Terms, space: Space, runs: Sequence[Run], winner: int) -> list[Draw]:
-    blocks = iter([of for of in protocol.by_block(runs).values() if protocol.phase_of(of) == "fresh"])
+    blocks = iter(protocol.counted(runs, "fresh"))
     found = []
     for point in protocol.draws(terms, len(space)):
         settings = space.settings(point)

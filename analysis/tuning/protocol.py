@@ -22,6 +22,7 @@ Reason = Literal["complete", "budget", "no-results"]
 GRID_ROUNDS = 3  # with so many runs for each setting, the grid is measured instead
 FEWEST_PAIRS = 6  # of a confirmation: fewer cannot be significant
 MOST_LOST_BLOCKS = 3  # whose default has no result, while no other block's has
+MOST_REPEATED = 3  # blocks of a phase that are repeated because their runs had different nodes
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Terms:
 @dataclass(frozen=True)
 class Run:
     """A run of a tuning. point: of the space; None: the default. step_s: None if the run has no result that counts, of
-    which `fault` is the reason. ended: false while it is open."""
+    which `fault` is the reason. apart: it has a result, but of another node than the run that it is compared with.
+    ended: false while it is open."""
 
     run_id: int
     block: int
@@ -64,6 +66,7 @@ class Run:
     step_s: float | None = None
     fault: str | None = None
     disagrees: bool = False
+    apart: bool = False
     flagged: bool = False
     ended: bool = True
 
@@ -91,19 +94,27 @@ def phase_of(runs: Sequence[Run]) -> Phase:
     return "explore" if "trial" in roles else "fresh" if "drawn" in roles else "confirm"
 
 
+def counted(runs: Sequence[Run], phase: Phase) -> list[list[Run]]:
+    """The blocks of confirm or fresh that count. The first MOST_REPEATED blocks whose node was lost between their runs
+    do not: each is repeated, whatever its results were."""
+    of_phase = [of for of in by_block(runs).values() if phase_of(of) == phase]
+    repeated = [of for of in of_phase if any(run.apart for run in of)][:MOST_REPEATED]
+    return [of for of in of_phase if of not in repeated]
+
+
 def control_s(runs: Sequence[Run]) -> float | None:
     """Step time of the default in a block; None if it has none."""
     return next((run.step_s for run in runs if run.role == "default"), None)
 
 
 def tried(runs: Sequence[Run]) -> list[Tried]:
-    """The points of explore with their values, in the order of the runs. Points of blocks whose default has no result
-    are left out, and may be tried again, unless they failed themselves."""
+    """The points of explore with their values, in the order of the runs. Points beside which the default has no result
+    on the same node are left out, and may be tried again, unless they failed themselves."""
     found = []
     controls = {block: control_s(of) for block, of in by_block(runs).items()}
     for run in runs:
         control = controls[run.block]
-        if run.role != "trial" or run.point is None or (control is None and run.fault is None):
+        if run.role != "trial" or run.point is None or ((control is None or run.apart) and run.fault is None):
             continue
         value = None if run.step_s is None or control is None else math.log(run.step_s) - math.log(control)
         found.append(Tried(run.point, value))
@@ -136,15 +147,15 @@ def draws(terms: Terms, size: int) -> list[int]:
 
 def following(terms: Terms, space: Space, runs: Sequence[Run], spent_s: float) -> Following:
     """The block after these runs, all of which have ended, or the reason why there is none."""
-    blocks = by_block(runs)
-    counts = {phase: sum(phase_of(of) == phase for of in blocks.values()) for phase in ("explore", "confirm", "fresh")}
-    number = max(blocks, default=-1) + 1
+    confirmed, drawn_blocks = (len(counted(runs, phase)) for phase in ("confirm", "fresh"))
+    exploring = all(run.role != "winner" for run in runs)
+    number = max((run.block for run in runs), default=-1) + 1
     run_s = spent_s / len(runs) if runs else 0.0
 
     def affordable(more: int) -> bool:
         return terms.budget_s is None or not runs or spent_s + more * run_s <= terms.budget_s
 
-    if not counts["confirm"] and not counts["fresh"]:
+    if exploring:
         more = _exploring(terms, space, runs)
         reserved = 2 * (terms.confirm + terms.fresh)
         if more and affordable(1 + len(more) + reserved):
@@ -154,16 +165,16 @@ def following(terms: Terms, space: Space, runs: Sequence[Run], spent_s: float) -
     winner = best(runs)
     if winner is None:
         return Following("ended", reason="no-results")
-    if counts["confirm"] < terms.confirm and not counts["fresh"]:
+    if confirmed < terms.confirm and all(run.role != "drawn" for run in runs):
         if not affordable(2):
             return Following("ended", reason="budget")
         pair: tuple[tuple[Role, int | None], ...] = (("default", None), ("winner", winner))
-        return Following("confirm", pair[::-1] if counts["confirm"] % 2 else pair)
+        return Following("confirm", pair[::-1] if confirmed % 2 else pair)
     drawn = [point for point in draws(terms, len(space)) if point != winner]
-    if counts["fresh"] < len(drawn):
+    if drawn_blocks < len(drawn):
         if not affordable(2):
             return Following("ended", reason="budget")
-        beside: list[tuple[Role, int | None]] = [("winner", winner), ("drawn", drawn[counts["fresh"]])]
+        beside: list[tuple[Role, int | None]] = [("winner", winner), ("drawn", drawn[drawn_blocks])]
         random.Random(f"{terms.seed} block {number}").shuffle(beside)
         return Following("fresh", tuple(beside))
     return Following("ended", reason="complete")

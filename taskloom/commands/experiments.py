@@ -166,6 +166,11 @@ def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:
         out.print(spent, markup=False, highlight=False, soft_wrap=True)
     if experiment.stopping is not None:
         out.print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
+    if experiment.tuning is not None:
+        found = client.tuning(experiment.id)
+        said = [] if experiment.verdict is not None else [found.sentence]
+        for line in (*tables.tuning(found), *said):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 for command in analysis.COMMANDS:

@@ -1,6 +1,7 @@
 """A trainer that trains nothing. It implements the protocol of gpt2core.process.launch; FAKE_TRAINER selects:
 
 quick     delivers a result at once
+varied    delivers a result at once, whose step time follows from the settings
 crash     prints to standard error, then exits 3
 obedient  runs until it is told to stop; the real trainer stops at the end of a step
 stubborn  runs and ignores SIGTERM
@@ -17,6 +18,7 @@ import os
 import signal
 import sys
 import time
+import zlib
 from pathlib import Path
 
 from gpt2core.spec.config import TrainConfig
@@ -30,26 +32,31 @@ def tell(event: str, **fields: object) -> None:
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
-def result(config: TrainConfig) -> TrainResult:
+def result(config: TrainConfig, step_s: float = STEP_S) -> TrainResult:
     steps = config.steps
     seen = tuple(sorted(os.sched_getaffinity(0)))
     return TrainResult(
         config={**config.to_dict(), "warmup": config.warmup_steps, "batch_slice": 1, "token_slice": config.seq},
         environment={"pid": os.getpid()},
         losses=[5.5 - 0.1 * i for i in range(steps)],
-        step_s=[STEP_S] * steps,
-        phase_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
-        phase_busy_s={phase: [STEP_S / len(PHASES)] * steps for phase in PHASES},
-        ops=[OpStat("qkv", "forward", 1, STEP_S, 1000, 1000)],
-        threads=[thread(i, seen[i % len(seen)], seen, config) for i in range(config.threads)],
+        step_s=[step_s] * steps,
+        phase_s={phase: [step_s / len(PHASES)] * steps for phase in PHASES},
+        phase_busy_s={phase: [step_s / len(PHASES)] * steps for phase in PHASES},
+        ops=[OpStat("qkv", "forward", 1, step_s, 1000, 1000)],
+        threads=[thread(i, seen[i % len(seen)], seen, config, step_s) for i in range(config.threads)],
         memory_bytes={"weights": 1},
         weights_sha256="0" * 64,
         graph={"tasks": 1, "edges": 0},
     )
 
 
-def thread(number: int, core: int, seen: tuple[int, ...], config: TrainConfig) -> ThreadStat:
-    useful_s = STEP_S * (config.steps - config.warmup_steps)
+def varied_s(config: TrainConfig) -> float:
+    """A step time between STEP_S and twice that, the same for equal settings."""
+    return STEP_S * (1 + zlib.crc32(json.dumps(config.to_dict(), sort_keys=True).encode()) / 2**32)
+
+
+def thread(number: int, core: int, seen: tuple[int, ...], config: TrainConfig, step_s: float) -> ThreadStat:
+    useful_s = step_s * (config.steps - config.warmup_steps)
     by_phase_s = dict.fromkeys(PHASES, useful_s / len(PHASES))
     return ThreadStat(number, core, seen, useful_s, by_phase_s, 0.0, 0.0, 0.0, 0.0, 0.0, 1)
 
@@ -94,7 +101,8 @@ def main() -> int:
         (artifacts / "trace.json.gz").write_bytes(b"trace" * 100_000)
         (artifacts / "no name.txt").write_bytes(b"refused")
         (artifacts / "link.txt").symlink_to("/etc/hostname")
-    content = json.dumps(result(config).to_dict()).encode()
+    step_s = varied_s(config) if behaviour == "varied" else STEP_S
+    content = json.dumps(result(config, step_s).to_dict()).encode()
     target.write_bytes(content)
     tell("result", path=str(target), sha256=hashlib.sha256(content).hexdigest())
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from urllib.parse import quote
 
 import pytest
@@ -58,6 +59,11 @@ def test_the_page_shows_what_the_api_answers(tab, tuned, tmp_path):
     expect(draws).to_have_count(2)
     for row, draw in zip(draws.all(), found.draws, strict=True):
         expect(row).to_contain_text(draw.state.replace("-", " "))
+    effects = page.get_by_role("region", name="Importance of the settings").locator("tbody tr")
+    expect(effects).to_have_count(len(found.importance))
+    for row, effect in zip(effects.all(), found.importance, strict=True):
+        expect(row).to_contain_text(effect.setting)
+        expect(row).to_contain_text(f"{100 * math.expm1(effect.effect):.1f} %")
     page.get_by_role("link", name="Run with this").click()
     expect(page.get_by_role("heading", name="New experiment")).to_be_visible()
     asked = page.url.partition("ask=")[2]

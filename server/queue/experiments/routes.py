@@ -35,7 +35,10 @@ async def cancel(context: Ctx, caller: Who, experiment_id: Id) -> ExperimentDeta
 
 @router.post("/{experiment_id}/retry", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def retry(context: Ctx, caller: Who, experiment_id: Id) -> ExperimentDetail:
-    """Queue every failed, cancelled or quarantined run again. Their attempts stay in their histories."""
+    """Queue every failed, cancelled or quarantined run again. Their attempts stay in their histories.
+
+    A stopping rule or a tuning that was cancelled between two blocks continues.
+    """
     return await context.control.run(_retry, context, experiment_id, caller.actor)
 
 

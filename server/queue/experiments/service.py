@@ -230,12 +230,13 @@ def cancel(database: Database, experiment_id: int, actor: str) -> ExperimentDeta
 
 
 def retry(database: Database, experiment_id: int, actor: str) -> ExperimentDetail:
-    """Queue every failed, cancelled or quarantined run again. Raises NotFound or InvalidTransition."""
+    """Queue every failed, cancelled or quarantined run again. A stopping rule or a tuning that was cancelled between
+    two blocks continues. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         experiment = _get(session, experiment_id, lock=True)
         cause = Cause(actor, now(session))
         runs = _locked(session, experiment_id, tuple(RUN.verbs["retry"]))
-        if not runs:
+        if not runs and not (experiment.is_open_ended and experiment.cancelled_at is not None):
             state = summaries(session, [experiment])[0].state
             raise InvalidTransition(
                 f"experiment {experiment_id} is {state}; none of its runs can be retried", current=state, allowed=[]

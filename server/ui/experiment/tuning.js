@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, duration, plural, ratio, setting, variantName} from '../format.js';
+import {count, duration, percent, plural, ratio, setting, variantName} from '../format.js';
 import {Answered, Figures, Table} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
 import {Label} from '../plots/scale.js';
@@ -156,6 +156,27 @@ const Draws = ({of}) => html`
 	<p class="soft">A draw that equals the winner, fails or is not run counts against the winner.</p>
 `;
 
+/** @param {{of: Found}} props */
+const Importance = ({of}) => html`
+	<h2>Importance of the settings</h2>
+	<${Table}
+		caption="Importance of the settings"
+		rows=${of.importance}
+		id=${each => each.setting}
+		columns=${[
+			{name: 'setting', label: 'Setting', cell: each => each.setting.replaceAll('_', ' ')},
+			{
+				name: 'effect',
+				label: 'Mean effect on the step time',
+				number: true,
+				cell: each => percent(Math.expm1(each.effect))
+			},
+			{name: 'n', label: 'Trials', number: true, cell: each => each.n}
+		]}
+	/>
+	<p class="soft">Exploratory: the search chose the trials.</p>
+`;
+
 /** @param {{of: any, topic: string}} props */
 export function Tuning({of, topic}) {
 	const answer = useAnswer(`experiments/${of.id}/tuning`, {}, {follow: topic});
@@ -181,6 +202,7 @@ export function Tuning({of, topic}) {
 			</section>
 			<section class="panel"><${Trials} of=${found} /></section>
 			<section class="panel"><${Coordinates} of=${found} /></section>
+			${found.importance.length > 0 && html`<section class="panel"><${Importance} of=${found} /></section>`}
 			${found.pairs.length > 0 && html`<section class="panel"><${Confirmation} of=${found} /></section>`}
 			${found.draws.length > 0 && html`<section class="panel"><${Draws} of=${found} /></section>`}
 		</div>`}
