@@ -7,6 +7,8 @@ PANEL = 48  # columns of B in the widest packed panel: a multiple of every panel
 PRODUCT_SCRATCH = 768 * (2 * PANEL + 2) + 256 * 768  # words: two panels, places of lines and a line, a block of A
 
 
-def panels_shape(n: int, k: int) -> tuple[int, int]:
-    """Shape of the panels of a whole operand (k, n): a row for PANEL columns, as wide as any processor's."""
-    return -(-n // PANEL), PANEL * k
+def panels_shape(n: int, k: int, parts: int = 1) -> tuple[int, int]:
+    """Shape of the panels of a whole operand (k, n): a row for PANEL columns, as wide as any processor's. Or of `parts`
+    that are multiplied one by one, each of at most n columns: the same number of rows for each.
+    """
+    return parts * -(-n // PANEL), PANEL * k

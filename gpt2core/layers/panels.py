@@ -4,12 +4,14 @@ Our product packs the panels of an operand while it multiplies them. With few ro
 that takes longer than the product itself.
 """
 
+from collections.abc import Sequence
+
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import float32
 from gpt2core.gemm.products import is_own, pack_panels
 from gpt2core.gemm.sizes import PANEL
 from gpt2core.step.builder import Builder
-from gpt2core.step.grid import F32, Grid
+from gpt2core.step.grid import F32, Grid, Range
 from gpt2core.step.ops import Product, Read, Tensor, Write
 from gpt2core.step.signature import Matrix, Multiply, Scalar, TileInt
 
@@ -22,8 +24,8 @@ def weight_pack(
     panels: Matrix, weight: Matrix, by: Multiply, trans: Scalar, first0: TileInt, first1: TileInt, n0: TileInt,
     n1: TileInt,
 ):  # fmt: skip
-    """Pack columns [n0, n1) of op(weight) (k, n), where op transposes if `trans` is set, if our own product is to
-    multiply it.
+    """Pack columns [n0, n1) of op(weight) (k, n), where op transposes if `trans` is set, for products that begin at
+    column n0, if our own product is to multiply it.
 
     Writes:   panels (n / 48 rounded up, 48*k) =, rows [first0, first1)
     Reads:    weight (n, k) if `trans` is set, else (k, n)
@@ -32,20 +34,26 @@ def weight_pack(
     Source:   Goto & van de Geijn 2008
     """
     if is_own(by):
-        k = panels.shape[1] // PANEL
-        if n1 % PANEL:  # behind the last column
-            panels[first1 - 1] = ZERO
-        pack_panels(address_of(panels, 0), address_of(weight, 0), weight.shape[1], trans, k, n0, n1)
+        width, length = panels.shape[1], weight.shape[1]
+        panels[first0 + (n1 - n0) // PANEL : first1] = ZERO  # behind the last column
+        source = address_of(weight, n0 * length if trans else n0)
+        pack_panels(address_of(panels, first0 * width), source, length, trans, width // PANEL, 0, n1 - n0)
 
 
-def pack(step: Builder, layer: int, *, panels: Tensor, weight: Tensor, trans: int, by: Product) -> None:
-    """Add the packing of a weight for its product `by`."""
+def pack(
+    step: Builder, layer: int, *, panels: Tensor, weight: Tensor, trans: int, by: Product,
+    parts: Sequence[Range] = (),
+) -> None:  # fmt: skip
+    """Add the packing of a weight for its product `by`. parts: the columns of op(weight) that each product takes, if it
+    takes some, in the order of their panels; each part has as many rows of panels.
+    """
     rows, width = step.shape(panels)
-    each = -(-rows // min(rows, MOST_TILES))
-    starts = range(0, rows, each)
-    grid = Grid(tuple(f"p{i}" for i in range(len(starts)))).with_columns(
+    each = rows // len(parts) if parts else -(-rows // min(rows, MOST_TILES))
+    cut = parts or [(PANEL * at, min(PANEL * (at + each), by.n)) for at in range(0, rows, each)]
+    starts = [each * i for i in range(len(cut))]
+    grid = Grid(tuple(f"p{i}" for i in range(len(cut)))).with_columns(
         first0=starts, first1=[min(at + each, rows) for at in starts],
-        n0=[PANEL * at for at in starts], n1=[min(PANEL * (at + each), by.n) for at in starts],
+        n0=[first for first, _ in cut], n1=[last for _, last in cut],
     )  # fmt: skip
     step.op(
         "pack", "forward", weight_pack, grid, grid.cost("n0:n1", 0, 2 * F32 * width // PANEL), layer,

@@ -1,8 +1,9 @@
 """Layers of long short-term memory: h_t, c_t from x_t, h_(t-1) and c_(t-1), with the gates i, f, g, o as torch.nn.LSTM.
 
-The input product of a chunk of time is one call, and the recurrence of a chunk is one task. Rows are time-major within
-a group of samples: a time step's rows are consecutive, and those of the step before lie `samples of the group` rows
-before them. So no product needs a copy, and the recurrent weight's gradient is a product of shifted rows.
+The input product of a chunk of time is one call, and the recurrence of a chunk is one task. Or each time is an op with
+a tile for each block of hidden units, which computes all four gates of its units. Rows are time-major within a group of
+samples: a time step's rows are consecutive, and those of the step before lie `samples of the group` rows before them.
+So no product needs a copy, and the recurrent weight's gradient is a product of shifted rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from gpt2core.compile.later import float32
 from gpt2core.gemm.products import multiply, multiply_halves, weight_or_panels
 from gpt2core.layers import linear, panels
 from gpt2core.layers.cell import cell_backward, cell_forward, state_before
+from gpt2core.layers.units import GATES, UNITS, Units
 from gpt2core.step import parameters, slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
@@ -24,7 +26,6 @@ from gpt2core.step.slicing import Slice
 from gpt2core.step.tape import Share
 
 ZERO = float32(0.0)
-GATES = 4  # i, f, g, o
 CELL_FLOP, CELL_BACKWARD_FLOP = 100, 50  # of a unit
 
 
@@ -51,30 +52,37 @@ def lstm_forward(
     h: Matrix, cell: Matrix, gates: Matrix, past: Matrix, cell_past: Matrix, first_h: Matrix, first_cell: Matrix,
     weight: Matrix, panels: Matrix, bias: Vector, by: Multiply,
     sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
+    unit0: TileInt, unit1: TileInt, panel0: TileInt, panel1: TileInt,
 ):  # fmt: skip
-    """Run the cells over the times [pos0, pos1) of the samples [sample0, sample1), whose rows begin at row0.
+    """Run the cells' units [unit0, unit1) over the times [pos0, pos1) of the samples [sample0, sample1), whose rows
+    begin at row0: over one time, unless these are all units.
 
     Writes:   h, cell (N, H) =; gates (N, 4*H): on entry what the input gives them, on exit i, f, g, o
-    Reads:    past, cell_past: h and cell, the rows of the time before; weight (4*H, H), bias (4*H,); panels:
-              the weight's, if it is packed, or (0, 0);
+    Reads:    past: h, the rows of the time before; cell_past: cell, the same; weight (4*H, H), bias (4*H,);
+              panels: the weight's, if it is packed, or (0, 0); those of the units' gates are its rows [panel0, panel1);
               first_h, first_cell (B, H): the samples' states before the first time, or (0, 0)
     Maths:    a = gates + past @ weight.T + bias; i, f, o = sigmoid(a), g = tanh(a);
               c = f c_(t-1) + i g; h = o tanh(c); without first_h both are 0 before the first time
-    Tiles:    a chunk of time follows the one before it; groups of samples are independent
-    Cost:     8*H*H + 100*H flop and 44*H bytes per row; 16*H*H bytes per tile
+    Tiles:    a chunk of time follows the one before it; groups of samples are independent, and so are units of a time
+    Cost:     8*H + 100 flop and 44 bytes per row and unit; 16*H bytes per unit
     Source:   Hochreiter & Schmidhuber 1997; torch.nn.LSTM
     """
     H, n, carried = h.shape[1], sample1 - sample0, first_h.shape[0]
-    G = GATES * H
+    G, units = GATES * H, unit1 - unit0
     at_b, ldb = weight_or_panels(by, weight, panels)
+    parts = 1 if units == H else GATES  # products, each of whose columns are consecutive
+    length = GATES // parts * units
     for t in range(pos0, pos1):
         row = row0 + (t - pos0) * n
         before = address_of(past, (row - n) * H) if t else address_of(first_h, sample0 * H)
-        if t or carried:
-            multiply(by, 0, 1, n, G, H, before, H, at_b, ldb, address_of(gates, row * G), G, 1)
+        for part in range(parts if t or carried else 0):
+            j = part * H + unit0
+            at = at_b + F32 * (j * H if ldb else (panel0 + part * (panel1 - panel0) // parts) * panels.shape[1])
+            multiply(by, 0, 1, n, length, H, before, H, at, ldb, address_of(gates, row * G + j), G, 1)
         for s in range(n):
             r = row + s
-            cell_forward(h[r], cell[r], state_before(cell_past, first_cell, t, r - n, sample0 + s), gates[r], bias)
+            past_cell = state_before(cell_past, first_cell, t, r - n, sample0 + s, unit0, unit1)
+            cell_forward(h[r, unit0:unit1], cell[r, unit0:unit1], past_cell, gates[r], bias, unit0)
 
 
 @kernel
@@ -82,37 +90,41 @@ def lstm_backward(
     dgates: Matrix, dh: Matrix, dcell: Matrix, later: Matrix, cell: Matrix, first_cell: Matrix, weight: Matrix,
     panels: Matrix, by: Multiply, T: Scalar,
     sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt,
+    unit0: TileInt, unit1: TileInt, back0: TileInt,
 ):  # fmt: skip
-    """The gradients of what the cells take at the times [pos0, pos1), the last one first.
+    """The gradients of what the cells' units [unit0, unit1) take at the times [pos0, pos1), the last one first: at one
+    time, unless these are all units.
 
     Writes:   dgates (N, 4*H): on entry i, f, g, o, on exit the gradients of their sums; dh (N, H): on entry the
               gradient of h from what reads it, on exit also from the time after; dcell (B, H): the gradient of the
               samples' states from the time after, on exit from pos0; what it has is not read at the last time
     Reads:    later: dgates, the rows of the time after; cell (N, H), also those of the time before; weight (4*H, H);
-              panels: the weight's, if it is packed, or (0, 0);
+              panels: the weight's, if it is packed, or (0, 0); those of the units are its rows from back0 on;
               first_cell (B, H): the samples' states before the first time, or (0, 0)
     Maths:    dh += dgates_(t+1) @ weight; dc += dh o (1 - tanh(c)^2); do = dh tanh(c) o (1 - o); di = dc g i (1 - i);
               dg = dc i (1 - g^2); df = dc c_(t-1) f (1 - f); dc_(t-1) = dc f
-    Tiles:    a chunk of time follows the one after it; groups of samples are independent
-    Cost:     8*H*H + 50*H flop and 52*H bytes per row; 16*H*H bytes per tile
+    Tiles:    a chunk of time follows the one after it; groups of samples are independent, and so are units of a time
+    Cost:     8*H + 50 flop and 52 bytes per row and unit; 16*H bytes per unit
     Source:   Werbos 1990, backpropagation through time
     """
     H, n = dh.shape[1], sample1 - sample0
     G = GATES * H
     at_b, ldb = weight_or_panels(by, weight, panels)
+    at_b += F32 * (unit0 if ldb else back0 * panels.shape[1])
     for t in range(pos1 - 1, pos0 - 1, -1):
         row = row0 + (t - pos0) * n
         if t + 1 < T:
             multiply(
-                by, 0, 0, n, H, G, address_of(later, (row + n) * G), G, at_b, ldb,
-                address_of(dh, row * H), H, 1,
+                by, 0, 0, n, unit1 - unit0, G, address_of(later, (row + n) * G), G, at_b, ldb,
+                address_of(dh, row * H + unit0), H, 1,
             )  # fmt: skip
         else:
-            dcell[sample0:sample1] = ZERO
+            dcell[sample0:sample1, unit0:unit1] = ZERO
         for s in range(n):
             r = row + s
-            past = state_before(cell, first_cell, t, r - n, sample0 + s)
-            cell_backward(dgates[r], dh[r], dcell[sample0 + s], cell[r], past)
+            past = state_before(cell, first_cell, t, r - n, sample0 + s, unit0, unit1)
+            dc = dcell[sample0 + s, unit0:unit1]
+            cell_backward(dgates[r], dh[r, unit0:unit1], dc, cell[r, unit0:unit1], past, unit0)
 
 
 @kernel
@@ -151,7 +163,7 @@ def lstm_backward_weight(
     linear.add_columns(dbias, dgates, out0, out1, to, adds)
 
 
-Parts = tuple[Callable[[], None], ...]
+Stage = Sequence[Callable[[], None]]  # functions that add ops which fusion makes one
 
 
 @dataclass(frozen=True)
@@ -159,7 +171,7 @@ class Layer:
     """A layer of cells over slices of a batch: its tensors, with the weights of its input and of its recurrence, and T
     times in groups of at most BS samples. `first_h`, `first_cell`: the samples' states before the first time, if these
     are the states after the previous batch. `panels`, `panels_back`: the recurrent weight, packed once a step for the
-    forward and for the backward product.
+    forward and for the backward product. U: hidden units of a tile; with fewer than all a time is an op.
     """
 
     step: Builder
@@ -176,6 +188,7 @@ class Layer:
     bias: Tensor
     T: int
     BS: int
+    U: int
     first_h: Tensor | None = None
     first_cell: Tensor | None = None
     panels: Tensor | None = None
@@ -183,19 +196,29 @@ class Layer:
 
     def pack(self) -> None:
         """Add the packing of the recurrent weight, for all micro-batches of a step."""
-        for packed, by in ((self.panels, self._by()), (self.panels_back, self._by_back())):
+        units, whole = self.units, self.units.is_whole
+        for packed, by, parts in (
+            (self.panels, self._by(), units.gates()),
+            (self.panels_back, self._by_back(), units.blocks),
+        ):
             if packed and self.step.micro == 0:
-                panels.pack(self.step, self.number, panels=packed, weight=self.weight, trans=by.trans_b, by=by)
+                panels.pack(
+                    self.step, self.number, panels=packed, weight=self.weight, trans=by.trans_b, by=by,
+                    parts=() if whole else parts,
+                )  # fmt: skip
+
+    @property
+    def units(self) -> Units:
+        return Units(self.step.shape(self.out)[-1], self.U)
 
     def _by(self) -> Product:
         """A time's product."""
-        H = self.step.shape(self.out)[-1]
-        return Product(0, 1, self.BS, GATES * H, H, packed=int(self.panels is not None))
+        return Product(0, 1, self.BS, self.units.width, self.units.count, packed=int(self.panels is not None))
 
     def _by_back(self) -> Product:
         """A time's product in the reverse pass."""
-        H = self.step.shape(self.out)[-1]
-        return Product(0, 0, self.BS, H, GATES * H, packed=int(self.panels_back is not None))
+        packed = int(self.panels_back is not None)
+        return Product(0, 0, self.BS, self.units.each, GATES * self.units.count, packed=packed)
 
     def forward(self) -> None:
         """Add the products of the input and the recurrence of each chunk of time; with fusion a chunk is one op."""
@@ -203,49 +226,53 @@ class Layer:
         if separate:
             self._apply_input(slicing.grid(self.slices))
         for chunk in self.chunks():
-            carry, apply_input, recur = self.parts(chunk)
-            with self.step.fused():
-                for add in (carry, recur) if separate else (carry, apply_input, recur):
-                    add()
+            add(self.step, self.stages(chunk, with_input=not separate))
 
-    def parts(self, chunk: Grid) -> Parts:
+    def stages(self, chunk: Grid, with_input: bool = True) -> list[Stage]:
         """The functions that add the ops of a chunk, in their order."""
-        return partial(self._carry, chunk), partial(self._apply_input, chunk), partial(self._recur, chunk)
+        first = [partial(self._carry, chunk), *([partial(self._apply_input, chunk)] if with_input else [])]
+        recur = [partial(self._recur, tiles) for tiles in self.units.tiles(chunk)]
+        if self.step.fusion == "none":
+            return [[each] for each in (*first, *recur)]
+        return [[*first, *recur]] if self.units.is_whole else [first, *([each] for each in recur)]
 
-    def reverse_parts(self, chunk: Grid) -> Parts:
+    def reverse_stages(self, chunk: Grid, with_input: bool = True) -> list[Stage]:
         """The same of the reverse pass."""
-        return partial(self._recur_back, chunk), partial(self._input_gradient, chunk)
+        recur = [partial(self._recur_back, tiles) for tiles in reversed(self.units.tiles(chunk))]
+        last = [partial(self._input_gradient, chunk)] if with_input else []
+        if self.step.fusion != "none" and self.units.is_whole:
+            return [[*recur, *last]]
+        return [[each] for each in (*recur, *last)]
 
     def _recur(self, chunk: Grid) -> None:
         self.step.op(
-            "recurrence", "forward", lstm_forward, chunk, self._cost(chunk, "past0:row0", CELL_FLOP, 11), self.number,
-            h=Write(self.out, ROWS), cell=Write(self.cell, ROWS), gates=Update(self.gates, ROWS),
-            past=Read(self.out, "past0:row0"), cell_past=Read(self.cell, "past0:row0"),
-            first_h=self._first(self.first_h, chunk), first_cell=self._first(self.first_cell, chunk),
-            weight=Read(self.weight), panels=self.panels and Read(self.panels), bias=Read(self.bias), by=self._by(),
+            "recurrence", "forward", lstm_forward, chunk,
+            self._cost(chunk, "past0:row0", CELL_FLOP, 11, 1), self.number,
+            h=Write(self.out, ROWS, UNITS), cell=Write(self.cell, ROWS, UNITS), gates=Update(self.gates, ROWS, "gates"),
+            past=Read(self.out, "past0:row0"), cell_past=Read(self.cell, "past0:row0", UNITS),
+            first_h=self._first(self.first_h, chunk), first_cell=self._first(self.first_cell, chunk, UNITS),
+            weight=Read(self.weight), panels=self.panels and Read(self.panels, "panel0:panel1"), bias=Read(self.bias),
+            by=self._by(),
         )  # fmt: skip
 
     def _recur_back(self, chunk: Grid) -> None:
         dh = self.step.tape.gradient(self.out)
         written = Write if chunk.column("pos1")[0] == self.T else Update
         self.step.op(
-            "recurrence", "backward", lstm_backward, chunk, self._cost(chunk, "row1:next1", CELL_BACKWARD_FLOP, 13),
-            self.number,
-            dgates=Update(self.gates, ROWS), dh=Update(dh, ROWS), dcell=written(self.dcell, "sample0:sample1"),
-            later=Read(self.gates, "row1:next1"), cell=Read(self.cell, "past0:row1"),
-            first_cell=self._first(self.first_cell, chunk), weight=Read(self.weight),
-            panels=self.panels_back and Read(self.panels_back), by=self._by_back(), T=self.T,
+            "recurrence", "backward", lstm_backward, chunk,
+            self._cost(chunk, "row1:next1", CELL_BACKWARD_FLOP, 13, GATES), self.number,
+            dgates=Update(self.gates, ROWS, "gates"), dh=Update(dh, ROWS, UNITS),
+            dcell=written(self.dcell, "sample0:sample1", UNITS), later=Read(self.gates, "row1:next1"),
+            cell=Read(self.cell, "past0:row1", UNITS), first_cell=self._first(self.first_cell, chunk, UNITS),
+            weight=Read(self.weight), panels=self.panels_back and Read(self.panels_back, "back0:back1"),
+            by=self._by_back(), T=self.T,
         )  # fmt: skip
 
     def backward(self) -> None:
         """Add the reverse ops, the last chunk first, and leave the gradients of the weights."""
         separate = self.step.fusion == "none"
         for chunk in reversed(self.chunks()):
-            recur, input_gradient = self.reverse_parts(chunk)
-            with self.step.fused():
-                recur()
-                if not separate:
-                    input_gradient()
+            add(self.step, self.reverse_stages(chunk, with_input=not separate))
         if separate:
             self._input_gradient(slicing.grid(self.slices))
         self.leave_shares()
@@ -263,10 +290,10 @@ class Layer:
         )  # fmt: skip
         self.step.tape.shares.append(Share(self.weight, partial(self._weight_gradient), self.number))
 
-    def _first(self, states: Tensor | None, chunk: Grid) -> Read | None:
+    def _first(self, states: Tensor | None, chunk: Grid, columns: str | tuple[str, ...] = ()) -> Read | None:
         """A chunk's reading of the states before the first time; only the first chunk reads them."""
         is_first = chunk.column("pos0")[0] == 0
-        return Read(states, "sample0:sample1") if states and is_first else None
+        return Read(states, "sample0:sample1", columns) if states and is_first else None
 
     def _carry(self, chunk: Grid) -> None:
         """Add the copy of the states after the previous batch, which `out` and `cell` have until they are written, if
@@ -325,15 +352,26 @@ class Layer:
             )
         return found
 
-    def _cost(self, chunk: Grid, outside: str, cell_flop: int, values: int) -> list[Cost]:
-        """Cost of each tile. The first time in order has a product only if there are rows `outside` of the chunk."""
-        H = self.step.shape(self.out)[-1]
-        spans = zip(chunk.ranges(ROWS), chunk.ranges("sample0:sample1"), chunk.ranges(outside), strict=True)
+    def _cost(self, tiles: Grid, outside: str, cell_flop: int, values: int, width: int) -> list[Cost]:
+        """Cost of each tile. The first time in order has a product only if there are rows `outside` of the tile. Of
+        these, all units are read, `width` values of each."""
+        H = self.units.count
+        samples, units = tiles.ranges("sample0:sample1"), tiles.ranges(UNITS)
+        spans = zip(tiles.ranges(ROWS), samples, units, tiles.ranges(outside), strict=True)
         return [
             (
-                (row1 - row0 - (0 if more1 > more0 else sample1 - sample0)) * 2 * GATES * H * H
-                + (row1 - row0) * cell_flop * H,
-                F32 * GATES * H * H + (row1 - row0) * F32 * values * H,
+                (row1 - row0 - (0 if more1 > more0 else sample1 - sample0)) * 2 * GATES * H * (unit1 - unit0)
+                + (row1 - row0) * cell_flop * (unit1 - unit0),
+                F32 * GATES * H * (unit1 - unit0)
+                + (row1 - row0) * F32 * (values * (unit1 - unit0) + width * (H - unit1 + unit0)),
             )
-            for (row0, row1), (sample0, sample1), (more0, more1) in spans
+            for (row0, row1), (sample0, sample1), (unit0, unit1), (more0, more1) in spans
         ]
+
+
+def add(step: Builder, stages: Sequence[Stage]) -> None:
+    """Add ops in their order."""
+    for stage in stages:
+        with step.fused():
+            for each in stage:
+                each()

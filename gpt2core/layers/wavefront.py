@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from gpt2core.layers.recurrence import Layer, Parts
+from gpt2core.layers.recurrence import Layer, Stage, add
 from gpt2core.step.builder import Builder
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ def forward(layers: Sequence[Layer], order: str) -> None:
             layer.pack()
     if order == "diagonals":
         for diagonal in diagonals([[(layer, chunk) for chunk in layer.chunks()] for layer in layers]):
-            _side_by_side(step, [layer.parts(chunk) for layer, chunk in diagonal])
+            _side_by_side(step, [layer.stages(chunk) for layer, chunk in diagonal])
         _leave(step, layers, partial(_backward, step, layers))
     else:
         for layer in layers:
@@ -37,7 +37,7 @@ def forward(layers: Sequence[Layer], order: str) -> None:
 def _backward(step: Builder, layers: Sequence[Layer]) -> None:
     cells = [[(layer, chunk) for chunk in reversed(layer.chunks())] for layer in reversed(layers)]
     for diagonal in diagonals(cells):
-        _side_by_side(step, [layer.reverse_parts(chunk) for layer, chunk in diagonal])
+        _side_by_side(step, [layer.reverse_stages(chunk) for layer, chunk in diagonal], at_end=True)
     for layer in reversed(layers):
         layer.leave_shares()
 
@@ -56,17 +56,14 @@ def diagonals(table: Sequence[Sequence[T]]) -> list[list[T]]:
     ]
 
 
-def _side_by_side(step: Builder, cells: Sequence[Parts]) -> None:
-    """Add the ops of chunks that do not wait for each other. With fusion a chunk is one op; else the first ops of all
-    are side by side, then the second ones."""
-    if step.fusion == "none":
-        for together in zip(*cells, strict=True):
-            with step.beside():
-                for add in together:
-                    add()
-        return
-    with step.beside():
-        for parts in cells:
-            with step.fused():
-                for add in parts:
-                    add()
+def _side_by_side(step: Builder, cells: Sequence[Sequence[Stage]], at_end: bool = False) -> None:
+    """Add the ops of chunks that do not wait for each other: the first stage of all is side by side, then the second
+    one. With blocks of units a shorter chunk has fewer stages. `at_end`: it begins later, so that all end together.
+    """
+    most = max(len(stages) for stages in cells)
+    for number in range(most):
+        with step.beside():
+            for stages in cells:
+                at = number - (most - len(stages) if at_end else 0)
+                if 0 <= at < len(stages):
+                    add(step, [stages[at]])

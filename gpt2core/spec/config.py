@@ -232,6 +232,11 @@ class TrainConfig:
         "chunks of time, whose tiles are side by side; under task both give the same graph",
         choices=OP_ORDERS, role="order", later=True,
     )
+    unit_slice: int | None = setting(
+        None, "lstm: hidden units of a tile of its recurrence: each time is then an op with a tile for each block of "
+        "units, all their gates; multiples of 48 fill packed panels; default: all units, and a chunk of time is a task",
+        low=1, role="slices", unit="units", later=True,
+    )
     init_scale: float = setting(
         0.0, "lstm: limit of the uniform initial weights; 0: those of torch.nn.LSTM", check=AMOUNT, role="values",
         later=True,

@@ -25,7 +25,7 @@ DEFAULT = "gpt2"  # network of a model without the key `network`
 
 
 # Settings of TrainConfig that only some networks read: those whose `Model.settings` name them.
-OWN_SETTINGS = ("distribution", "carry_state", "op_order", "init_scale", "shuffle", "val_samples")
+OWN_SETTINGS = ("distribution", "carry_state", "op_order", "unit_slice", "init_scale", "shuffle", "val_samples")
 TOKENS, IMAGES = "tokens", "images"  # data that a network reads
 
 
@@ -60,6 +60,10 @@ class Model(ABC):
         """
         return None
 
+    def conflicts(self, config: TrainConfig) -> Iterator[ConfigError]:  # noqa: ARG002
+        """Settings of a run that do not fit this model; by default none."""
+        return iter(())
+
     @classmethod
     def from_sizes(cls, sizes: Mapping[str, Any]) -> Self:
         """A model from JSON values. Raises ConfigError for an unknown key or a value that is not accepted."""
@@ -88,6 +92,7 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     if config.precision not in config.model.precisions:
         accepted = f"{' or '.join(config.model.precisions)}, since network {config.model.network} has no other"
         yield ConfigError("precision", config.precision, accepted)
+    yield from config.model.conflicts(config)
     if config.carry_state and config.grad_accum > 1:
         yield ConfigError("carry_state", True, f"false with grad_accum ({config.grad_accum})")
     if config.init_scale and config.checkpoint is not None:

@@ -96,7 +96,7 @@ def test_a_sequence_of_one_token_has_no_recurrence() -> None:
 @pytest.mark.parametrize(
     "how",
     [*({"fusion": fusion, "grad_clip": 0.0} for fusion in FUSIONS), SUMMED,
-     {"precision": "bf16"}, {"seq": 1, "token_slice": 1}, {"op_order": "diagonals"}],
+     {"precision": "bf16"}, {"seq": 1, "token_slice": 1}, {"op_order": "diagonals"}, {"unit_slice": 5}],
     ids=str,
 )  # fmt: skip
 def test_tasks_read_and_write_what_they_declare(case: str, how: dict[str, object]) -> None:
@@ -146,6 +146,50 @@ def test_both_orders_of_ops_have_the_same_edges(case: str, sync: str) -> None:
         assert len(one[0]) > 100
 
 
+def test_blocks_of_units_have_the_same_edges_in_both_orders() -> None:
+    """Each block of a time waits for all blocks of the time before, and layers still form a wavefront."""
+    how = {"scheduler": "task", "unit_slice": 4}
+    one, other = (edges_by_label(lstms.config(**how, op_order=order)) for order in OP_ORDERS)
+    assert one == other
+    before = {a for a, b in one[0] if b == "recurrence[1] s1 t5 u2 forward"}
+    assert before == {f"recurrence[1] s1 t4 u{block} forward" for block in range(3)}
+    first = {a for a, b in one[0] if b == "recurrence[1] s1 t4 u0 forward" and a.startswith("gates_in")}
+    assert first == {"gates_in[1] s1 forward"}
+
+
+@pytest.mark.parametrize("how", [{}, {"precision": "bf16"}], ids=str)
+def test_blocks_of_units_give_the_same_bits_under_every_scheduler(how: dict[str, object]) -> None:
+    """9 units in blocks of 4: the last one has one unit."""
+    how = {"unit_slice": 4, "steps": 3, **how}
+    first = train.train(lstms.config("lstm_carried", **how))
+    others = [
+        {"scheduler": "fork-join", "threads": 3, "op_order": "diagonals"},
+        {"scheduler": "fork-join", "threads": 2, "fusion": "none"},
+        {"scheduler": "task", "threads": 8, "fusion": "rows", "op_order": "diagonals"},
+        *({"scheduler": "task", "sync": sync, "threads": each} for each, sync in enumerate(SYNCS, 1)),
+    ]
+    for other in others:
+        result = train.train(lstms.config("lstm_carried", **{**how, **other}))
+        assert (result.losses, result.weights_sha256) == (first.losses, first.weights_sha256), other
+
+
+@CASES
+@pytest.mark.parametrize("unit_slice", [1, 4])
+def test_blocks_of_units_change_only_the_rounding(case: str, unit_slice: int) -> None:
+    golden = np.load(GOLDEN / f"{case}.npz")
+    result = train.train(lstms.config(case, unit_slice=unit_slice))
+    np.testing.assert_allclose(result.losses, golden["losses"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("unit_slice", [60, 48])
+def test_blocks_of_several_panels_compute_the_same(unit_slice: int) -> None:
+    """A block's gates are packed one after the other, and the last block is smaller."""
+    model = {"network": "lstm", "embedding": 8, "hidden": 100, "layers": 1, "vocab": 61}
+    whole = train.train(lstms.config(model=model, steps=4))
+    result = train.train(lstms.config(model=model, steps=4, unit_slice=unit_slice))
+    np.testing.assert_allclose(result.losses, whole.losses, rtol=1e-6)
+
+
 def test_diagonals_are_the_wavefront_written_by_hand() -> None:
     """Chunk c of layer k is in loop k + c: 3 layers and 3 chunks need 5 barriers instead of 9 in either pass."""
     loops = {order: train.plan(lstms.config(op_order=order)).program.loops for order in OP_ORDERS}
@@ -159,8 +203,9 @@ def test_diagonals_are_the_wavefront_written_by_hand() -> None:
 
 
 @CASES
-def test_a_server_knows_its_configuration_and_its_memory(case: str) -> None:
-    config = lstms.config(case, scheduler="task", threads=3)
+@pytest.mark.parametrize("unit_slice", [None, 4])
+def test_a_server_knows_its_configuration_and_its_memory(case: str, unit_slice: int | None) -> None:
+    config = lstms.config(case, scheduler="task", threads=3, unit_slice=unit_slice)
     spec = RunSpec.model_validate_json(RunSpec.model_validate(config.to_dict()).model_dump_json())
     assert TrainConfig.from_dict(spec.model_dump(exclude_none=True)) == config
     planned = train.plan(config)
@@ -244,6 +289,11 @@ def test_a_carried_state_continues_the_previous_batch(tmp_path: Path) -> None:
         ({"model": "lstm-tiny", "init_scale": -0.1}, "init_scale", "0 or more"),
         ({"model": "tiny", "op_order": "diagonals"}, "op_order", "'layers', since network gpt2 does not read it"),
         ({"model": "lstm-tiny", "op_order": "rows"}, "op_order", "one of layers, diagonals"),
+        ({"model": "tiny", "unit_slice": 8}, "unit_slice", "the default None, since network gpt2 does not read it"),
+        ({"model": "resnet20", "unit_slice": 8}, "unit_slice", "since network resnet does not read it"),
+        ({"model": "lstm-tiny", "unit_slice": 33}, "unit_slice", r"1 to hidden \(32\)"),
+        ({"model": "lstm-tiny", "unit_slice": 0}, "unit_slice", "1 or more"),
+        ({"model": "lstm-large", "unit_slice": 1}, "unit_slice", r"47 to hidden \(1500\), since each block of a time"),
         ({"model": "lstm-tiny", "init_scale": 0.1, "checkpoint": "x"}, "init_scale", "0 with checkpoint"),
     ],
 )

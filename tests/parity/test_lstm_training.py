@@ -29,6 +29,8 @@ HOW = [
     *({"scheduler": "fork-join", "threads": threads} for threads in (1, 2, 3, 8)),
     *({"scheduler": "task", "sync": sync, "threads": threads} for sync in SYNCS for threads in (2, 8)),
     {"scheduler": "fork-join", "threads": 2, "op_order": "diagonals"},
+    {"scheduler": "task", "threads": 3, "unit_slice": 4},
+    {"scheduler": "fork-join", "threads": 3, "unit_slice": 5, "op_order": "diagonals"},
 ]
 
 

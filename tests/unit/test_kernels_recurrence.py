@@ -17,6 +17,7 @@ T, H, GROUPS = 5, 7, ((0, 2), (2, 3))  # samples of a group
 B, BS = 3, 2
 NONE = np.empty((0, 0), np.float32)  # the weight is not packed
 CHUNKS = ((0, 3), (3, 5))
+TIMES = tuple((t, t + 1) for t in range(T))
 
 
 def rows_of(sample0: int, sample1: int) -> np.ndarray:
@@ -37,19 +38,28 @@ def outputs(gates: np.ndarray, weight: np.ndarray, bias: np.ndarray, first: tupl
     return out
 
 
+@pytest.mark.parametrize(
+    ("chunks", "units"), [(CHUNKS, [(0, H)]), (TIMES, [(0, 3), (3, 6), (6, H)])], ids=["whole", "blocks of units"]
+)
 @pytest.mark.parametrize("carried", [0, B], ids=["from 0", "carried"])
-def test_a_layer_of_cells(by: By, carried: int) -> None:
+def test_a_layer_of_cells(
+    by: By, carried: int, chunks: tuple[tuple[int, int], ...], units: list[tuple[int, int]]
+) -> None:
     first = first_h, first_cell = draw(carried, H), draw(carried, H)
     gates, weight, bias, dh = draw(B * T, 4 * H), 0.5 * draw(4 * H, H), draw(4 * H), draw(B * T, H)
-    inside = [(group, chunk, int(rows_of(*group)[chunk[0], 0])) for group in GROUPS for chunk in CHUNKS]
+    inside = [(group, chunk, int(rows_of(*group)[chunk[0], 0])) for group in GROUPS for chunk in chunks]
     h, cell, kept = np.full_like(dh, np.nan), np.full_like(dh, np.nan), gates.copy()
     for group, chunk, row in inside:
-        lstm_forward(h, cell, kept, h, cell, *first, weight, NONE, bias, by(), *group, *chunk, row)
+        for block in units:
+            lstm_forward(h, cell, kept, h, cell, *first, weight, NONE, bias, by(), *group, *chunk, row, *block, 0, 0)
     np.testing.assert_allclose(h, outputs(gates.astype(np.float64), weight, bias, first), **CLOSE)
 
     dgates, whole, dcell = kept.copy(), dh.copy(), np.full((B, H), np.nan, np.float32)
     for group, chunk, row in reversed(inside):
-        lstm_backward(dgates, whole, dcell, dgates, cell, first_cell, weight, NONE, by(), T, *group, *chunk, row)
+        for block in units:
+            lstm_backward(
+                dgates, whole, dcell, dgates, cell, first_cell, weight, NONE, by(), T, *group, *chunk, row, *block, 0
+            )
     np.testing.assert_allclose(dgates, gradient(lambda x: outputs(x, weight, bias, first), gates, dh), **CLOSE)
 
     expected = gradient(lambda w: outputs(gates.astype(np.float64), w, bias, first), weight, dh)

@@ -42,7 +42,7 @@ VALUES = {
     "scheduler": ("task", "omp-task"), "sync": ("step", "phase"), "policy": ("breadth-first", "critical-path"),
     "assignment": ("static", "dynamic"), "runtime": ("libgomp", "libomp"), "op_threads": (None, {"qkv": 1}),
     "fusion": ("none", "rows"), "threads": (1, 2), "batch_slice": (1, 2), "token_slice": (32, 64),
-    "blas": ("own", "mkl"), "op_order": ("layers", "diagonals"),
+    "blas": ("own", "mkl"), "op_order": ("layers", "diagonals"), "unit_slice": (8, 16),
 }  # fmt: skip
 
 

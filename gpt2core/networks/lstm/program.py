@@ -27,7 +27,7 @@ def forward(step: Builder, config: TrainConfig) -> None:
             gates=Tensor("gates", k), cell=Tensor("cell", k), dcell=Tensor("dcell", k),
             input_weight=Tensor(f"weight_ih_l{k}"), input_bias=Tensor(f"bias_ih_l{k}"),
             weight=Tensor(f"weight_hh_l{k}"), bias=Tensor(f"bias_hh_l{k}"),
-            T=config.seq, BS=slicing.sizes(config)[0],
+            T=config.seq, BS=slicing.sizes(config)[0], U=config.unit_slice or model.hidden,
             **{name: Tensor(name, k) for name in panels(config)},
             first_h=Tensor("first_h", k) if config.carry_state else None,
             first_cell=Tensor("first_cell", k) if config.carry_state else None,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -19,6 +21,7 @@ from gpt2core.step.tensors import TensorSpec
 
 GATES = 4
 MOST_UNITS = 1 << 16
+MOST_EDGES = 1 << 17  # between blocks of units of following times; building and proving them takes seconds
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Lstm(Model):
     """E embedding, L layers of H hidden units, V vocabulary. `tied`: the head's weight is the embedding's."""
 
     network: ClassVar[str] = "lstm"
-    settings: ClassVar[tuple[str, ...]] = ("distribution", "carry_state", "op_order", "init_scale")
+    settings: ClassVar[tuple[str, ...]] = ("distribution", "carry_state", "op_order", "unit_slice", "init_scale")
 
     embedding: int = 650
     hidden: int = 650
@@ -50,6 +53,21 @@ class Lstm(Model):
 
     def slices(self, batch: int, seq: int, threads: int, given: tuple[int | None, int | None]) -> tuple[int, int]:
         return slices.best(self.layers, batch, seq, threads, given)
+
+    def conflicts(self, config: TrainConfig) -> Iterator[ConfigError]:
+        H, U = self.hidden, config.unit_slice
+        if U is None:
+            return
+        if U > H:
+            yield ConfigError("unit_slice", U, f"1 to hidden ({H})")
+            return
+        groups = -(-config.batch // (config.batch_slice or config.batch))
+        times = self.layers * groups * config.seq
+        blocks, most = -(-H // U), math.isqrt(MOST_EDGES // times)
+        if most < blocks and blocks > 1:
+            least = -(-H // most) if most else H
+            accepted = f"{least} to hidden ({H}), since each block of a time waits for all blocks of the time before"
+            yield ConfigError("unit_slice", U, accepted)
 
     def step_flop(self, samples: int, positions: int) -> int:
         """Model FLOP of a step: 6 x weights in matrix products x tokens."""
@@ -106,8 +124,10 @@ def panels(config: TrainConfig) -> dict[str, tuple[int, int]]:
     if config.precision != "fp32":
         return {}
     H = model_of(config).hidden
-    forward = {"panels": panels_shape(GATES * H, H)}
-    return forward if config.mode == "infer" else {**forward, "panels_back": panels_shape(H, GATES * H)}
+    U = config.unit_slice or H
+    blocks = -(-H // U)
+    forward = {"panels": panels_shape(GATES * H, H) if blocks == 1 else panels_shape(U, H, GATES * blocks)}
+    return forward if config.mode == "infer" else {**forward, "panels_back": panels_shape(U, GATES * H, blocks)}
 
 
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
