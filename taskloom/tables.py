@@ -96,7 +96,7 @@ def experiments(items: Iterable[ExperimentSummary]) -> Table:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
         ended = instant(item.finished_at)
         if item.finished_at is None and item.eta_s is not None:
-            ended = f"in {duration(item.eta_s)}"
+            ended = f"in {duration(item.eta_s)}" + (" (a guess)" if item.eta_basis == "guess" else "")
         table.add_row(
             str(item.id),
             item.name or NONE,

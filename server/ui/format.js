@@ -60,6 +60,9 @@ export function duration(value_s) {
 	return hours % 24 && days < 10 ? `${days} d ${hours % 24} h` : `${days} d`;
 }
 
+/** Estimated time to an end. @param {{eta_s?: number | null, eta_basis?: string | null}} of */
+export const timeLeft = of => `about ${duration(of.eta_s)}${of.eta_basis === 'guess' ? ' (a guess)' : ''}`;
+
 /** @param {number} n @param {string} one @param {string} [many] */
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 

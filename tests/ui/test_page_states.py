@@ -278,3 +278,28 @@ def test_two_timelines_stand_beneath_each_other_aligned_by_step(world, tab):
     expect(page.get_by_role("heading", name=re.compile("aligned at the start of step"))).not_to_have_text(heading)
     page.reload()
     expect(canvases).to_have_count(2)
+
+
+@pytest.mark.parametrize(("basis", "shown"), [("guess", "about 2 min (a guess)"), ("finished-runs", "about 2 min")])
+def test_an_estimate_without_a_run_of_its_shapes_is_called_a_guess(world, tab, basis, shown):
+    """In the list, on the experiment's page and on the first page."""
+
+    def estimated(item):
+        return {**item, "state": "active", "finished_at": None, "verdict": None, "eta_s": 120.0, "eta_basis": basis}
+
+    def listed(answer):
+        if "items" in answer:
+            return {**answer, "items": [estimated(item) for item in answer["items"]]}
+        return {**answer, "experiments": [estimated(item) for item in answer["latest"]]}
+
+    def altered(route):
+        route.fulfill(json=listed(route.fetch().json()))
+
+    tab.page.route("**/api/v1/events?*", lambda _: None)  # unanswered, so that no event tells the true state
+    for where, question, text in (
+        ("experiments", "experiments?*", f"verdict in {shown}"),
+        ("", "overview", shown),
+    ):
+        tab.page.route(pattern(world, question), altered)
+        tab.page.goto(f"{world.home.url}/ui/{where}")
+        expect(tab.page.get_by_text(text, exact=True).first).to_be_visible()

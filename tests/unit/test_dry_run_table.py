@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from taskloom.contract.experiments import DryRun
-from taskloom.tables import decidable, dry_run
+from taskloom.contract.experiments import DryRun, ExperimentSummary
+from taskloom.tables import decidable, dry_run, experiments
 
 PLAN = {"runs": 72, "variants": 9, "repetitions": 8, "memory_bytes": 2**20, "estimated_s": None, "order": []}
 ASKED = {"a": "fork-join, 2 threads", "b": "task, 2 threads", "smallest_p": 0.03, "needed": 6}
@@ -43,3 +45,13 @@ def test_a_plan_says_what_its_pairs_can_decide(plan: dict[str, object], told: li
     made = DryRun.model_validate({**PLAN, **plan})
     assert decidable(made) == told
     assert dry_run(made).title == "72 runs of 9 variants; largest run: 1 MiB"
+
+
+@pytest.mark.parametrize(("basis", "shown"), [("guess", "in 2 min (a guess)"), ("finished-runs", "in 2 min")])
+def test_the_list_of_experiments_says_which_estimates_are_guesses(basis, shown):
+    at = datetime(2026, 11, 28, tzinfo=UTC)
+    item = ExperimentSummary.model_construct(
+        id=1, name="", tags=[], state="active", by_state={"queued": 2}, created_at=at, finished_at=None, runs=2,
+        submitter="local", submitter_name=None, eta_s=120.0, eta_basis=basis,
+    )  # fmt: skip
+    assert shown in [cell for column in experiments([item]).columns for cell in column.cells]

@@ -1,6 +1,6 @@
 // The verdict of an experiment, or when to expect it, in one line.
 import {html} from '../vendor/preact.js';
-import {duration} from '../format.js';
+import {timeLeft} from '../format.js';
 import {State} from '../words.js';
 
 /** @param {{of: import('../schemas').Schemas['ExperimentSummary']}} props */
@@ -8,8 +8,6 @@ export function Known({of}) {
 	if (of.verdict?.verdict === 'none') return html`<span class="soft">${of.verdict.sentence}</span>`;
 	if (of.verdict) return html`<${State} of=${of.verdict.verdict} says=${of.verdict.sentence} />`;
 	if (of.state === 'active')
-		return html`<span class="soft">
-			${of.eta_s == null ? 'no verdict yet' : `verdict in about ${duration(of.eta_s)}`}
-		</span>`;
+		return html`<span class="soft">${of.eta_s == null ? 'no verdict yet' : `verdict in ${timeLeft(of)}`}</span>`;
 	return html`<span class="soft">no verdict</span>`;
 }

@@ -3,7 +3,7 @@ import {html, useState} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {ask, download} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
-import {count, duration, plural} from '../format.js';
+import {count, plural, timeLeft} from '../format.js';
 import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {State, StateBar} from '../words.js';
@@ -54,7 +54,7 @@ function Verdict({of}) {
 		return html`<p class="verdict undecided">
 			<${State} of="active" says="running" /> ${count(done)} of ${plural(of.runs, 'run')} done; ${of.eta_s == null
 				? 'no verdict yet.'
-				: `the verdict will be known in about ${duration(of.eta_s)}.`}
+				: `the verdict will be known in ${timeLeft(of)}.`}
 			${disturbed && html`<small class="state warn">${disturbed}</small>`}
 		</p>`;
 	}

@@ -2,7 +2,7 @@
 import {html, useState} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, duration, number, plural} from '../format.js';
+import {count, number, plural, timeLeft} from '../format.js';
 import {useTopic} from '../live.js';
 import {Answered, Empty, Figures, Head, Question, RunLink, Submit, Table, Time} from '../pieces.js';
 import {State, StateBar, presentOf} from '../words.js';
@@ -14,13 +14,10 @@ function said(of) {
 	const left = of.runs.queued + of.runs.leased + of.runs.running;
 	const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
 	const present = presentOf(of.workers);
-	const guessed = of.eta_basis === 'guess' ? ' (a guess)' : '';
 	return [
 		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is running',
 		...(measuring ? [`${count(measuring)} measuring peaks`] : []),
-		left
-			? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, about ${duration(of.eta_s)}${guessed}`}`
-			: 'nothing is queued',
+		left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, ${timeLeft(of)}`}` : 'nothing is queued',
 		...(suspected ? [plural(suspected, 'suspected slowdown')] : []),
 		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])
 	].join(', ');
@@ -122,12 +119,7 @@ export default function Now() {
 															number: true,
 															cell: e => `${count(e.by_state.succeeded ?? 0)} of ${count(e.runs)}`
 														},
-														{
-															name: 'eta',
-															label: 'Time left',
-															number: true,
-															cell: e => (e.eta_s == null ? '–' : `about ${duration(e.eta_s)}`)
-														},
+														{name: 'eta', label: 'Time left', number: true, cell: e => (e.eta_s == null ? '–' : timeLeft(e))},
 														{name: 'at', label: 'Submitted', tight: true, cell: e => html`<${Time} at=${e.created_at} />`}
 													]}
 												/>
