@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import re
+from pathlib import Path
 
 import pandas
 import polars
@@ -17,6 +19,7 @@ from taskloom.errors import BadRequest, FrameLibraryMissing
 from taskloom.server.read.exports import formats, tables
 
 pytestmark = pytest.mark.both_databases
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -146,6 +149,16 @@ def test_the_client_gives_frames_of_either_library(done):
             client.frame("runs", "excel")
         with pytest.raises(BadRequest, match="cheese"):
             client.frame("runs", columns="cheese")
+
+
+def test_the_tutorials_block_for_python_prints_the_scaling(done, monkeypatch, capsys):
+    [block] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.DOTALL)
+    monkeypatch.setenv("TASKLOOM_SERVER", str(done.http.base_url))
+    exec(block, {})
+    rows = done.get("/analysis/scaling", experiment_id=1)["rows"]
+    printed = [[row["scheduler"], row["threads"], row["step_s"]["median"], row["speedup"]] for row in rows]
+    assert capsys.readouterr().out == "".join(" ".join(map(str, line)) + "\n" for line in printed)
+    assert printed
 
 
 def test_the_client_writes_an_export_whole_or_not_at_all(done, tmp_path):
