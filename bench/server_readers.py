@@ -20,11 +20,11 @@ from gpt2core.spec.config import TrainConfig
 from taskloom.server.db import Database, now
 from taskloom.server.queue.attempts import payload
 from taskloom.server.queue.attempts.digest import digest
-from taskloom.server.queue.attempts.models import Attempt, Digest, Result
 from taskloom.server.queue.experiments import canonical
-from taskloom.server.queue.experiments.models import Block, Experiment
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.attempts import Attempt, Digest, Result
+from taskloom.server.queue.tables.experiments import Block, Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.workers import Worker
 
 AXES = {"scheduler": ["fork-join", "task"], "threads": [1, 2], "batch_slice": [1, 2], "token_slice": [4, 8, 16, 2, 1]}
 BASE = {"model": "tiny", "steps": 12, "warmup": 2, "seq": 16, "batch": 2}

@@ -28,7 +28,7 @@ from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server.db import Database
 from taskloom.server.queue.attempts import payload
 from taskloom.server.queue.attempts.digest import digest
-from taskloom.server.queue.runs.models import Series
+from taskloom.server.queue.tables.runs import Series
 
 RUNS_OF_EXPERIMENT = 1000
 YEAR_S = 365 * 86400.0

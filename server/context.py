@@ -13,14 +13,14 @@ from taskloom.server import paging
 from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.rates import Rates
 from taskloom.server.access.turns import Turns
+from taskloom.server.artifact_store import Store
 from taskloom.server.db import Database
 from taskloom.server.metrics import Metrics
-from taskloom.server.queue.artifacts.store import Store
-from taskloom.server.queue.attempts.waiting import WaitingRoom
 from taskloom.server.readiness import Readiness
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
 from taskloom.server.unread import Unread
+from taskloom.server.waiting import WaitingRoom
 
 
 @dataclass(frozen=True)

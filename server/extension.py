@@ -10,9 +10,9 @@ from sqlalchemy import case, select, update
 from sqlalchemy.orm import Session
 
 from taskloom.server.db import CLOCK, LOCKED, Database, hold, read_clock
-from taskloom.server.queue.attempts.models import Attempt, is_active
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.attempts import Attempt, is_active
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.settings import Settings
 from taskloom.server.webhooks.models import Delivery
 

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import uvicorn
@@ -21,7 +21,7 @@ from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
 
 from gpt2core.spec.version import version
-from taskloom.server import extension, logs, migrate, openapi, problems, replicas, submissions
+from taskloom.server import background, extension, logs, migrate, openapi, problems, replicas, submissions
 from taskloom.server.access import browsers
 from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.headers import Head, SecurityHeaders
@@ -30,25 +30,22 @@ from taskloom.server.access.keys.routes import router as keys
 from taskloom.server.access.keys.routes import who
 from taskloom.server.access.rates import Rates
 from taskloom.server.access.turns import Turns
+from taskloom.server.artifact_store import Store
 from taskloom.server.connections import Connection
 from taskloom.server.context import Context
 from taskloom.server.db import Database
-from taskloom.server.errors import ServerError, StartRefused
+from taskloom.server.errors import StartRefused
 from taskloom.server.listening import bind, notify_systemd, resolve, write_port
 from taskloom.server.metrics import Metrics
 from taskloom.server.neighbours import Neighbours
 from taskloom.server.observing import Observing
 from taskloom.server.queue.artifacts.routes import router as artifacts_put
-from taskloom.server.queue.artifacts.store import Store
-from taskloom.server.queue.attempts import service as attempts_service
-from taskloom.server.queue.attempts.claim import latest_queued_at
 from taskloom.server.queue.attempts.routes import router as attempts
-from taskloom.server.queue.attempts.waiting import WaitingRoom
 from taskloom.server.queue.demand.routes import router as demand
-from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.routes import router as experiments
 from taskloom.server.queue.retention.routes import router as retention
 from taskloom.server.queue.runs.routes import router as runs
+from taskloom.server.queue.transitions import ends
 from taskloom.server.queue.workers.routes import router as workers
 from taskloom.server.read.analysis.answers import Answers
 from taskloom.server.read.analysis.routes import router as analysis
@@ -73,17 +70,16 @@ from taskloom.server.read.runs.routes import router as runs_read
 from taskloom.server.read.samples.routes import router as samples
 from taskloom.server.read.sources import Sources
 from taskloom.server.read.traces.routes import router as traces
-from taskloom.server.read.tuning.decisions import Tunings
 from taskloom.server.read.tuning.routes import kept_router as tuned
 from taskloom.server.read.tuning.routes import router as tuning
 from taskloom.server.read.watchers import stopping
 from taskloom.server.read.watchers.alerts import Alerts
-from taskloom.server.read.watchers.verdicts import Verdicts
 from taskloom.server.readiness import Readiness
 from taskloom.server.routing import operations
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
 from taskloom.server.unread import Unread
+from taskloom.server.waiting import WaitingRoom
 from taskloom.server.webhooks.deliveries import Deliveries
 from taskloom.server.webhooks.routes import router as webhooks
 
@@ -147,7 +143,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
 
     def ended() -> bool:
         added = stopping.look(database)
-        blocks.close(database)
+        ends.close(database)
         return added
 
     context = Context(
@@ -174,19 +170,10 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         await to_thread.run_sync(extension.begin, context.database, settings)
         context.waiting.open()
         stopping = asyncio.Event()
-        reap = functools.partial(context.control.run, _reap, context)
-        reaping = _repeat(reap, settings.reap_after_s, settings.reap_every_s, stopping)
-        watching = _repeat(_watch_queue(context), 0.0, settings.poll_s, stopping)
-        alerting = _repeat(functools.partial(_look_at_alerts, context, reading), 0.0, settings.poll_s, stopping)
-        verdicts = Verdicts(database, settings, reading.answers.pool)
-        judging = _repeat(verdicts.look, 0.0, settings.poll_s, stopping)
-        decide = functools.partial(_decide_tunings, context, Tunings(database, pool, control))
-        tuning_ = _repeat(decide, 0.0, settings.poll_s, stopping)
         deliveries = Deliveries(database, settings)
-        sending = _repeat(deliveries.look, 0.0, settings.poll_s, stopping)
-        loops = [asyncio.create_task(loop) for loop in (reaping, watching, alerting, judging, tuning_, sending)]
+        loops = background.started(context, reading, pool, deliveries, stopping)
         listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
-        listening.add_done_callback(_end_seen)
+        listening.add_done_callback(background.log_end)
         try:
             yield
         finally:
@@ -223,66 +210,6 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
     app.add_middleware(browsers.Below, root_path=settings.root_path)
     app.add_middleware(Head)
     return app
-
-
-def _reap(context: Context) -> None:
-    """End lost and overdue attempts, and queue the next block of experiments whose server stopped before it did so."""
-    requeued = attempts_service.reap(context.database, context.settings)
-    if context.ended() or requeued:
-        context.waiting.changed()
-
-
-async def _look_at_alerts(context: Context, reading: Reading) -> None:
-    """Queue confirmations of slowdowns."""
-    if await reading.alerts.look():
-        context.waiting.changed()
-
-
-async def _decide_tunings(context: Context, tunings: Tunings) -> None:
-    """Queue the next blocks of tunings."""
-    if await tunings.look():
-        context.waiting.changed()
-
-
-def _watch_queue(context: Context) -> Callable[[], Awaitable[None]]:
-    """Wake waiting workers when another server on this database queued runs."""
-    seen: float | None = None
-
-    async def watch() -> None:
-        nonlocal seen
-        latest = await context.control.run(latest_queued_at, context.database)
-        if latest is not None and latest != seen:
-            context.waiting.heard()
-        seen = latest
-
-    return watch
-
-
-async def _repeat(
-    work: Callable[[], Awaitable[None]], first_after_s: float, every_s: float, stopping: asyncio.Event
-) -> None:
-    """Repeat the work until `stopping`; log exceptions and continue."""
-    pause_s = first_after_s
-    while not await _is_set_within(stopping, pause_s):
-        try:
-            await work()
-        except (ServerError, DBAPIError) as error:
-            log.error("background work failed; it will be repeated: %s", error)
-        except Exception:
-            log.exception("background work failed; it will be repeated")
-        pause_s = every_s
-
-
-def _end_seen(task: asyncio.Task[None]) -> None:
-    """Log the defect that ended a loop; without notifications, polling finds queued runs."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("a loop of this server has ended", exc_info=error)
-
-
-async def _is_set_within(event: asyncio.Event, wait_s: float) -> bool:
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), wait_s)
-    return event.is_set()
 
 
 class _Server(uvicorn.Server):

@@ -25,10 +25,9 @@ from sqlalchemy import func, select
 from gpt2core.spec.version import version
 from taskloom.server import migrate
 from taskloom.server.db import Database, db_now, now
-from taskloom.server.queue.experiments.tuning import Decided
-from taskloom.server.queue.runs.changes import Outcome
-from taskloom.server.queue.runs.models import Run, is_queued
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.runs import Run, is_queued
+from taskloom.server.queue.tables.workers import Worker
+from taskloom.server.queue.transitions.changes import Decided, Outcome
 
 # Without this, each counter and histogram has a second series, which Prometheus does not need.
 disable_created_metrics()  # type: ignore[no-untyped-call]

@@ -9,9 +9,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from taskloom.server import migrate
+from taskloom.server.artifact_store import Store
 from taskloom.server.db import Database, trouble
 from taskloom.server.errors import DatabaseUnavailable, StoreUnavailable
-from taskloom.server.queue.artifacts.store import Store
 
 KEPT_S = 2.0  # answers are kept for this time, so that requests cannot cause more writes
 

@@ -6,12 +6,7 @@ from sqlalchemy import MetaData
 
 from taskloom.server.access.keys import models as keys
 from taskloom.server.db import Base
-from taskloom.server.queue.artifacts import models as artifacts
-from taskloom.server.queue.attempts import models as attempts
-from taskloom.server.queue.demand import models as demand
-from taskloom.server.queue.experiments import models as experiments
-from taskloom.server.queue.runs import models as runs
-from taskloom.server.queue.workers import models as workers
+from taskloom.server.queue.tables import artifacts, attempts, demand, experiments, runs, workers
 from taskloom.server.read.analysis import models as analysis
 from taskloom.server.read.tuning import models as tunings
 from taskloom.server.webhooks import models as webhooks

@@ -21,7 +21,7 @@ from taskloom.server.errors import (
     QueueFull,
     SpaceTooLarge,
 )
-from taskloom.server.queue.experiments import service
+from taskloom.server.queue.experiments import submission
 from taskloom.server.read.analysis.answers import COMPUTED
 from taskloom.server.read.context import Reading, Reads
 from taskloom.server.read.plans import enough
@@ -62,7 +62,7 @@ async def _plan(reading: Reading, request: ExperimentRequest) -> Response:
 
 
 def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempotency_key: str | None) -> JSONResponse:
-    detail, new = service.submit(
+    detail, new = submission.submit(
         context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id, enough, opening
     )
     headers = {"Location": f"{context.settings.root_path}/api/v1/experiments/{detail.id}"}

@@ -18,8 +18,7 @@ from taskloom.contract.experiments import (
     PlannedQuestion,
 )
 from taskloom.server.db import Database
-from taskloom.server.queue.experiments import primary
-from taskloom.server.queue.experiments import service as experiments
+from taskloom.server.queue.experiments import planning, primary
 from taskloom.server.queue.experiments.variants import Variant
 from taskloom.server.read.analysis.service import calibrations
 from taskloom.server.read.tuning.service import opening
@@ -31,7 +30,7 @@ CALIBRATING_RUNS = 20  # by default: ten pairs
 def plan(database: Database, settings: Settings, request: ExperimentRequest) -> DryRun:
     """Plan of a submission: its runs, the smallest differences that calibrated nodes can detect, and whether it has
     enough pairs. Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge or SpaceTooLarge."""
-    found, variants = experiments.dry_run(database, settings, request, enough, opening)
+    found, variants = planning.dry_run(database, settings, request, enough, opening)
     if request.tune is not None:
         return found
     question = _sides(request, variants)

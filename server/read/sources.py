@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from taskloom.server.artifact_store import Store
 from taskloom.server.db import Database
-from taskloom.server.queue.artifacts.store import Store
 from taskloom.server.settings import Settings
 
 Content = Callable[[Session], Hashable]  # reads a value that changes whenever the inputs of an answer change

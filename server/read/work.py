@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gpt2core.spec.locks import lock
+from taskloom.server.artifact_store import Store, storing
 from taskloom.server.db import Database
 from taskloom.server.errors import ServerError
-from taskloom.server.queue.artifacts.store import Store, storing
 from taskloom.server.read.sources import Refusal, Sources
 from taskloom.server.settings import Settings
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from sqlalchemy import event
 
-from taskloom.server.queue.runs import changes
+from taskloom.server.queue.transitions import changes
 
 pytestmark = pytest.mark.both_databases
 

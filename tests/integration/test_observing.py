@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpt2core.spec.version import version
 from taskloom.server import migrate
 from taskloom.server.logs import RequestFormatter
-from taskloom.server.queue.attempts.models import Attempt
-from taskloom.server.queue.runs import changes
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.attempts import Attempt
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.transitions import changes
 
 
 def scraped(api):

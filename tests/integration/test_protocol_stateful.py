@@ -28,7 +28,7 @@ from taskloom.server.db import Database
 from taskloom.server.errors import InvalidTransition, LeaseLost, ResultConflict, StaleBoot, WorkerBusy
 from taskloom.server.queue.attempts import service as attempts
 from taskloom.server.queue.attempts.claim import claim
-from taskloom.server.queue.experiments import service as experiments
+from taskloom.server.queue.experiments import control, submission
 from taskloom.server.queue.runs import service as runs
 from taskloom.server.queue.workers import service as workers
 from taskloom.server.settings import Settings
@@ -75,7 +75,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(repetitions=st.integers(1, 3), trace=st.booleans())
     def submit(self, repetitions: int, trace: bool) -> None:
         request = ExperimentRequest.model_validate({"repetitions": repetitions, "order": "sequential", "trace": trace})
-        experiments.submit(self.database, self.settings, request, "somebody", None)
+        submission.submit(self.database, self.settings, request, "somebody", None)
 
     @rule(name=WORKERS)
     def restart(self, name: str) -> None:
@@ -158,7 +158,7 @@ class Protocol(RuleBasedStateMachine):
             return
 
     @precondition(lambda self: self.sql("SELECT count(*) FROM run") != [(0,)])
-    @rule(pick=PICK, verb=st.sampled_from([experiments.cancel, experiments.retry]))
+    @rule(pick=PICK, verb=st.sampled_from([control.cancel, control.retry]))
     def user_of_an_experiment(self, pick: int, verb: Any) -> None:
         try:
             verb(self.database, 1 + pick % self.sql("SELECT max(id) FROM experiment")[0][0], "somebody")

@@ -6,7 +6,7 @@ import json
 import pytest
 from sqlalchemy import event
 
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.experiments import eta
 
 pytestmark = pytest.mark.both_databases

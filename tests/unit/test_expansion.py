@@ -16,7 +16,7 @@ from taskloom.server.queue.experiments import primary
 from taskloom.server.queue.experiments.expansion import expand, order
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.refusals import MAX_ERRORS
-from taskloom.server.queue.experiments.variants import Capacity
+from taskloom.server.queue.workers.capacity import Capacity
 
 
 def expanded(body, max_runs=10_000, capacity=Capacity(), memory=run_memory_bytes):  # noqa: B008

@@ -10,8 +10,8 @@ import pytest
 
 from gpt2core.spec.locks import LACKING, Taken, lock
 from taskloom.provisioner.jobs import AlreadyRunning, Jobs
+from taskloom.server.artifact_store import LEFT_S, Store
 from taskloom.server.errors import StoreUnavailable
-from taskloom.server.queue.artifacts.store import LEFT_S, Store
 from taskloom.worker.spool import Spool, SpoolTaken, stranded
 
 

@@ -10,9 +10,9 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
 from taskloom.server import readiness
+from taskloom.server.artifact_store import Store
 from taskloom.server.db import Database, now, trouble
 from taskloom.server.errors import DatabaseUnavailable, StoreUnavailable
-from taskloom.server.queue.artifacts.store import Store
 
 
 def with_pragma(url: str, pragma: str) -> Database:

@@ -6,7 +6,7 @@ import pytest
 
 from taskloom.server.errors import InvalidTransition, LeaseLost
 from taskloom.server.queue.attempts.rules import Change, Facts, beat, expire, finish, overrun
-from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
+from taskloom.server.queue.tables.states import ACTIVE, ATTEMPT, RUN
 
 
 def facts(**given):

@@ -1,7 +1,7 @@
 import pytest
 
 from taskloom.server.errors import InvalidTransition
-from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
+from taskloom.server.queue.tables.states import ACTIVE, ATTEMPT, RUN
 
 MACHINES = pytest.mark.parametrize("machine", [RUN, ATTEMPT], ids=["run", "attempt"])
 

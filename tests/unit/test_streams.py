@@ -6,10 +6,10 @@ import threading
 from patience import DEADLINE_S
 
 from taskloom.contract.events import ExperimentEvent
-from taskloom.server.queue.attempts.waiting import WaitingRoom
 from taskloom.server.read.events.service import Seen, Topic
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.settings import Settings
+from taskloom.server.waiting import WaitingRoom
 
 TOPIC = Topic("experiment", 1)
 

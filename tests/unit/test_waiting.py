@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from taskloom.server.queue.attempts.waiting import Empty, WaitingRoom
+from taskloom.server.waiting import Empty, WaitingRoom
 
 
 def run(coroutine):

@@ -11,6 +11,7 @@ from taskloom.contract.artifacts import ACCEPTED_TYPES, NAME, OCTETS, ArtifactRe
 from taskloom.contract.bodies import MOST_ID
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import WORKERS
+from taskloom.server.artifact_store import Incoming
 from taskloom.server.context import Context, Ctx, Id
 from taskloom.server.errors import (
     ArtifactConflict,
@@ -23,9 +24,8 @@ from taskloom.server.errors import (
     UnknownMediaType,
     WrongFencingToken,
 )
+from taskloom.server.queue import ownership
 from taskloom.server.queue.artifacts import service
-from taskloom.server.queue.artifacts.store import Incoming
-from taskloom.server.queue.workers import ownership
 from taskloom.server.routing import Router
 
 router = Router(tag="artifacts")

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from taskloom.contract.artifacts import ArtifactReceipt
 from taskloom.server.db import LOCKED, Database, now
 from taskloom.server.errors import ArtifactConflict, NotFound, TooManyArtifacts, WrongFencingToken
-from taskloom.server.queue.artifacts.models import Artifact
-from taskloom.server.queue.attempts.models import Attempt
+from taskloom.server.queue.tables.artifacts import Artifact
+from taskloom.server.queue.tables.attempts import Attempt
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from taskloom.contract.attempts import Lease, LeaseRequest
 from taskloom.server.db import LOCKED, Database, db_now, now, utc
 from taskloom.server.errors import StaleBoot, UnknownWorker, WorkerBusy
 from taskloom.server.queue.attempts import cores
-from taskloom.server.queue.attempts.models import Attempt, is_active
-from taskloom.server.queue.attempts.waiting import Empty
-from taskloom.server.queue.experiments.models import Block, RequiredLabel
-from taskloom.server.queue.runs import changes
-from taskloom.server.queue.runs.changes import Cause
-from taskloom.server.queue.runs.models import Run, is_queued
-from taskloom.server.queue.runs.states import ATTEMPT
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.attempts import Attempt, is_active
+from taskloom.server.queue.tables.experiments import Block, RequiredLabel
+from taskloom.server.queue.tables.runs import Run, is_queued
+from taskloom.server.queue.tables.states import ATTEMPT
+from taskloom.server.queue.tables.workers import Worker
+from taskloom.server.queue.transitions import changes
+from taskloom.server.queue.transitions.changes import Cause
 from taskloom.server.settings import Settings
+from taskloom.server.waiting import Empty
 
 
 def claim(database: Database, settings: Settings, request: LeaseRequest) -> Lease | Empty | None:

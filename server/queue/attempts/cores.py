@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from taskloom.server.db import hold
-from taskloom.server.queue.attempts.models import Attempt, is_active
+from taskloom.server.queue.tables.attempts import Attempt, is_active
 
 
 def are_taken(session: Session, node: str, core_set: str) -> bool:

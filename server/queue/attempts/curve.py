@@ -11,9 +11,9 @@ from taskloom.contract.attempts import Progress
 from taskloom.contract.runs import ProgressCurve, ProgressPoint
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
-from taskloom.server.queue.attempts.models import Attempt
-from taskloom.server.queue.attempts.models import ProgressPoint as Row
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.attempts import Attempt
+from taskloom.server.queue.tables.attempts import ProgressPoint as Row
+from taskloom.server.queue.tables.runs import Run
 
 MOST = 2000  # points of an attempt: more than eight hours of heartbeats every 15 s
 

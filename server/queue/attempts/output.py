@@ -10,8 +10,8 @@ from taskloom.contract.runs import LogLine, LogPage
 from taskloom.server import paging
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
-from taskloom.server.queue.attempts.models import Attempt, OutputLine
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.attempts import Attempt, OutputLine
+from taskloom.server.queue.tables.runs import Run
 
 NO_MORE = "(the lines after this one are not kept)"
 

@@ -31,11 +31,11 @@ from taskloom.server.errors import (
     WorkerBusy,
     WrongFencingToken,
 )
+from taskloom.server.queue import ownership
 from taskloom.server.queue.attempts import service
 from taskloom.server.queue.attempts.claim import claim
-from taskloom.server.queue.attempts.waiting import Empty
-from taskloom.server.queue.workers import ownership
 from taskloom.server.routing import Router
+from taskloom.server.waiting import Empty
 
 router = Router(tag="attempts")
 

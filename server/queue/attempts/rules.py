@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskloom.server.errors import InvalidTransition, LeaseLost
-from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT
+from taskloom.server.queue.tables.states import ACTIVE, ATTEMPT
 
 
 @dataclass(frozen=True)

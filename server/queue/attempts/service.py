@@ -19,15 +19,15 @@ from taskloom.contract.attempts import (
 )
 from taskloom.server.db import LOCKED, Database, db_now, steady_now, utc
 from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
-from taskloom.server.queue.attempts import cores, curve, output, rules, steps
+from taskloom.server.queue.attempts import cores, curve, node_time, output, rules, series, steps
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.digest import digest
-from taskloom.server.queue.attempts.models import Attempt, Digest, Result, is_active
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs import changes, node_time, series
-from taskloom.server.queue.runs.changes import SERVER, Cause
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.attempts import Attempt, Digest, Result, is_active
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.workers import Worker
+from taskloom.server.queue.transitions import changes
+from taskloom.server.queue.transitions.changes import SERVER, Cause
 from taskloom.server.settings import Settings
 
 log = logging.getLogger("taskloom.server")

@@ -13,8 +13,8 @@ from taskloom.contract.runs import StepPage, StepSeen
 from taskloom.server import paging
 from taskloom.server.db import Database
 from taskloom.server.errors import BadCursor, NotFound
-from taskloom.server.queue.attempts.models import Attempt, StepTimes, is_active
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.attempts import Attempt, StepTimes, is_active
+from taskloom.server.queue.tables.runs import Run
 
 MOST = 20_000  # newest steps of an attempt that are stored
 NEWEST = 100  # steps in an event

@@ -13,11 +13,11 @@ from taskloom.server.access.keys import service as keys
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.db import LOCKED, Database, hold, now, utc
 from taskloom.server.errors import NotYourPool, TooManyPools
-from taskloom.server.queue.attempts.models import Attempt, is_active
-from taskloom.server.queue.demand.models import Pool
-from taskloom.server.queue.experiments.models import Block, RequiredLabel
-from taskloom.server.queue.runs.models import Run, is_queued
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.attempts import Attempt, is_active
+from taskloom.server.queue.tables.demand import Pool
+from taskloom.server.queue.tables.experiments import Block, RequiredLabel
+from taskloom.server.queue.tables.runs import Run, is_queued
+from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.settings import Settings
 
 INTERVALS = 3  # reporting intervals without a report after which a pool no longer counts

@@ -7,22 +7,23 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import orjson
-from sqlalchemy import ColumnElement, and_, exists, func, literal_column, select
+from sqlalchemy import ColumnElement, and_, func, literal_column, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server import bulk
 from taskloom.server.db import LOCKED, Database, now
-from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.experiments import canonical, primary
 from taskloom.server.queue.experiments.expansion import expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
-from taskloom.server.queue.experiments.models import Block, Experiment
-from taskloom.server.queue.experiments.variants import Capacity, Planned, Variant
-from taskloom.server.queue.runs import changes
-from taskloom.server.queue.runs.changes import Cause
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import OPEN, RUN
+from taskloom.server.queue.experiments.variants import Planned, Variant
+from taskloom.server.queue.tables.attempts import Attempt
+from taskloom.server.queue.tables.experiments import Block, Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.states import OPEN, RUN
+from taskloom.server.queue.transitions import changes, ends
+from taskloom.server.queue.transitions.changes import Cause
+from taskloom.server.queue.workers.capacity import Capacity
 
 
 def insert_runs(
@@ -129,7 +130,7 @@ def undecided(database: Database) -> list[Ended]:
     """Experiments whose blocks have all ended, and which must now either stop or get another block."""
     with database.read() as session:
         query = select(Experiment).where(
-            undecided_rows(), Experiment.cancelled_at.is_(None), ~has_open_run(), ~tunes()
+            undecided_rows(), Experiment.cancelled_at.is_(None), ~ends.has_open_run(), ~tunes()
         )
         return [_ended(session, experiment) for experiment in session.scalars(query.order_by(Experiment.id))]
 
@@ -189,54 +190,13 @@ def is_undecided(session: Session, experiment: Experiment, runs: int) -> bool:
     """Whether a locked experiment still has `runs` runs, all ended, and waits for the decision on its next block."""
     if experiment.cancelled_at is not None or not experiment.undecided or experiment.runs != runs:
         return False
-    return not _is_open(session, experiment.id)
+    return not ends.is_open(session, experiment.id)
 
 
 def tunes() -> ColumnElement[bool]:
     """SQL: the experiment is a tuning."""
     tune: ColumnElement[str] = Experiment.request["tune"].as_string()
     return tune.is_not(None)
-
-
-def reopen(experiment: Experiment) -> None:
-    """Reopen the experiment of a retried run. Its stopping rule, or its tuning, decides again once the run
-    has ended."""
-    experiment.finished_at = None
-    if experiment.is_open_ended:
-        experiment.undecided, experiment.stop_reason = True, None
-
-
-def close(database: Database) -> None:
-    """Set the end of experiments without open or further runs to the end of their last run."""
-    undecided = and_(Experiment.undecided, Experiment.cancelled_at.is_(None))
-    with database.read() as session:
-        query = select(Experiment.id).where(Experiment.finished_at.is_(None), ~undecided, ~has_open_run())
-        ended = session.scalars(query.order_by(Experiment.id)).all()
-    for experiment_id in ended:
-        with database.write() as session:
-            experiment = session.get(Experiment, experiment_id, with_for_update=LOCKED)
-            if experiment is not None:
-                close_locked(session, experiment)
-
-
-def close_locked(session: Session, experiment: Experiment) -> None:
-    """Set the end of one locked experiment, if none of its runs is open."""
-    if not _is_open(session, experiment.id):
-        # + 0: without it PostgreSQL scans the indexes over the runs of all experiments.
-        bounds = func.min(Run.started_at + 0.0), func.max(Run.finished_at + 0.0)
-        of_it = select(*bounds).where(Run.experiment_id == experiment.id)
-        started_at, experiment.finished_at = session.execute(of_it).one()
-        experiment.started_at = experiment.started_at or started_at
-
-
-def has_open_run() -> ColumnElement[bool]:
-    """SQL: a run of the experiment has not ended."""
-    return exists().where(Run.experiment_id == Experiment.id, Run.state.in_(OPEN))
-
-
-def _is_open(session: Session, experiment_id: int) -> bool:
-    still = select(Run.id).where(Run.experiment_id == experiment_id, Run.state.in_(OPEN)).limit(1)
-    return session.execute(still).first() is not None
 
 
 def complete(session: Session, experiment_id: int) -> int:

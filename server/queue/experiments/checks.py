@@ -16,7 +16,8 @@ from taskloom.contract.settings import wrong_values
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
 from taskloom.server.queue.experiments.refusals import Refusals
-from taskloom.server.queue.experiments.variants import Capacity, Variant
+from taskloom.server.queue.experiments.variants import Variant
+from taskloom.server.queue.workers.capacity import Capacity
 
 # A request names files; the worker's operator configures their folders.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")

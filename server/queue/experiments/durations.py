@@ -17,9 +17,9 @@ from typing import Any, Literal
 from sqlalchemy import Row, Select, func, select
 from sqlalchemy.orm import Session
 
+from taskloom.server.queue.attempts.node_time import COLUMNS
 from taskloom.server.queue.experiments.variants import Variant
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.node_time import COLUMNS
+from taskloom.server.queue.tables.runs import Run
 
 Basis = Literal["same-shape", "guess"]
 CHUNK = 500  # shapes per query

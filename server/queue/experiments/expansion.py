@@ -22,7 +22,8 @@ from taskloom.server.queue.experiments.checks import check_request, check_runnab
 from taskloom.server.queue.experiments.exclusions import Exclusions
 from taskloom.server.queue.experiments.memory import MAX_SLICES, slices
 from taskloom.server.queue.experiments.refusals import Refusals
-from taskloom.server.queue.experiments.variants import Capacity, Planned, Variant, shape_of, shaping
+from taskloom.server.queue.experiments.variants import Planned, Variant, shape_of, shaping
+from taskloom.server.queue.workers.capacity import Capacity
 
 Enough = Callable[[ExperimentRequest, Sequence[Variant]], int]
 MOST_COMPARISONS = 500_000  # of combinations with exclusions

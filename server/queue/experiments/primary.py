@@ -13,10 +13,10 @@ from gpt2core.spec.models import preset_name
 from taskloom.contract.experiments import ExperimentRequest, Primary
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
-from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.experiments.refusals import Refusals
 from taskloom.server.queue.experiments.variants import Variant
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
 
 Described = tuple[Mapping[str, Any], Mapping[str, Any]]  # a variant's values on the axes, and its configuration as JSON
 

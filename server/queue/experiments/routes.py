@@ -8,8 +8,8 @@ from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Context, Ctx, Id, Paged
 from taskloom.server.errors import InvalidTransition, NotFound
-from taskloom.server.queue.experiments import service
-from taskloom.server.queue.runs import changes as history
+from taskloom.server.queue.experiments import control
+from taskloom.server.queue.transitions import changes as history
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")
@@ -24,13 +24,13 @@ def changes(context: Ctx, experiment_id: Id, page: Paged) -> StateChangePage:
 @router.patch("/{experiment_id}", SUBMITTERS, errors=(NotFound,))
 async def change(context: Ctx, experiment_id: Id, wanted: ExperimentChange) -> ExperimentDetail:
     """Change the name, tags or notes of an experiment. Its runs do not change."""
-    return await context.control.run(service.change, context.database, experiment_id, wanted)
+    return await context.control.run(control.change, context.database, experiment_id, wanted)
 
 
 @router.post("/{experiment_id}/cancel", SUBMITTERS, errors=(NotFound, InvalidTransition))
 async def cancel(context: Ctx, caller: Who, experiment_id: Id) -> ExperimentDetail:
     """Cancel unfinished runs: queued ones at once, others at their worker's next heartbeat."""
-    return await context.control.run(service.cancel, context.database, experiment_id, caller.actor)
+    return await context.control.run(control.cancel, context.database, experiment_id, caller.actor)
 
 
 @router.post("/{experiment_id}/retry", SUBMITTERS, errors=(NotFound, InvalidTransition))
@@ -43,6 +43,6 @@ async def retry(context: Ctx, caller: Who, experiment_id: Id) -> ExperimentDetai
 
 
 def _retry(context: Context, experiment_id: int, actor: str) -> ExperimentDetail:
-    detail = service.retry(context.database, experiment_id, actor)
+    detail = control.retry(context.database, experiment_id, actor)
     context.waiting.changed()
     return detail

@@ -12,26 +12,16 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from taskloom.contract.experiments import ExperimentRequest, PlannedTuning
 from taskloom.server.db import LOCKED, Database, now, tell
-from taskloom.server.queue.experiments import blocks
+from taskloom.server.queue.experiments import blocks, details
 from taskloom.server.queue.experiments.checks import check_request, check_runnable
 from taskloom.server.queue.experiments.memory import run_memory_bytes
-from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.experiments.refusals import Refusals
-from taskloom.server.queue.experiments.variants import Capacity, Planned, Variant, shape_of
-from taskloom.server.queue.runs import changes
-from taskloom.server.queue.runs.changes import Cause
-from taskloom.server.queue.runs.models import Run
-
-
-@dataclass(frozen=True)
-class Decided:
-    """A fact for metrics: a tuning got a block of a phase, or ended for a reason."""
-
-    phase: str | None
-    reason: str | None
-
-
-PHASE_OF_ROLE = {"trial": "explore", "drawn": "fresh"}
+from taskloom.server.queue.experiments.variants import Planned, Variant, shape_of
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.transitions import changes, ends
+from taskloom.server.queue.transitions.changes import Cause, Decided
+from taskloom.server.queue.workers.capacity import Capacity
 
 
 @dataclass(frozen=True)
@@ -114,7 +104,7 @@ def undecided(database: Database) -> list[tuple[int, int]]:
     """Tunings whose runs have all ended and that must now end or get another block, with the number of their runs."""
     with database.read() as session:
         query = select(Experiment.id, Experiment.runs).where(
-            blocks.undecided_rows(), Experiment.cancelled_at.is_(None), ~blocks.has_open_run(), blocks.tunes()
+            blocks.undecided_rows(), Experiment.cancelled_at.is_(None), ~ends.has_open_run(), blocks.tunes()
         )
         return [(experiment_id, runs) for experiment_id, runs in session.execute(query.order_by(Experiment.id))]
 
@@ -130,10 +120,10 @@ def decide(database: Database, experiment_id: int, runs: int, parts: Sequence[Pa
         if experiment is None or not blocks.is_undecided(session, experiment, runs):
             return False
         experiment.stop_reason, experiment.undecided = reason, reason is None
-        phase = next((PHASE_OF_ROLE[part.role] for part in parts if part.role in PHASE_OF_ROLE), "confirm")
+        phase = details.phase_of(part.role for part in parts)
         tell(session, Decided(None if reason is not None else phase, reason))
         if reason is not None:
-            blocks.close_locked(session, experiment)
+            ends.close_locked(session, experiment)
             return False
         last = select(func.max(Run.block)).where(Run.experiment_id == experiment_id)
         number = session.execute(last).scalar_one() + 1

@@ -58,12 +58,3 @@ class Planned:
     repetition: int
     variant: int
     role: str | None = None
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """The largest resources of the known nodes; None: no node is known."""
-
-    cores: int | None = None
-    memory_bytes: int | None = None
-    runtimes: frozenset[str] | None = None  # labels of OpenMP runtimes on the known nodes

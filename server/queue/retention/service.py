@@ -9,14 +9,14 @@ from sqlalchemy import Select, delete, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
 from taskloom.contract.retention import PruneReport, PruneRequest
+from taskloom.server.artifact_store import Store
 from taskloom.server.db import LOCKED, Database, now
-from taskloom.server.queue.artifacts.models import Artifact
-from taskloom.server.queue.artifacts.store import Store
-from taskloom.server.queue.attempts.models import Attempt, OutputLine, Result
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs import series
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import RUN
+from taskloom.server.queue.attempts import series
+from taskloom.server.queue.tables.artifacts import Artifact
+from taskloom.server.queue.tables.attempts import Attempt, OutputLine, Result
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.states import RUN
 
 RUNS_AT_ONCE = 2000  # runs after which a request ends; the experiment that reaches it is completed
 CHUNK = 500

@@ -17,11 +17,11 @@ from taskloom.contract.fitting import JOB_RESERVE_S, REQUIREMENTS, Lack, Need, O
 from taskloom.contract.labels import RUNTIME
 from taskloom.contract.runs import QueuePlace, WaitingReason
 from taskloom.server.db import db_now
-from taskloom.server.queue.attempts.models import Attempt, is_active
 from taskloom.server.queue.demand import service as demand
-from taskloom.server.queue.experiments.models import Block, RequiredLabel
-from taskloom.server.queue.runs.models import Run, is_queued
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.attempts import Attempt, is_active
+from taskloom.server.queue.tables.experiments import Block, RequiredLabel
+from taskloom.server.queue.tables.runs import Run, is_queued
+from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.settings import Settings
 
 

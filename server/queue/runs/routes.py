@@ -16,8 +16,8 @@ from taskloom.server.context import Context, Ctx, Id, Paged
 from taskloom.server.errors import InvalidTransition, NoResult, NotFound
 from taskloom.server.queue.attempts import curve, output
 from taskloom.server.queue.attempts import steps as times
-from taskloom.server.queue.runs import changes as history
 from taskloom.server.queue.runs import service
+from taskloom.server.queue.transitions import changes as history
 from taskloom.server.routing import Router
 
 router = Router("/runs", tag="runs")

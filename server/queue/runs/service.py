@@ -14,15 +14,16 @@ from gpt2core.spec.phases import by_phase
 from taskloom.contract.runs import MainSettings, RunDetail, SampleList, SampleRow
 from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import NoResult, NotFound
+from taskloom.server.queue.attempts import node_time
 from taskloom.server.queue.attempts import payload as payloads
-from taskloom.server.queue.attempts.models import Attempt, Result
 from taskloom.server.queue.attempts.service import summary as attempt_summary
-from taskloom.server.queue.experiments import blocks
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs import changes, node_time, queue
-from taskloom.server.queue.runs.changes import Cause
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import ACTIVE
+from taskloom.server.queue.runs import queue
+from taskloom.server.queue.tables.attempts import Attempt, Result
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.states import ACTIVE
+from taskloom.server.queue.transitions import changes, ends
+from taskloom.server.queue.transitions.changes import Cause
 from taskloom.server.settings import Settings
 
 # Columns of `summary`, for lists.
@@ -155,7 +156,7 @@ def retry(database: Database, settings: Settings, run_id: int, actor: str) -> Ru
         experiment = session.get(Experiment, _get(session, run_id).experiment_id, with_for_update=LOCKED)
         run = _get(session, run_id, lock=True)  # both may have been deleted meanwhile
         assert experiment is not None
-        blocks.reopen(experiment)
+        ends.reopen(experiment)
         retry_locked(session, [run], Cause(actor, now(session)))
         session.flush()
         session.refresh(run)

@@ -11,18 +11,16 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.attempts import ProgressSeen
-from taskloom.contract.labels import RUNTIME
 from taskloom.contract.workers import CurrentAttempt, WorkerPage, WorkerRegistration, WorkerState, WorkerSummary
 from taskloom.server import paging, values
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.db import LOCKED, Database, hold, now, utc
 from taskloom.server.errors import NotFound, ServerError, StaleBoot, WorkerBusy, WorkerElsewhere
-from taskloom.server.queue.attempts.models import Attempt, is_active
+from taskloom.server.queue import ownership
 from taskloom.server.queue.attempts.service import lose_attempts_of
-from taskloom.server.queue.experiments.variants import Capacity
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.workers import ownership
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.attempts import Attempt, is_active
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.settings import Settings
 
 log = logging.getLogger("taskloom.server")
@@ -236,13 +234,3 @@ def _summary(worker: Worker, current: CurrentAttempt | None) -> WorkerSummary:
         current_attempt_id=None if current is None else current.attempt_id,
         current=current,
     )
-
-
-def capacity(session: Session) -> Capacity:
-    """The maximum of cores and of memory, and all OpenMP runtimes, over the known workers."""
-    known = select(Worker.cores, Worker.memory_bytes, Worker.labels).where(Worker.removed_at.is_(None))
-    rows = session.execute(known).all()
-    if not rows:
-        return Capacity()
-    runtimes = frozenset(label for row in rows for label in row.labels if label.startswith(RUNTIME))
-    return Capacity(max(len(row.cores) for row in rows), max(row.memory_bytes for row in rows), runtimes)

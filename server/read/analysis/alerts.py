@@ -14,8 +14,8 @@ from taskloom.analysis.history import MOVES, Series, State
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
 from taskloom.server import paging
 from taskloom.server.db import Database, utc
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.models import Alert
 

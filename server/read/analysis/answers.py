@@ -26,10 +26,10 @@ import taskloom.contract
 import taskloom.server
 from taskloom.server.db import Database
 from taskloom.server.errors import AnalysisTooLong, StoreUnavailable, TooManyQuestions
-from taskloom.server.queue.artifacts.models import Artifact
-from taskloom.server.queue.attempts.models import Attempt
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run, RunEvent, Series, is_queued
+from taskloom.server.queue.tables.artifacts import Artifact
+from taskloom.server.queue.tables.attempts import Attempt
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run, RunEvent, Series, is_queued
 from taskloom.server.read.analysis.reading import calibrating
 from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.pool import Flights, Pool

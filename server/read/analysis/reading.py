@@ -18,14 +18,14 @@ from taskloom.analysis.trace import Trace, trace_of
 from taskloom.analysis.variants import Sides
 from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.server import values
+from taskloom.server.artifact_store import Store
 from taskloom.server.db import Database
 from taskloom.server.errors import BodyTooComplex, NotFound, NothingToCompare
-from taskloom.server.queue.artifacts.store import Store
-from taskloom.server.queue.attempts.models import Attempt, Digest, Result
 from taskloom.server.queue.experiments import primary
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import OPEN
+from taskloom.server.queue.tables.attempts import Attempt, Digest, Result
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.states import OPEN
 from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.artifacts.service import chosen
 

@@ -33,15 +33,15 @@ from taskloom.analysis.variants import Group, Sides, by_variant, variant_of
 from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.labels import build_label
+from taskloom.server.artifact_store import Store
 from taskloom.server.db import Database
 from taskloom.server.errors import InvalidRequest, NotFound, NothingToCompare
-from taskloom.server.queue.artifacts.store import Store
-from taskloom.server.queue.experiments import service as experiments
+from taskloom.server.queue.experiments import details
 from taskloom.server.queue.experiments.memory import arenas_bytes
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import ACTIVE
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.states import ACTIVE
+from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.read.analysis import reading
 from taskloom.server.read.analysis.selection import Selection
 
@@ -146,7 +146,7 @@ def _readable(
 
 def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
-    detail = experiments.show(database, experiment_id)
+    detail = details.show(database, experiment_id)
     processes, primary = reading.with_question(database, experiment_id, causes=True)
     asked = Asked(
         experiment_id=detail.id,

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from taskloom.contract.artifacts import ArtifactList, ArtifactSummary
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
-from taskloom.server.queue.artifacts.models import Artifact
-from taskloom.server.queue.attempts.models import Attempt, Result
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.artifacts import Artifact
+from taskloom.server.queue.tables.attempts import Attempt, Result
+from taskloom.server.queue.tables.runs import Run
 
 
 def index(database: Database, run_id: int) -> ArtifactList:

@@ -18,11 +18,11 @@ from taskloom.contract.runs import LogLine, StepSeen
 from taskloom.contract.workers import WorkerPage
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.attempts import steps
-from taskloom.server.queue.attempts.models import Attempt, OutputLine, is_active
-from taskloom.server.queue.experiments import service as experiments
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.states import ACTIVE, RUN
+from taskloom.server.queue.experiments import details
+from taskloom.server.queue.tables.attempts import Attempt, OutputLine, is_active
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.states import ACTIVE, RUN
 from taskloom.server.queue.workers import service as workers
 from taskloom.server.read.overview.service import Overviews
 from taskloom.server.settings import Settings
@@ -102,14 +102,14 @@ def _experiments(session: Session, ids: list[int]) -> Iterator[Seen]:
     for event in _run_events(session, under_way):
         active.setdefault(of_whom[event.run_id], []).append(event)
     known = {row.id: row for row in session.scalars(select(Experiment).where(Experiment.id.in_(ids)))}
-    for summary in experiments.summaries(session, list(known.values())):
+    for summary in details.summaries(session, list(known.values())):
         state = ExperimentEvent(
             experiment_id=summary.id,
             state=summary.state,
             runs=summary.runs,
             by_state=summary.by_state,
             active=active.get(summary.id, []),
-            phase=experiments.phase(session, known[summary.id]),
+            phase=details.phase(session, known[summary.id]),
         )
         yield Seen(Topic("experiment", summary.id), state, summary.state != "active")
 

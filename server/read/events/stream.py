@@ -24,10 +24,10 @@ from starlette.types import Receive, Scope, Send
 
 from taskloom.server.errors import NotFound, TooManyStreams
 from taskloom.server.problems import problem
-from taskloom.server.queue.attempts.waiting import WaitingRoom
 from taskloom.server.read.events.service import Seen, Topic
 from taskloom.server.read.pool import Flights
 from taskloom.server.settings import Settings
+from taskloom.server.waiting import WaitingRoom
 
 MEDIA_TYPE = "text/event-stream"
 ALIVE_EVERY_S = 15.0

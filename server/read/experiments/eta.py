@@ -17,13 +17,13 @@ from sqlalchemy import ColumnElement, ScalarSelect, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.experiments import EtaBasis
+from taskloom.server.queue.attempts.node_time import COLUMNS
 from taskloom.server.queue.experiments import durations
-from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.runs import queue
-from taskloom.server.queue.runs.models import Run
-from taskloom.server.queue.runs.node_time import COLUMNS
 from taskloom.server.queue.runs.queue import Queued, Wish
-from taskloom.server.queue.runs.states import OPEN
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.states import OPEN
 from taskloom.server.settings import Settings
 
 OF_EXPERIMENT = 30  # latest runs of an experiment, whose mean is used

@@ -10,8 +10,8 @@ from sqlalchemy import func, or_, select
 
 from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, ExperimentSummary
 from taskloom.server.db import Database
-from taskloom.server.queue.experiments import service as queue
-from taskloom.server.queue.experiments.models import Experiment, ExperimentTag, RequiredLabel
+from taskloom.server.queue.experiments import details
+from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag, RequiredLabel
 from taskloom.server.read.experiments.eta import Eta, Etas
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.lists.keyset import Condition, Look, Order
@@ -71,7 +71,7 @@ def page(
     with database.read(snapshot=True) as session:
         ids, next_cursor = keyset.page(session, look(filters, sort), cursor, limit)
         rows = {row.id: row for row in session.scalars(select(Experiment).where(Experiment.id.in_(ids)))}
-        items = queue.summaries(session, [rows[experiment_id] for experiment_id in ids])
+        items = details.summaries(session, [rows[experiment_id] for experiment_id in ids])
         if any(item.state == "active" for item in items):
             left = etas.estimate(session)
             items = [_with_eta(item, left) for item in items]
@@ -84,7 +84,7 @@ def page(
 
 def show(database: Database, etas: Etas, experiment_id: int) -> ExperimentDetail:
     """Raises NotFound."""
-    detail = queue.show(database, experiment_id)
+    detail = details.show(database, experiment_id)
     if detail.state != "active":
         return detail
     with database.read(snapshot=True) as session:

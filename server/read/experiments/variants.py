@@ -16,10 +16,10 @@ from taskloom.analysis.statistics import median_bounds
 from taskloom.contract.variants import VariantRow, VariantTable
 from taskloom.server.db import Database
 from taskloom.server.errors import NotFound
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run
 from taskloom.server.queue.runs.service import main_settings
-from taskloom.server.queue.runs.states import ACTIVE, OPEN
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.states import ACTIVE, OPEN
 
 COLUMNS = (
     Run.variant, Run.spec, Run.shape, Run.state, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,

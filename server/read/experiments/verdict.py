@@ -10,7 +10,7 @@ from taskloom.analysis.tuning.answer import Tuning
 from taskloom.analysis.wording import settings
 from taskloom.contract.experiments import Verdict
 from taskloom.server.db import Database
-from taskloom.server.queue.experiments.models import Experiment
+from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.read.analysis import service
 from taskloom.server.read.tuning import service as tunings
 

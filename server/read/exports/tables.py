@@ -18,10 +18,10 @@ from gpt2core.spec.config import MAIN, NAMES, is_integer
 from gpt2core.spec.phases import PHASES
 from taskloom.contract.variants import VariantRow
 from taskloom.server.db import Database, utc
-from taskloom.server.queue.attempts.models import Digest, Result
 from taskloom.server.queue.experiments import blocks
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.attempts import Digest, Result
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.lists import keyset

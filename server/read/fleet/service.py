@@ -10,12 +10,12 @@ from taskloom.contract.workers import WorkerAttempt, WorkerAttemptPage
 from taskloom.server import paging
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
-from taskloom.server.queue.attempts.models import Attempt
 from taskloom.server.queue.attempts.service import summary
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run, is_queued
 from taskloom.server.queue.runs.queue import Outlook
-from taskloom.server.queue.workers.models import Worker
+from taskloom.server.queue.tables.attempts import Attempt
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run, is_queued
+from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.lists.keyset import Look, Order
 from taskloom.server.settings import Settings

@@ -15,7 +15,7 @@ from taskloom.contract.analysis import AlertState, AlertSummary
 from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
-from taskloom.server.queue.runs.models import Run, Series
+from taskloom.server.queue.tables.runs import Run, Series
 from taskloom.server.read.analysis import alerts
 from taskloom.server.read.analysis import service as analysis
 from taskloom.server.read.analysis.models import Alert

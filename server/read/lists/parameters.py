@@ -22,8 +22,8 @@ from taskloom.contract.bodies import MOST
 from taskloom.server.context import Ctx
 from taskloom.server.db import now
 from taskloom.server.errors import InvalidRequest
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis.selection import value_of
 
 INSTANT = f"an instant such as 2026-11-22T10:00:00Z, or how long ago: {durations.EXAMPLES}"

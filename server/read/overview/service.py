@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 from taskloom.contract.overview import AlertCounts, EndedRuns, Overview, RunCounts, Waiting, WorkerCounts
 from taskloom.contract.runs import WaitingReason
 from taskloom.server.db import Database, now, utc
-from taskloom.server.queue.experiments import service as experiments
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run, RunEvent, is_queued
+from taskloom.server.queue.experiments import details
 from taskloom.server.queue.runs.queue import Outlook, Queued, Wish
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run, RunEvent, is_queued
+from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.queue.workers import service as workers
-from taskloom.server.queue.workers.models import Worker
 from taskloom.server.read.analysis import alerts
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.eta import Eta, Etas
@@ -116,7 +116,7 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
         by_state = dict.fromkeys(AlertCounts.model_fields, 0)
         by_state |= {row[0]: row[1] for row in session.execute(select(Alert.state, func.count()).group_by(Alert.state))}
         ended = list(session.scalars(latest))
-        summaries = experiments.summaries(session, [*active, *ended])
+        summaries = details.summaries(session, [*active, *ended])
         newest = select(Alert).where(Alert.state != "dismissed").order_by(Alert.id.desc()).limit(ALERTS)
         return Overview(
             at=utc(at),

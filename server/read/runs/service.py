@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 
 from taskloom.contract.runs import RunError, RunPage, RunRow, RunState
 from taskloom.server.db import Database
-from taskloom.server.queue.experiments.models import RequiredLabel
-from taskloom.server.queue.runs.models import Run, is_flagged
 from taskloom.server.queue.runs.service import SUMMARY, summary
+from taskloom.server.queue.tables.experiments import RequiredLabel
+from taskloom.server.queue.tables.runs import Run, is_flagged
 from taskloom.server.read.lists import keyset, parameters
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period

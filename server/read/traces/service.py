@@ -15,7 +15,7 @@ from taskloom.analysis import chrome, paraver
 from taskloom.analysis.trace import Trace
 from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.server.errors import NotFound, UnreadableTrace
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis import reading
 from taskloom.server.read.artifacts.service import chosen
 from taskloom.server.read.exports.formats import Sink

@@ -24,11 +24,11 @@ from taskloom.contract.experiments import ExperimentRequest, PlannedTuning
 from taskloom.server.db import Database
 from taskloom.server.errors import NotFound, SpaceTooLarge
 from taskloom.server.queue.experiments import blocks
-from taskloom.server.queue.experiments.models import Experiment
 from taskloom.server.queue.experiments.refusals import Refusals
 from taskloom.server.queue.experiments.tuning import Opening, Part, base_of
-from taskloom.server.queue.runs.models import Run as Row
-from taskloom.server.queue.runs.states import OPEN
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run as Row
+from taskloom.server.queue.tables.states import OPEN
 from taskloom.server.read.analysis import reading
 from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.tuning.kept import machine_of, problem_of

@@ -19,8 +19,9 @@ from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.contract.webhooks import AlertChanged
 from taskloom.server.db import LOCKED, Database, hold, now
 from taskloom.server.errors import AnalysisTooLong, InvalidRequest, QueueFull, TooManyQuestions
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.experiments.service import show, submit
+from taskloom.server.queue.experiments.details import show
+from taskloom.server.queue.experiments.submission import submit
+from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.read.analysis.alerts import Suspect, summary
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.pool import Pool

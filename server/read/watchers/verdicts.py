@@ -13,8 +13,8 @@ from taskloom.contract.webhooks import TuningConfirmed, VerdictKnown
 from taskloom.server.db import Database, db_now
 from taskloom.server.errors import NotFound, ServerError, TooManyQuestions
 from taskloom.server.queue.experiments import blocks
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.experiments.service import summaries
+from taskloom.server.queue.experiments.details import summaries
+from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.read.pool import Pool
 from taskloom.server.read.tuning.kept import keep
 from taskloom.server.settings import Settings

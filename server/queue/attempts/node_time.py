@@ -9,7 +9,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from gpt2core.spec.result import NODE_TIME
 from taskloom.contract.runs import NodeTime
-from taskloom.server.queue.runs.models import Run
+from taskloom.server.queue.tables.runs import Run
 
 # Columns by their names in results. Each part has a column, because sums over 10,000 runs are often requested.
 COLUMNS: dict[str, InstrumentedAttribute[float | None]] = {

@@ -13,10 +13,10 @@ from taskloom.contract.runs import StateChange, StateChangePage
 from taskloom.server import paging
 from taskloom.server.db import Database, tell, utc
 from taskloom.server.errors import NotFound
-from taskloom.server.queue.attempts.models import Attempt
-from taskloom.server.queue.experiments.models import Experiment
-from taskloom.server.queue.runs.models import Run, RunEvent
-from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT, RUN
+from taskloom.server.queue.tables.attempts import Attempt
+from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.runs import Run, RunEvent
+from taskloom.server.queue.tables.states import ACTIVE, ATTEMPT, RUN
 
 SERVER = "server"  # the actor of changes without a request
 CHUNK = 1000  # runs per statement
@@ -44,6 +44,14 @@ class Outcome:
     waited_s: float | None = None  # in the queue, for a claimed run
     ran_s: float | None = None  # from an attempt's first heartbeat to its end
     runs: int = 1
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A fact for metrics: a tuning got a block of a phase, or ended for a reason."""
+
+    phase: str | None
+    reason: str | None
 
 
 def make(

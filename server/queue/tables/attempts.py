@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, CheckConstraint, ColumnElement, ForeignKey, I
 from sqlalchemy.orm import Mapped, mapped_column
 
 from taskloom.server.db import LASTING_IDS, Base, one_of
-from taskloom.server.queue.runs.states import ACTIVE, ATTEMPT
+from taskloom.server.queue.tables.states import ACTIVE, ATTEMPT
 
 _ACTIVE = one_of("state", ACTIVE)
 

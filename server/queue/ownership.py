@@ -11,8 +11,8 @@ from taskloom.server.access.keys import service as keys
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.db import Database
 from taskloom.server.errors import CoresTaken, NotYourWorker, UnknownWorker
-from taskloom.server.queue.attempts.models import Attempt, is_active
-from taskloom.server.queue.workers.models import WorkerKey
+from taskloom.server.queue.tables.attempts import Attempt, is_active
+from taskloom.server.queue.tables.workers import WorkerKey
 
 
 def take(session: Session, caller: Caller, worker_id: str) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.series import series_config, series_key, series_machine
 from taskloom.server.db import LOCKED, hold
-from taskloom.server.queue.runs.models import Run, Series
+from taskloom.server.queue.tables.runs import Run, Series
 
 CHUNK = 500
 

@@ -21,7 +21,7 @@ from sqlalchemy.ext.hybrid import hybrid_property
 from sqlalchemy.orm import Mapped, mapped_column
 
 from taskloom.server.db import LASTING_IDS, Base, one_of
-from taskloom.server.queue.runs.states import RUN
+from taskloom.server.queue.tables.states import RUN
 
 FLAGGED = "flagged_steps > 0"
 

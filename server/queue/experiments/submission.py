@@ -1,0 +1,177 @@
+"""Submissions of experiments, idempotent by key and body."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from taskloom.contract.experiments import (
+    ExperimentDetail,
+    ExperimentRequest,
+    StoppingState,
+    TuningState,
+)
+from taskloom.contract.labels import INSTALLED, KEPT, build_label, runtime_label
+from taskloom.server.db import Database, now, utc
+from taskloom.server.errors import (
+    IdempotencyConflict,
+    QueueFull,
+)
+from taskloom.server.queue.attempts import node_time
+from taskloom.server.queue.experiments import canonical, tuning
+from taskloom.server.queue.experiments.blocks import insert_runs
+from taskloom.server.queue.experiments.details import purpose
+from taskloom.server.queue.experiments.expansion import Enough, one
+from taskloom.server.queue.experiments.planning import expanded, storable
+from taskloom.server.queue.tables.experiments import Experiment, ExperimentKey, ExperimentTag, RequiredLabel
+from taskloom.server.queue.tables.runs import Run, is_queued
+from taskloom.server.queue.tables.states import RUN
+from taskloom.server.queue.transitions.changes import Cause
+from taskloom.server.settings import Settings
+
+
+def submit(
+    database: Database,
+    settings: Settings,
+    request: ExperimentRequest,
+    owner: str,
+    idempotency_key: str | None,
+    key_id: int | None = None,
+    enough: Enough = one,
+    opening: tuning.Open | None = None,
+) -> tuple[ExperimentDetail, bool]:
+    """Queue every run of an experiment. Returns the experiment, and whether it is new.
+
+    owner: the actor in histories, to whom the idempotency key belongs. The same idempotency key and body of one owner
+    get the first answer again. key_id: the API key whose queue limit applies. enough: chooses the number of
+    repetitions if the request does not. opening: plans a request with `tune`, whose limit is for all its planned runs.
+
+    Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge, SpaceTooLarge, QueueFull or IdempotencyConflict.
+    """
+    body = storable(request)
+    sha256 = canonical.sha256(body)
+    if idempotency_key is not None:
+        with database.read() as session:
+            first = _submitted_before(session, owner, idempotency_key, sha256)
+        if first is not None:
+            return first, False
+    variants, planned, runs = expanded(database, settings, request, enough, opening)
+    if request.tune is None and request.repetitions is None and (planned[-1].repetition > 1 or "repetitions" in body):
+        body["repetitions"] = planned[-1].repetition
+    try:
+        with database.write() as session:
+            _check_room(session, settings, key_id, runs)
+            experiment = Experiment(
+                name=request.name,
+                notes=request.notes,
+                request=body,
+                request_sha256=sha256,
+                owner=owner,
+                idempotency_key=idempotency_key,
+                runs=len(planned),
+                created_at=now(session),
+                started_at=None,
+                finished_at=None,
+                cancelled_at=None,
+                undecided=request.stop is not None or request.tune is not None,
+                alerts_at=None,
+            )
+            session.add(experiment)
+            session.flush()
+            if key_id is not None:
+                session.add(ExperimentKey(experiment_id=experiment.id, key_id=key_id))
+            tag(session, experiment.id, request.tags)
+            runtimes = {variant.runtime for variant in variants if variant.runtime is not None}
+            wanted = {
+                **request.requires.labels,
+                **{build_label(build): KEPT for build in request.builds},
+                **{runtime_label(runtime): INSTALLED for runtime in runtimes},
+            }
+            labels = [json.dumps([key, value]) for key, value in wanted.items()]
+            if labels:
+                required = [{"experiment_id": experiment.id, "label": label} for label in labels]
+                session.execute(insert(RequiredLabel), required)
+            insert_runs(session, experiment, request, variants, planned, Cause(owner, experiment.created_at))
+            return _first_answer(session, experiment), True
+    except IntegrityError:  # the same key arrived twice at the same moment
+        if idempotency_key is None:
+            raise
+        with database.read() as session:
+            first = _submitted_before(session, owner, idempotency_key, sha256)
+        if first is None:
+            raise
+        return first, False
+
+
+def tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:
+    if tags:
+        rows = [{"experiment_id": experiment_id, "tag": tag} for tag in dict.fromkeys(tags)]
+        session.execute(insert(ExperimentTag), rows)
+
+
+def _check_room(session: Session, settings: Settings, key_id: int | None, more: int) -> None:
+    """Raises QueueFull."""
+    query = select(func.count()).select_from(Run).where(is_queued())
+    if key_id is not None:
+        query = query.join(ExperimentKey, ExperimentKey.experiment_id == Run.experiment_id)
+        query = query.where(ExperimentKey.key_id == key_id)
+    queued = session.execute(query).scalar_one()
+    if queued + more > settings.max_queued:
+        raise QueueFull(
+            f"{queued} runs are queued and {more} would be added; the limit is {settings.max_queued}",
+            queued=queued,
+            runs=more,
+            max_queued=settings.max_queued,
+        )
+
+
+def _submitted_before(session: Session, owner: str, key: str, sha256: str) -> ExperimentDetail | None:
+    """The first answer to this key of this owner. Raises IdempotencyConflict for another body."""
+    same = select(Experiment).where(Experiment.owner == owner, Experiment.idempotency_key == key)
+    experiment = session.scalars(same).first()
+    if experiment is None:
+        return None
+    if experiment.request_sha256 != sha256:
+        raise IdempotencyConflict(
+            f"this Idempotency-Key was used with another body, for experiment {experiment.id}",
+            experiment_id=experiment.id,
+        )
+    return _first_answer(session, experiment)
+
+
+def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
+    """The answer to the submission, computed again from values that do not change."""
+    runs = experiment.runs
+    if experiment.is_open_ended:  # blocks may have been added since
+        asked = experiment.request.get("repetitions", 1)
+        first = select(func.count()).where(Run.experiment_id == experiment.id, Run.block < asked)
+        runs = session.execute(first).scalar_one()
+    return ExperimentDetail(
+        id=experiment.id,
+        name=experiment.request.get("name", ""),
+        tags=sorted(set(experiment.request.get("tags", []))),
+        notes=experiment.request.get("notes", ""),
+        state="active",
+        runs=runs,
+        by_state={RUN.states[0]: runs},
+        created_at=utc(experiment.created_at),
+        submitter=experiment.owner,
+        node_time_missing=node_time.NO_RESULT,
+        purpose=purpose(experiment.request),
+        request=experiment.request,
+        stopping=_stopping_at_first(experiment),
+        tuning=None
+        if experiment.request.get("tune") is None
+        else TuningState(phase="explore", runs=runs, spent_s=0.0, reason=None),
+    )
+
+
+def _stopping_at_first(experiment: Experiment) -> StoppingState | None:
+    """State of the stopping rule before any run."""
+    if experiment.request.get("stop") is None:
+        return None
+    return StoppingState(repetitions=0, rel_ci=None, spent_s=0.0, reason=None)
