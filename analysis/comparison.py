@@ -14,6 +14,7 @@ import numpy as np
 
 from gpt2core.spec.config import PROBLEM, with_role
 from gpt2core.spec.result import median
+from gpt2core.spec.wording import counted, noun_for
 from taskloom.analysis import estimators, sentences
 from taskloom.analysis.agreement import COMPARED, first_disagreement, without
 from taskloom.analysis.compared import Comparison, InstructionsRatio, Side
@@ -28,7 +29,7 @@ from taskloom.analysis.reasons import Kind, Reason, Verdict
 from taskloom.analysis.sentences import reason
 from taskloom.analysis.statistics import step_interval, step_values, superiority
 from taskloom.analysis.validity import doubtful, marks, summary
-from taskloom.analysis.wording import counted, disturbed_share
+from taskloom.analysis.wording import disturbed_share
 
 NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
 MIXED = 0.2  # a monotone drift alone then gives p > 0.2, since times have the ranks of their blocks
@@ -306,7 +307,7 @@ def _refusal(a: Sequence[Process], b: Sequence[Process]) -> str | None:
     """Reason why no ratio may be shown, or None."""
     both = sorted({process.run_id for process in a} & {process.run_id for process in b})
     if both:
-        return f"A and B share {'run' if len(both) == 1 else 'runs'} {', '.join(map(str, both))}"
+        return f"A and B share {noun_for(len(both), 'run')} {', '.join(map(str, both))}"
     for name, side in (("A", a), ("B", b)):
         mixed = differing([facts.config for facts in distinct(side)], COMPARED)
         if mixed:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from gpt2core.spec.wording import counted
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Test, smallest_p_value
-from taskloom.analysis.wording import counted
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ import numpy as np
 
 from gpt2core.spec.result import median
 from gpt2core.spec.series import SOFTWARE, series_config, series_key, series_machine
+from gpt2core.spec.wording import counted
 from taskloom.analysis.changepoints import MIN_SEGMENT, change_points
 from taskloom.analysis.comparison import NOISE_FLOOR, by_occasion, compare, decide
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, unpaired
 from taskloom.analysis.fingerprint import differing
 from taskloom.analysis.processes import Process
-from taskloom.analysis.wording import counted
 
 State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 Cause = Literal["software", "environment", "unproven", "unexplained"]

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from gpt2core.spec import schedulers
 from gpt2core.spec.result import median
+from gpt2core.spec.wording import counted, slices
 from taskloom.analysis.forecast import REPLAYED, Ceiling, Curve, curves, waits_for_ops
 from taskloom.analysis.processes import Facts, Process
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.roofline import Peaks, peaks_of
 from taskloom.analysis.statistics import step_median
 from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
-from taskloom.analysis.wording import counted
 
 LARGE_ERROR = 0.1  # against a measured step; with a larger error nothing else is forecast
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -83,16 +83,14 @@ def outlook(
     for alike in _by_tiles(by_variant(processes)):
         profiled = _profiled(alike, profiles)
         if not profiled:
-            name = "x".join(str(alike[0][0].config[n]) for n in ("batch_slice", "token_slice"))
-            missing.append(f"slices {name}: no one-thread run has a profile")
+            missing.append(f"slices {slices(alike[0][0].config)}: no one-thread run has a profile")
             continue
         made = _forecast(profiled, profiles, alike, cores)
         found.append(made)
         if not made.given:
-            slices = f"{made.source.batch_slice}x{made.source.token_slice}"
             missing.append(
-                f"slices {slices}: the forecast differs from measured steps by up to {made.worst_error:.0%}, more than "
-                f"{LARGE_ERROR:.0%}, so no other number of cores is forecast"
+                f"slices {slices(made.source)}: the forecast differs from measured steps by up to "
+                f"{made.worst_error:.0%}, more than {LARGE_ERROR:.0%}, so no other number of cores is forecast"
             )
     return Outlook(found, list(dict.fromkeys(missing)))
 

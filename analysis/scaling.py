@@ -11,6 +11,7 @@ from typing import Any
 from gpt2core.spec.latency import QUANTILES
 from gpt2core.spec.phases import in_order
 from gpt2core.spec.result import median
+from gpt2core.spec.wording import counted, slices
 from taskloom.analysis.agreement import agree, digest, rounding_key, without
 from taskloom.analysis.comparison import STEP, Value, weigh
 from taskloom.analysis.diagnosis import diagnose
@@ -21,7 +22,6 @@ from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.statistics import Interval, outliers, step_interval, step_median
 from taskloom.analysis.validity import marks, summary
 from taskloom.analysis.variants import Group, by_variant
-from taskloom.analysis.wording import counted
 
 PLACE = ("threads", "cores")
 
@@ -138,7 +138,7 @@ def _elsewhere(process: Process) -> str:
 
 def _name(process: Process) -> str:
     config = process.config
-    return f"{config['scheduler']} {config['batch_slice']}x{config['token_slice']}"
+    return f"{config['scheduler']} {slices(config)}"
 
 
 def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:

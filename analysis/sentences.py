@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gpt2core.spec.wording import counted
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Unit
 from taskloom.analysis.family import Family
 from taskloom.analysis.reasons import Kind, Reason, Verdict
-from taskloom.analysis.wording import counted, disturbed_share, is_or_are, settings, value_name
+from taskloom.analysis.wording import disturbed_share, is_or_are, settings, value_name
 
 UNDECIDED = "It is undecided whether {b} or {a} is faster"
 NO_RUN = "No run has succeeded."

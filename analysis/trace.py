@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from gpt2core.spec.phases import PHASES
+from gpt2core.spec.wording import counted, slices
 from taskloom.analysis import profile
 from taskloom.analysis.profile import WAIT, Profile
 
@@ -86,7 +87,7 @@ class Trace:
         """The run's settings in a few words."""
         c = self.profile.config
         sync = f" sync {c['sync']}" if c["scheduler"] == "task" else ""
-        return f"{c['scheduler']}{sync}, {c['threads']} threads, slices {c['batch_slice']}x{c['token_slice']}"
+        return f"{c['scheduler']}{sync}, {counted(c['threads'], 'thread')}, slices {slices(c)}"
 
     def kind(self, call: int) -> tuple[str, str]:
         """(op, phase) of a call."""

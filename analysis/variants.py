@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpt2core.spec.config import PROBLEM
+from gpt2core.spec.wording import counted, slices
 from taskloom.analysis.agreement import SLICES
 from taskloom.analysis.comparison import identity
 from taskloom.analysis.processes import Process
@@ -30,9 +31,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        return f"{self.scheduler} {self.batch_slice}x{self.token_slice}, {self.threads} thread" + "s" * (
-            self.threads > 1
-        )
+        return f"{self.scheduler} {slices(self)}, {counted(self.threads, 'thread')}"
 
 
 def variant_of(group: Group) -> Variant:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpt2core.spec.wording import seconds
 from taskloom.analysis import sentences
 from taskloom.analysis.reasons import Reason
 from taskloom.analysis.rows import Pooled, SweepRow
@@ -41,7 +42,7 @@ def headline(found: Sweep) -> Headline:
     if row is None:
         sentence = sentences.NO_SIDE if found.primary_missing else sentences.NO_RUN
         if found.best is not None and not found.primary_missing:
-            best = f"{found.best.name}, {_seconds(found.best_step_s)} a step"
+            best = f"{found.best.name}, {seconds(found.best_step_s)} a step"
             sentence = f"There is nothing to compare; smallest median: {best}."
         return Headline(sentence, "none", runs=found.runs, disturbed_runs=found.disturbed_runs)
     axis = found.primary.axis if found.primary is not None and row is found.primary else found.axis
@@ -74,7 +75,3 @@ def _first(found: Sweep) -> Row | None:
     if found.pooled:
         return max(found.pooled, key=lambda row: row.threads)
     return max(found.rows, key=lambda row: row.at.get("threads", 0), default=None)
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g} s" if value >= 1 else f"{value * 1e3:.4g} ms"

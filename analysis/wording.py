@@ -7,11 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: 1 run, 2 runs, 6 processes."""
-    plural = "" if count == 1 else "es" if noun.endswith("s") else "s"
-    return f"{count:,} {noun}{plural}"
+from gpt2core.spec.wording import counted, slices
 
 
 def disturbed_share(disturbed: int, runs: int) -> str:
@@ -39,12 +35,13 @@ def settings(values: Mapping[str, Any]) -> str:
     """Settings with their values: task, slices 1x64, 2 threads."""
     rest = dict(values)
     threads = {"threads": rest.pop("threads")} if "threads" in rest else {}
-    slices = []
+    sliced = []
     if "batch_slice" in rest and "token_slice" in rest:
-        slices = [f"slices {rest.pop('batch_slice')}x{rest.pop('token_slice')}"]
+        sliced = [f"slices {slices(rest)}"]
+        del rest["batch_slice"], rest["token_slice"]
     first = {"scheduler": rest.pop("scheduler")} if "scheduler" in rest else {}
     listed = [[value_name(name, value) for name, value in part.items()] for part in (first, rest, threads)]
-    return ", ".join([*listed[0], *slices, *listed[1], *listed[2]])
+    return ", ".join([*listed[0], *sliced, *listed[1], *listed[2]])
 
 
 def is_or_are(axis: str | None, value: Any) -> str:

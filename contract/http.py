@@ -1,8 +1,9 @@
-"""HTTP clients of a server: which proxy and which certificates of the environment they use."""
+"""The HTTP client of a server: proxy and certificates of the environment, and how a request can fail."""
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import ssl
 import urllib.request
@@ -14,8 +15,10 @@ from urllib.parse import urlsplit
 import httpx
 
 from gpt2core.spec.errors import ConfigError
+from taskloom.contract.retry import OURS, RETRIED_STATUSES, Refused, Unreachable, parse_retry_after_s
 
 API = "/api/v1"
+PROBLEM = "application/problem+json"
 PROXIES = ("http", "https")  # schemes of proxies that need no further package
 # What a request can raise: no connection, an answer that cannot be decoded, an address that is none.
 FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL)
@@ -38,9 +41,38 @@ class Client(httpx.Client):
         verify = _certificates() if url.scheme == "https" else False
         super().__init__(base_url=url, headers=headers, timeout=timeout_s, trust_env=False, verify=verify, **given)
 
-    def why(self, error: Exception) -> str:
+    def why(self, error: BaseException) -> str:
         """Why a request failed; it names the proxy."""
         return f"{error or type(error).__name__}{self.through}"
+
+    def exchange(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """The server's answer, a success. Raises Unreachable if the same request may succeed later, or Refused."""
+        try:
+            answer = self.request(method, path, **request)
+        except FAILED as error:
+            sent = not isinstance(error, httpx.ConnectError)
+            raise Unreachable(f"{self.base_url}: {self.why(error)}", sent=sent) from error
+        if answer.is_success:
+            return answer
+        status, problem = answer.status_code, _problem(answer)
+        if status in RETRIED_STATUSES:
+            retry_after_s = parse_retry_after_s(answer.headers.get("Retry-After"))
+            raise Unreachable(f"{answer.request.url}: status {status}{self.through}", retry_after_s, answer)
+        if problem is None:  # the answer of a proxy or of another program
+            text = f"{answer.request.url}: status {status}, not from a Taskloom server{self.through}"
+            raise Unreachable(text, answer=answer)
+        raise Refused(answer, problem)
+
+
+def _problem(answer: httpx.Response) -> dict[str, Any] | None:
+    """The problem document, if it is one of the server's own."""
+    if answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() != PROBLEM:
+        return None
+    try:
+        problem = answer.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return None
+    return problem if isinstance(problem, dict) and str(problem.get("type", "")).startswith(OURS) else None
 
 
 def _proxy(url: httpx.URL) -> tuple[str, str]:

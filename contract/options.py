@@ -1,21 +1,25 @@
-"""Options of `taskloom worker` and `taskloom provision`, declared once: the command line forwards them, and the worker
-and the provisioner parse them. Standard library only."""
+"""Options of processes that `taskloom` starts, and of `keys create`, declared once: the command line forwards them, and
+server, worker and provisioner parse them. Standard library only."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-DEFAULT_SERVER = "http://127.0.0.1:8321"
+DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8321
+DEFAULT_SERVER = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
+DEFAULT_DATABASE = "sqlite:///taskloom.db"
 PEAKS = ("once", "forced", "idle", "never")
 DRAIN = ("finish", "release")
+SCOPES = ("read", "submit", "worker", "admin")
+MOST_DAYS = 3660
 
 
 @dataclass(frozen=True)
 class Option:
     """An option. metavar: of its value; none and no choices: it is a flag. several: it may be given several times.
-    most: it is an integer from 0 to this number."""
+    most: it is a whole number from `least` to this one; a number above `least`, if it is `real`. short: its letter."""
 
     name: str
     help: str
@@ -23,16 +27,47 @@ class Option:
     choices: tuple[str, ...] = ()
     several: bool = False
     most: int | None = None
+    least: int = 0
+    real: bool = False
+    default: str | int | None = None
+    required: bool = False
+    short: str = ""
 
     @property
     def flag(self) -> str:
         return f"--{self.name}"
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        return (f"-{self.short}", self.flag) if self.short else (self.flag,)
+
+    @property
     def takes_value(self) -> bool:
         return self.metavar is not None or bool(self.choices)
 
 
+DATABASE = Option(
+    "database-url",
+    f"SQLAlchemy URL: sqlite:///FILE or postgresql://... [TASKLOOM_DATABASE_URL, {DEFAULT_DATABASE}]",
+    "URL",
+)
+PORT = Option("port", "port; 0: any free port", "PORT", most=65535, default=DEFAULT_PORT)
+SERVE = (
+    Option(
+        "host", "address to listen on; other addresses than loopback need an admin key", "HOST", default=DEFAULT_HOST
+    ),
+    PORT,
+    DATABASE,
+    Option("workers", "server processes; more than one needs PostgreSQL", "N", least=1, most=64, default=1),
+    Option("port-file", "file into which the port is written when the server listens", "FILE"),
+    Option("json", "print JSON also on a terminal"),
+)
+CREATE_KEY = (
+    Option("scope", "scope of the key", choices=SCOPES, required=True),
+    Option("expires-in", "days until it expires; without it, never", "DAYS", real=True, most=MOST_DAYS),
+    Option("name", "name of the key: letters, digits, spaces and . : @ / - _", "NAME", default=""),
+    Option("output", "write it to a new file that only you can read", "FILE", short="o"),
+)
 WORKER = (
     Option("server", f"URL of the server [TASKLOOM_SERVER, {DEFAULT_SERVER}]", "URL"),
     Option("worker-id", "permanent name of this worker [TASKLOOM_WORKER_ID, node:cores]", "ID"),
@@ -78,14 +113,34 @@ PROVISION = (
 
 
 def add_to(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
-    """Add options to a parser; values are text or integers, and None if they are not given."""
+    """Add options to a parser; values are text or numbers. Without a default, None is what is not given."""
     for each in options:
+        shown = f"{each.help} [{each.default}]" if each.default else each.help
         if not each.takes_value:
-            parser.add_argument(each.flag, action="store_true", help=each.help)
+            parser.add_argument(*each.flags, action="store_true", help=shown)
         elif each.several:
-            parser.add_argument(each.flag, action="append", metavar=each.metavar, help=each.help)
+            parser.add_argument(*each.flags, action="append", metavar=each.metavar, help=shown)
         else:
-            kind = str if each.most is None else int
             parser.add_argument(
-                each.flag, metavar=each.metavar, choices=each.choices or None, type=kind, help=each.help
-            )
+                *each.flags, metavar=each.metavar, choices=each.choices or None, type=_reader(each),
+                default=each.default, required=each.required, help=shown,
+            )  # fmt: skip
+
+
+def _reader(option: Option) -> Callable[[str], str | int | float]:
+    """Reads a value of the option. Raises ArgumentTypeError."""
+    most, least = option.most, option.least
+    if most is None:
+        return str
+    kind = "a number above" if option.real else "a whole number of at least"
+
+    def read(text: str) -> int | float:
+        try:
+            value = float(text) if option.real else int(text)
+        except ValueError:
+            value = -1
+        if not (least < value <= most if option.real else least <= value <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not accepted: {kind} {least}, at most {most}")
+        return value
+
+    return read

@@ -167,6 +167,7 @@ class RunSummary(Model):
     node: str | None = Field(None, description="node of the canonical result")
     duration_s: float | None = Field(None, description="from its start to its end")
     flagged_steps: int | None = Field(None, description="number of flagged steps; null without a result")
+    traced: bool = Field(False, description="whether it has also been run to be traced")
 
 
 class RunRow(RunSummary):

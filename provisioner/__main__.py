@@ -17,11 +17,12 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.settings import expanded, home
 from gpt2core.spec.threads import end_with_threads
 from taskloom.contract import logs, options
+from taskloom.contract.retry import Refused
 from taskloom.provisioner.jobs import AlreadyRunning, Jobs
 from taskloom.provisioner.loop import Provisioner, log
 from taskloom.provisioner.metrics import Metrics
 from taskloom.provisioner.pools import PoolsFileRefused, read
-from taskloom.provisioner.server import Server, ServerRefused
+from taskloom.provisioner.server import Server
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
 
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         log("started", text, server=pools.server, metrics=metrics.url)
         provisioner.run(stop, given.once)
         log("stopped", "provisioner stopped; its jobs continue")
-    except ServerRefused as error:
+    except Refused as error:
         print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
         return EXIT_SERVER
     finally:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from gpt2core.spec import files
 from gpt2core.spec.locks import Taken, lock
 from taskloom.provisioner.slurm import QueuedJob
 
@@ -116,9 +116,4 @@ class Jobs:
         return new
 
     def _save(self) -> None:
-        new = self._path.with_suffix(".new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump([asdict(job) for job in self._jobs.values()], file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
+        files.write_text(self._path, json.dumps([asdict(job) for job in self._jobs.values()]))

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from taskloom.contract.demand import PoolJob, PoolReport
+from taskloom.contract.retry import Unreachable
 from taskloom.provisioner import slurm
 from taskloom.provisioner.decide import Decision, decide
 from taskloom.provisioner.jobs import Job, Jobs
 from taskloom.provisioner.metrics import Metrics
 from taskloom.provisioner.pools import Pool, Pools
-from taskloom.provisioner.server import Server, ServerSilent
+from taskloom.provisioner.server import Server
 from taskloom.provisioner.slurm import SlurmFailed, SlurmUnknown
 
 LONGEST_BACKOFF_S = 600.0
@@ -40,7 +41,7 @@ class Provisioner:
         self._surplus: dict[str, set[str]] = {}
 
     def run(self, stop: threading.Event, once: bool = False) -> None:
-        """Run rounds until `stop` is set, or one round. Raises ServerRefused."""
+        """Run rounds until `stop` is set, or one round. Raises Refused."""
         while True:
             began = self._clock()
             self.round()
@@ -60,7 +61,7 @@ class Provisioner:
             self._metrics.note(pool.name, decision, jobs)
             try:
                 self._server.report(pool.name, self._report(pool, jobs, decision))
-            except ServerSilent as error:
+            except Unreachable as error:
                 log("server-silent", str(error), logging.WARNING)
         self._metrics.last_round.set_to_current_time()
 
@@ -96,7 +97,7 @@ class Provisioner:
         self._judge(gone)
         try:
             demand = self._server.demand()
-        except ServerSilent as error:
+        except Unreachable as error:
             self._metrics.failures.labels("server").inc()
             log("server-silent", str(error), logging.WARNING)
             return None

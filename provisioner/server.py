@@ -8,51 +8,37 @@ from pydantic import ValidationError
 from taskloom.contract import http
 from taskloom.contract.demand import Demand, PoolReport
 from taskloom.contract.keys import authorization
+from taskloom.contract.retry import Refused, Unreachable
 
 ANSWER_S = 30.0
 
 
-class ServerSilent(Exception):
-    """The server did not answer, or not as expected; a retry may help."""
-
-
-class ServerRefused(Exception):
-    """The server refused this provisioner's key or request."""
-
-
 class Server:
-    """One connection to one server."""
+    """One connection to one server. Raises Unreachable (retry), and Refused for a key that may not."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        headers = authorization(token)
-        self._http = http.Client(url, headers, ANSWER_S)
+        self._http = http.Client(url, authorization(token), ANSWER_S)
 
     def close(self) -> None:
         self._http.close()
 
     def demand(self) -> Demand:
-        """Get the queue's demand. Raises ServerSilent or ServerRefused."""
+        """Get the queue's demand."""
         answer = self._send("GET", "/queue/demand")
         try:
             return Demand.model_validate_json(answer.content)
         except ValidationError as error:
-            raise ServerSilent(f"{answer.request.url}: the answer is not a valid demand: {error}") from error
+            raise Unreachable(f"{answer.request.url}: the answer is not a valid demand: {error}") from error
 
     def report(self, pool: str, report: PoolReport) -> None:
-        """Report a pool's state. Raises ServerSilent or ServerRefused."""
+        """Report a pool's state."""
         self._send("PUT", f"/queue/pools/{pool}", report.model_dump_json())
 
     def _send(self, method: str, path: str, body: str | None = None) -> httpx.Response:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            answer = self._http.request(method, path, content=body, headers=headers)
-        except http.FAILED as error:
-            raise ServerSilent(f"{self._http.base_url}: {self._http.why(error)}") from error
-        if answer.status_code in (401, 403):
-            raise ServerRefused(
-                f"{answer.request.url}: status {answer.status_code}; a provisioner needs a key of scope worker, "
-                "in TASKLOOM_TOKEN or in the token file"
-            )
-        if not answer.is_success:
-            raise ServerSilent(f"{answer.request.url}: status {answer.status_code}{self._http.through}")
-        return answer
+            return self._http.exchange(method, path, content=body, headers=headers)
+        except Refused as error:
+            if error.status in (401, 403):
+                raise
+            raise Unreachable(str(error), answer=error.answer) from error

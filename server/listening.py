@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpt2core.spec import files
 from taskloom.server.errors import StartRefused
 
 log = logging.getLogger("taskloom.server")
@@ -56,9 +57,7 @@ def bind(address: Address) -> socket.socket:
 
 def write_port(path: Path, port: int) -> None:
     """Write the port into a file, of which readers never see a part."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(f"{port}\n")
-    partial.replace(path)
+    files.write_text(path, f"{port}\n")
 
 
 def notify_systemd() -> None:

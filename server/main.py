@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
 
 from gpt2core.spec.version import version
+from taskloom.contract.options import DEFAULT_HOST, DEFAULT_PORT
 from taskloom.server import background, extension, logs, migrate, openapi, problems, replicas, submissions
 from taskloom.server.access import browsers
 from taskloom.server.access.bodies import InFlight
@@ -233,8 +234,8 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    host: str = "127.0.0.1",
-    port: int = 8321,
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
     database_url: str | None = None,
     port_file: Path | None = None,
     workers: int = 1,

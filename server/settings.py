@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
+from taskloom.contract.options import DEFAULT_DATABASE
 from taskloom.server.errors import StartRefused
 
 PREFIX = "TASKLOOM_"
@@ -36,7 +37,7 @@ class Settings(BaseSettings):
         extra="ignore",
     )
 
-    database_url: str = Field("sqlite:///taskloom.db", description="SQLAlchemy URL: sqlite:///FILE or postgresql://...")
+    database_url: str = Field(DEFAULT_DATABASE, description="SQLAlchemy URL: sqlite:///FILE or postgresql://...")
     lease_s: float = Field(60.0, gt=0, description="an attempt without a heartbeat for this long is lost")
     heartbeat_s: float = Field(15.0, gt=0, description="interval at which workers send heartbeats")
     reap_every_s: float = Field(5.0, gt=0, description="interval of checks for expired leases and passed deadlines")

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Header, Query
 from fastapi.responses import JSONResponse, Response
 
-from taskloom.analysis.wording import counted
+from gpt2core.spec.wording import counted
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
 from taskloom.server.access.auth import Who
 from taskloom.server.access.keys.service import Caller

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from taskloom.analysis.wording import counted, sides_of, value_name
-from taskloom.tables import NONE, new_table, number, percent, seconds, variant
+from gpt2core.spec.wording import counted, seconds, slices
+from taskloom.analysis.wording import sides_of, value_name
+from taskloom.tables import NONE, new_table, number, percent, variant
 
 if TYPE_CHECKING:
     from taskloom.analysis.calibration import Calibration
@@ -28,7 +29,7 @@ COMPILED = "*"  # mark of a peak that contains the compiler
 
 def _row(of: Variant) -> tuple[str, str, str]:
     scheduler = of.scheduler if of.scheduler != "task" else f"task, sync {of.sync}"
-    return scheduler, str(of.threads), f"{of.batch_slice}x{of.token_slice}"
+    return scheduler, str(of.threads), slices(of)
 
 
 def _missing(rows: Iterable[tuple[Variant, Sequence[str]]]) -> Iterator[str]:
@@ -126,7 +127,7 @@ def forecast(found: Outlook) -> Shown:
     """Steps on each number of cores, by scheduler and assumption about bandwidth."""
     for one in found.forecasts:
         curves = [f"{c.scheduler}, bandwidth {c.bandwidth}" for c in one.curves]
-        title = f"slices {one.source.batch_slice}x{one.source.token_slice}, from run {one.source_run_id}"
+        title = f"slices {slices(one.source)}, from run {one.source_run_id}"
         table = new_table(title, "cores", *curves, left=1)
         for i, point in enumerate(one.curves[0].points):
             cells = []

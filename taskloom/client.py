@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import httpx
 
+from gpt2core.spec import files
 from taskloom import events, frames
 from taskloom.connection import Connection, Query, parameters, understood
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
@@ -110,8 +111,8 @@ class Client(Connection):
     ) -> Iterator[RunRow]:
         """Runs in planned order, or sorted by `sort` ("-id": newest first).
 
-        filters: `node`, `label`, `filter` (settings, as {"scheduler": "task"}), `flagged`, `since`, `until`,
-        `finished_since`, `finished_until`; instants as "7d" or a datetime; several values as a list.
+        filters: `run` (ids), `node`, `label`, `filter` (settings, as {"scheduler": "task"}), `flagged`, `since`,
+        `until`, `finished_since`, `finished_until`; instants as "7d" or a datetime; several values as a list.
         """
         query = parameters({"experiment_id": experiment_id, "state": state, **filters})
         return self._pages(lambda each: self._page("/runs", RunPage, each), query)
@@ -182,13 +183,8 @@ class Client(Connection):
 
         format: csv, ndjson, parquet or arrow. filters: those of `runs`, and `columns`. Raises OSError.
         """
-        partial = target.with_name(target.name + ".partial")
-        try:
-            with partial.open("wb") as file:
-                self._stream(f"/exports/{table}", file.write, {**parameters(filters), "format": format})
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        with files.replacing(target) as part, part.open("wb") as file:
+            self._stream(f"/exports/{table}", file.write, {**parameters(filters), "format": format})
 
     def frame(self, table: str, library: str | None = None, **filters: Any) -> Any:
         """Return a table ("runs", "steps", "ops", "variants", "history",
@@ -244,21 +240,16 @@ class Client(Connection):
 
     def download_artifact(self, run_id: int, name: str, target: Path) -> None:
         """Write a run's file to `target`, completely or not at all. Raises OSError if `target` cannot be written."""
-        partial = target.with_name(target.name + ".partial")
         sha256 = hashlib.sha256()
-        try:
-            with partial.open("wb") as file:
+        with files.replacing(target) as part, part.open("wb") as file:
 
-                def write(chunk: bytes) -> None:
-                    file.write(chunk)
-                    sha256.update(chunk)
+            def write(chunk: bytes) -> None:
+                file.write(chunk)
+                sha256.update(chunk)
 
-                etag = self._stream(f"/runs/{run_id}/artifacts/{quote(name, safe='')}", write)
+            etag = self._stream(f"/runs/{run_id}/artifacts/{quote(name, safe='')}", write)
             if etag != f'"{sha256.hexdigest()}"':
                 raise NotUnderstood(f"artifact {name} of run {run_id} was damaged in transfer; try again")
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
 
     def workers(self) -> Iterator[WorkerSummary]:
         return self._pages(lambda query: self._page("/workers", WorkerPage, query), {})
@@ -316,6 +307,10 @@ class Client(Connection):
         """Return the report of an experiment as one document; `analysis.report.page` renders it."""
         disturbed = "leave-out" if leave_out_disturbed else None
         return self._analysis("report", dict[str, Any], experiment_id=experiment_id, disturbed=disturbed)
+
+    def report_card(self, experiment_id: int) -> dict[str, Any]:
+        """Return the report card of an experiment, and its environment: two parts of its report."""
+        return self._analysis("card", dict[str, Any], experiment_id=experiment_id)
 
     def calibrations(self) -> list[Calibration]:
         """Return the smallest difference that each node can detect, by its latest A/A experiment."""

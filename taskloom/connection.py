@@ -15,8 +15,9 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from taskloom.contract import http, key_files, problems
 from taskloom.contract.keys import authorization
 from taskloom.contract.options import DEFAULT_SERVER
+from taskloom.contract.retry import Refused, Unreachable
 from taskloom.errors import NotUnderstood, ServerUnreachable, from_problem
-from taskloom.patience import RESTARTING_STATUSES, Patience
+from taskloom.patience import Patience
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class Connection:
         try:
             self._http = http.Client(self.server, headers, timeout_s)
         except httpx.InvalidURL as error:
-            raise ServerUnreachable(self.server, str(error)) from error
+            raise ServerUnreachable(self.server, self._http.why(error.__cause__ or error)) from error
 
     def close(self) -> None:
         self._http.close()
@@ -94,15 +95,15 @@ class Connection:
         is_question = method == "GET"
         while True:
             try:
-                answer = self._http.request(method, path, content=content, params=query, headers=sent)
-            except http.FAILED as error:
+                answer = self._http.exchange(method, path, content=content, params=query, headers=sent)
+            except Unreachable as error:
                 if self._patience.again(self.server, error, is_question):
                     continue
-                raise ServerUnreachable(self.server, self._http.why(error)) from error
-            if answer.status_code in RESTARTING_STATUSES and self._patience.again(
-                self.server, answer.status_code, is_question
-            ):
-                continue
+                if error.answer is None:
+                    raise ServerUnreachable(self.server, self._http.why(error.__cause__ or error)) from error
+                answer = error.answer
+            except Refused as error:
+                answer = error.answer
             self._patience.answered()
             return self._checked(answer)
 

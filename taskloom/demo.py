@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpt2core.process import launch
+from gpt2core.spec.wording import counted
 from taskloom import tables, watch
-from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import (
     console,

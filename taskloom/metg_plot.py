@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from taskloom.analysis.wording import counted
+from gpt2core.spec.wording import counted
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 480, 70, 230, 40, 50
 COLOURS = ("#1b6ca8", "#d1495b", "#2e933c", "#e08e0b", "#7b4fa3", "#00838f", "#8d6e63", "#c2185b", "#5f6f7a", "#827717")

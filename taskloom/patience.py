@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-import httpx
-
 from gpt2core.spec.errors import ConfigError
 from taskloom.contract.http import is_loopback
+from taskloom.contract.retry import Unreachable
 
 STARTING_S, RESTARTING_S, EVERY_S = 10.0, 120.0, 0.5
 VARIABLE = "TASKLOOM_START_WAIT_S"
@@ -50,13 +49,14 @@ class Patience:
             self._tell("the server answers again")
         self._answered, self._silent_since = True, None
 
-    def again(self, server: str, reason: Exception | int, is_question: bool) -> bool:
-        """Whether to repeat a request that failed with this error or status. Waits a moment if so."""
-        unsent = isinstance(reason, httpx.ConnectError)
+    def again(self, server: str, failed: Unreachable, is_question: bool) -> bool:
+        """Whether to repeat a request that failed so. Waits a moment if so."""
+        if failed.answer is not None and failed.answer.status_code not in RESTARTING_STATUSES:
+            return False
         if self._answered:
-            limit_s = self._restarting_s if is_question or unsent else 0.0
+            limit_s = self._restarting_s if is_question or not failed.sent else 0.0
         else:
-            limit_s = self._starting_s if unsent and _is_here(server) else 0.0
+            limit_s = self._starting_s if not failed.sent and _is_here(server) else 0.0
         now = time.monotonic()
         if self._silent_since is None and limit_s > 0:
             self._tell(

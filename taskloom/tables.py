@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from taskloom.analysis.wording import counted
+from gpt2core.spec.wording import counted, seconds, slices
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from taskloom.contract.workers import WorkerSummary
 
 NONE = "-"
-
-
-def seconds(value: float | None) -> str:
-    """Format a duration with a suitable unit."""
-    if value is None:
-        return NONE
-    for unit, factor in (("s", 1.0), ("ms", 1e3)):
-        if value * factor >= 1:
-            return f"{value * factor:.4g} {unit}"
-    return f"{value * 1e6:.4g} us"
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -252,7 +242,7 @@ def scaling(answer: ScalingTable, title: str | None = None) -> Table:
         table.add_row(
             row.scheduler,
             str(row.threads),
-            f"{row.batch_slice}x{row.token_slice}",
+            slices(row),
             interval(row.step_s),
             NONE if row.step_s.cv is None else f"{row.step_s.cv:.1%}",
             number(row.tokens_per_s, 0),

@@ -11,10 +11,10 @@ from rich.table import Table
 from gpt2core.spec import networks
 from gpt2core.spec.phases import in_order
 from gpt2core.spec.result import energy_per_step_j, median, median_interval, tokens_per_step
+from gpt2core.spec.wording import counted, seconds, slices
 from taskloom.analysis.node_time import sentence
 from taskloom.analysis.roofline import Peaks, peaks_of, roofline
-from taskloom.analysis.wording import counted
-from taskloom.tables import NONE, number, percent, seconds
+from taskloom.tables import NONE, number, percent
 
 MIB = 1 << 20
 
@@ -58,8 +58,8 @@ def result(found: Mapping[str, Any]) -> Iterator[Table | str]:
 
 def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     config, timed_s = found["config"], found["step_s"][warmup:]
-    slices, threads = f"{config['batch_slice']}x{config['token_slice']}", counted(config["threads"], "thread")
-    table = _pairs(f"{config['model']['name']}, {config['scheduler']}, {threads}, slices {slices}")
+    cut, threads = slices(config), counted(config["threads"], "thread")
+    table = _pairs(f"{config['model']['name']}, {config['scheduler']}, {threads}, slices {cut}")
     bounds = median_interval(timed_s)
     around = "" if bounds is None else f"  [{seconds(bounds[0])}, {seconds(bounds[1])}]"
     table.add_row("median step [95 %]", f"{seconds(median(timed_s))}{around}")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.wording import counted
 
 if TYPE_CHECKING:
     from taskloom.client import Client
@@ -32,7 +33,7 @@ def find(client: Client, base: Mapping[str, Any], machine: Mapping[str, Any] | N
 def said(found: TunedSetting, now: datetime | None = None) -> str:
     """The evidence for a kept setting, with its age."""
     days = ((now or datetime.now(UTC)) - found.confirmed_at).days
-    age = "today" if days < 1 else f"{days} day{'' if days == 1 else 's'} ago"
+    age = "today" if days < 1 else f"{counted(days, 'day')} ago"
     return f"tuned {age} on {found.node} (experiment {found.experiment_id}): {found.sentence}"
 
 

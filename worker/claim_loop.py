@@ -12,17 +12,18 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from gpt2core.process.node_time import NodeTime
+from gpt2core.spec.wording import counted
 from taskloom.contract.attempts import Lease, LeaseRequest
+from taskloom.contract.retry import GaveUp, Refused, RetryPolicy, Unreachable, call_until_answered
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker import execution, node
 from taskloom.worker.agent import Agent, DrainAsked
-from taskloom.worker.client import Refused, ServerClient
+from taskloom.worker.client import ServerClient
 from taskloom.worker.delivery import Delivery
 from taskloom.worker.execution import Executor, Verdict
 from taskloom.worker.heartbeat_loop import HeartbeatLoop
 from taskloom.worker.peaks import IDLE_S, Begun, Measurement
 from taskloom.worker.report import Report
-from taskloom.worker.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered
 from taskloom.worker.settings import Settings, default_prefix, is_default_spool
 from taskloom.worker.spool import Entry, Spool, stranded
 
@@ -140,7 +141,7 @@ class ClaimLoop:
     def _resend(self) -> int:
         """Send waiting and rejected results, once."""
         count = self._spool.take_back()
-        self._report.say("resending", f"sending {count} rejected file{'s' * (count != 1)} again", count=count)
+        self._report.say("resending", f"sending {counted(count, 'rejected file')} again", count=count)
         self._delivery.deliver_waiting()
         return EXIT_RUN_FAILED if self._spool.refused() else EXIT_OK
 

@@ -1,9 +1,8 @@
-"""The worker's HTTP client. It does not retry (see retry.py)."""
+"""The worker's HTTP client. It does not retry (see contract/retry.py)."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -25,34 +24,13 @@ from taskloom.contract.attempts import (
     StepsDone,
 )
 from taskloom.contract.keys import authorization
+from taskloom.contract.retry import Refused, Unreachable
 from taskloom.contract.workers import Leaving, WorkerRegistration
-from taskloom.worker.retry import RETRIED_STATUSES, Unreachable, parse_retry_after_s
 
 ANSWER_S = 30.0  # in addition to the time of a long poll
 BEAT_ANSWER_S = 10.0  # leaves time for another heartbeat within the lease
 ARTIFACT_S = 120.0  # for the server to sync a large file
 M = TypeVar("M", bound=BaseModel)
-
-
-PROBLEM = "application/problem+json"
-OURS = "/problems/"  # prefix of the server's own problem types
-
-
-class Refused(Exception):
-    """The server refused the request with a problem of its own; a retry would not help."""
-
-    def __init__(self, status: int, problem: dict[str, Any]) -> None:
-        how = "; set TASKLOOM_TOKEN to a key of scope worker, or TASKLOOM_TOKEN_FILE to its file"
-        hint = how if status == 401 else ""
-        reason = f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": ")
-        super().__init__(f"{reason.rstrip('.')}{hint}" if hint else reason)
-        self.status, self.problem = status, problem
-        self.slug = str(problem.get("type", "")).removeprefix(OURS)
-
-    def names(self, pointer: str) -> bool:
-        """Whether the problem concerns the field of the body with this JSON pointer."""
-        errors = self.problem.get("errors")
-        return isinstance(errors, list) and any(isinstance(e, dict) and e.get("pointer") == pointer for e in errors)
 
 
 class ServerClient:
@@ -110,7 +88,7 @@ class ServerClient:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             file.seek(0)
             return self._parsed(
-                self._exchange(
+                self._http.exchange(
                     "PUT",
                     f"/attempts/{attempt_id}/artifacts/{quote(path.name, safe='')}",
                     content=file,
@@ -123,26 +101,9 @@ class ServerClient:
 
     def _send(self, method: str, path: str, body: BaseModel, timeout_s: float = ANSWER_S) -> httpx.Response:
         content = body.model_dump_json(exclude_unset=True)
-        return self._exchange(
+        return self._http.exchange(
             method, path, content=content, headers={"Content-Type": "application/json"}, timeout=timeout_s
         )
-
-    def _exchange(self, method: str, path: str, **request: Any) -> httpx.Response:
-        try:
-            answer = self._http.request(method, path, **request)
-        except http.FAILED as error:
-            raise Unreachable(f"{self._http.base_url}: {self._http.why(error)}") from error
-        if answer.status_code in RETRIED_STATUSES:
-            retry_after_s = parse_retry_after_s(answer.headers.get("Retry-After"))
-            raise Unreachable(f"{answer.request.url}: status {answer.status_code}{self._http.through}", retry_after_s)
-        if answer.is_success:
-            return answer
-        problem = _problem(answer)
-        if problem is None:  # the answer of a proxy or of another program
-            raise Unreachable(
-                f"{answer.request.url}: status {answer.status_code}, not from a Taskloom server{self._http.through}"
-            )
-        raise Refused(answer.status_code, problem)
 
     @staticmethod
     def _parsed(answer: httpx.Response, model: type[M]) -> M:
@@ -151,14 +112,3 @@ class ServerClient:
         except ValidationError as error:
             detail = f"{error.error_count()} errors, first: {error.errors()[0]['loc']} {error.errors()[0]['msg']}"
             raise Unreachable(f"{answer.request.url}: answer not understood: {detail}") from error
-
-
-def _problem(answer: httpx.Response) -> dict[str, Any] | None:
-    """The problem document, if it is one of the server's own."""
-    if answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() != PROBLEM:
-        return None
-    try:
-        problem = answer.json()
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        return None
-    return problem if isinstance(problem, dict) and str(problem.get("type", "")).startswith(OURS) else None

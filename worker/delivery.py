@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from taskloom.worker.client import Refused, ServerClient
+from taskloom.contract.retry import Refused, call_until_answered
+from taskloom.worker.client import ServerClient
 from taskloom.worker.execution import Verdict, upload
 from taskloom.worker.report import Report
-from taskloom.worker.retry import call_until_answered
 from taskloom.worker.spool import Entry, Spool
 
 KEEP_STATUSES = (401, 403)  # caused by the operator's key, not by the result

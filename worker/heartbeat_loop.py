@@ -8,11 +8,11 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from taskloom.contract.attempts import OUTPUT_LINES, STEPS, Lease
+from taskloom.contract.retry import Refused, RetryPolicy, Unreachable
 from taskloom.worker.agent import Agent, StopAsked, StopReason
-from taskloom.worker.client import Refused, ServerClient
+from taskloom.worker.client import ServerClient
 from taskloom.worker.output import Output
 from taskloom.worker.report import Report
-from taskloom.worker.retry import RetryPolicy, Unreachable
 
 LOST_STATUSES = (404, 409, 410)  # the attempt is gone, taken over, or at its end
 

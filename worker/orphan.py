@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from taskloom.worker.spool import write_durably
+from gpt2core.spec import files
 
 NAME = "trainer"
 ENDED_S = 10.0
@@ -23,7 +23,7 @@ ENDED_S = 10.0
 def remember(spool: Path, pid: int) -> None:
     """Record the running trainer. A disk error is ignored: the record is only a precaution."""
     with contextlib.suppress(OSError, psutil.NoSuchProcess):
-        write_durably(spool / NAME, json.dumps({"pid": pid, "created_at_s": psutil.Process(pid).create_time()}))
+        files.write_text(spool / NAME, json.dumps({"pid": pid, "created_at_s": psutil.Process(pid).create_time()}))
 
 
 def forget(spool: Path) -> None:

@@ -86,7 +86,7 @@ def is_default_spool(folder: Path, worker_id: str) -> bool:
 def _server(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError("server", url, "a URL such as http://127.0.0.1:8321")
+        raise ConfigError("server", url, f"a URL such as {options.DEFAULT_SERVER}")
     return url.rstrip("/")
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from gpt2core.spec import files
 from gpt2core.spec.locks import Taken, lock
 from taskloom.contract.attempts import ResultUpload
 
@@ -58,7 +59,7 @@ class Spool:
         if only_locked and not self.is_locked:
             self._lock.close()
             raise SpoolTaken(f"another worker may use the spool {folder}, whose file system has no locks")
-        for unfinished in self.folder.glob("*.new"):  # of a worker that was killed while writing
+        for unfinished in self.folder.glob(files.UNFINISHED):  # of a worker that was killed while writing
             unfinished.unlink()
         self.id = self._lasting_id()
 
@@ -69,7 +70,7 @@ class Spool:
         """Identity of this spool, independent of its path."""
         path = self.folder / "id"
         if not path.exists():
-            write_durably(path, uuid.uuid4().hex)
+            files.write_text(path, uuid.uuid4().hex)
         return path.read_text(encoding="utf-8")
 
     def new_folder(self, attempt_id: int) -> Path:
@@ -98,7 +99,7 @@ class Spool:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
         text = json.dumps({"attempt_id": entry.attempt_id, "upload": entry.upload.model_dump()})
-        write_durably(self._path(entry.attempt_id), text)
+        files.write_text(self._path(entry.attempt_id), text)
 
     def entries(self) -> Iterator[Entry]:
         """Undelivered entries, oldest attempt first. Unreadable files are set aside."""
@@ -114,7 +115,7 @@ class Spool:
         """Delete an entry that the server has acknowledged."""
         shutil.rmtree(self._attempt_folder(attempt_id), ignore_errors=True)
         self._path(attempt_id).unlink(missing_ok=True)
-        _sync_folder(self.folder)
+        files.sync(self.folder)
 
     def set_aside(self, attempt_id: int) -> Path:
         """Set aside an entry that the server has rejected permanently; operators can inspect and resend it."""
@@ -140,7 +141,7 @@ class Spool:
             if not target.exists():
                 path.replace(target)
                 taken += 1
-        _sync_folder(self.folder)
+        files.sync(self.folder)
         return taken
 
     def _refuse(self, path: Path, name: str) -> Path:
@@ -180,26 +181,3 @@ def stranded(beside: Path, of_node: str) -> Iterator[Spool]:
                 yield spool
         finally:
             spool.close()
-
-
-def write_durably(path: Path, text: str) -> None:
-    """Replace a file atomically and durably."""
-    new = path.with_suffix(".new")
-    try:
-        with new.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

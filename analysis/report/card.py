@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpt2core.spec.wording import counted
 from taskloom.analysis.family import Family
-from taskloom.analysis.wording import counted
 
 Document = Mapping[str, Any]
 RULES = (

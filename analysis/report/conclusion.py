@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpt2core.spec.schedulers import facts
+from gpt2core.spec.wording import counted, slices
 from taskloom.analysis import sentences
-from taskloom.analysis.wording import Sides, counted, settings, sides_of, value_name
+from taskloom.analysis.wording import Sides, settings, sides_of, value_name
 
 Document = Mapping[str, Any]
 PHASES = ("forward", "backward")
@@ -50,8 +51,7 @@ def variant_name(variant: Mapping[str, Any]) -> str:
     known = facts(variant["scheduler"])
     overlaps = known is not None and known.order == "graph"
     sync = f" (sync {variant['sync']})" if overlaps and variant.get("sync") else ""
-    slices = f"{variant['batch_slice']}x{variant['token_slice']}"
-    return f"{variant['scheduler']}{sync} {slices}, {threads(variant['threads'])}"
+    return f"{variant['scheduler']}{sync} {slices(variant)}, {threads(variant['threads'])}"
 
 
 def _fastest(document: Document) -> Iterator[str]:
@@ -190,8 +190,8 @@ def _forecast(document: Document) -> Iterator[str]:
     told = " and ".join(
         f"{_between(min(values), max(values))} under {scheduler}" for scheduler, values in by_scheduler.items()
     )
-    slices = f"{widest['source']['batch_slice']}x{widest['source']['token_slice']}"
-    yield f"On {cores} cores, slices {slices} would reach a speedup of {told}, under the assumptions listed below."
+    cut = slices(widest["source"])
+    yield f"On {cores} cores, slices {cut} would reach a speedup of {told}, under the assumptions listed below."
 
 
 def _of_runs(count: int, document: Document) -> str:

@@ -63,35 +63,63 @@ def build(
 
     leave_out_disturbed: whether runs beside foreign load are left out. They stay among the raw samples.
     """
-    everyone = processes
+    judged = processes
     if leave_out_disturbed:
-        processes = [process for process in everyone if not disturbed(process)]
-    ahead = outlook(processes, profiles)
+        judged = [process for process in processes if not disturbed(process)]
+    ahead = outlook(judged, profiles)
+    measured = _measured(asked, processes, judged, calibration, primary, noise_floor)
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "experiment": dataclasses.asdict(asked),
-        "question": _question(asked, processes, primary),
+        "question": _question(asked, judged, primary),
+        **measured,
+        "marks": [*measured["marks"], *unreadable],
+        "forecast": dataclasses.asdict(ahead),
+        "memory": [dataclasses.asdict(row) for row in memory],
+        "samples": _samples(processes),
+        "timeline": timeline.replayed(ahead, profiles),
+        "traced": timeline.traced(processes, traces or {}),
+        "card": report_card(measured),
+    }
+    document["answer"] = answer(document)
+    document["conclusion"] = " ".join(document["answer"])
+    return document
+
+
+def card(
+    asked: Asked,
+    processes: Sequence[Process],
+    calibration: Mapping[str, Any] | None = None,
+    primary: Sides | None = None,
+    noise_floor: float = NOISE_FLOOR,
+) -> dict[str, Any]:
+    """The report card and the environment, without the parts of the report that need profiles or traces."""
+    measured = _measured(asked, processes, processes, calibration, primary, noise_floor)
+    return {"card": report_card(measured), "environment": measured["environment"]}
+
+
+def _measured(
+    asked: Asked,
+    everyone: Sequence[Process],
+    processes: Sequence[Process],
+    calibration: Mapping[str, Any] | None,
+    primary: Sides | None,
+    noise_floor: float,
+) -> dict[str, Any]:
+    """The parts of a report that its card judges. processes: those of `everyone` that are not left out."""
+    return {
         "design": _design(asked, processes, noise_floor),
         "environment": _environment(processes),
         "scaling": dataclasses.asdict(scaling(processes)),
         "sweep": dataclasses.asdict(sweep(processes, noise_floor=noise_floor, primary=primary)),
         "efficiency": [dataclasses.asdict(row) for row in efficiencies(processes)],
         "roofline": [dataclasses.asdict(row) for row in rooflines(processes)],
-        "forecast": dataclasses.asdict(ahead),
-        "memory": [dataclasses.asdict(row) for row in memory],
-        "samples": _samples(everyone),
-        "timeline": timeline.replayed(ahead, profiles),
-        "traced": timeline.traced(everyone, traces or {}),
-        "marks": [*marks(everyone), *unreadable],
+        "marks": list(marks(everyone)),
         "disturbed": next(iter(summary(everyone)), None),
         "unwatched": [process.run_id for process in everyone if process.foreign_share is None],
         "left_out": sorted({p.run_id for p in everyone} - {p.run_id for p in processes}),
         "calibration": None if calibration is None else dict(calibration),
     }
-    document["card"] = report_card(document)
-    document["answer"] = answer(document)
-    document["conclusion"] = " ".join(document["answer"])
-    return document
 
 
 def _question(asked: Asked, processes: Sequence[Process], primary: Sides | None) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from gpt2core.spec.wording import counted, noun_for
 from taskloom.analysis.node_time import sentence
 from taskloom.analysis.report import sections, tokens
 from taskloom.analysis.report.conclusion import variant_name
 from taskloom.analysis.report.elements import NO_BREAK, framed, table
-from taskloom.analysis.wording import counted
 
 Document = Mapping[str, Any]
 STYLE = tokens.stylesheet() + """
@@ -88,7 +88,7 @@ def _card(document: Document) -> str:
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in known)
     if document["left_out"]:
         runs = ", ".join(map(str, document["left_out"]))
-        noun = "run" if len(document["left_out"]) == 1 else "runs"
+        noun = noun_for(len(document["left_out"]), "run")
         marks = f"<li>left out because other processes used the cores: {noun} {escape(runs)}</li>{marks}"
     listed = f"<details><summary>Marks and warnings</summary><ul>{marks}</ul></details>" if marks else ""
     return f"<h2>Report card</h2>{framed(head, rows)}{listed}"

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from gpt2core.spec.phases import PHASES
+from gpt2core.spec.wording import noun_for, slices
 from taskloom.analysis.outlook import LARGE_ERROR
 from taskloom.analysis.report import lanes, plots
 from taskloom.analysis.report.conclusion import at, milliseconds, sides, threads, variant_name
@@ -255,15 +256,14 @@ def forecast(document: Document) -> str:
     found = document["forecast"]
     parts = ["<h2>Forecast for more cores</h2>"]
     for one in found["forecasts"]:
-        slices = f"{one['source']['batch_slice']}x{one['source']['token_slice']}"
         worst = one["worst_error"]
         doubt = "" if one["given"] else NOT_GIVEN
         error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}{doubt}."
         runs = " and ".join(f"{run_id} ({scheduler})" for scheduler, run_id in one["source_run_ids"].items())
-        noun = "run" if len(set(one["source_run_ids"].values())) == 1 else "runs"
+        noun = noun_for(len(set(one["source_run_ids"].values())), "run")
         caption = (
-            f"Slices {slices}: forecast from the one-thread {noun} {runs}. Solid: bandwidth grows with the cores. "
-            f"Dashed: it stays constant.{error}"
+            f"Slices {slices(one['source'])}: forecast from the one-thread {noun} {runs}. "
+            f"Solid: bandwidth grows with the cores. Dashed: it stays constant.{error}"
         )
         parts.append(figure(plots.forecast(one), caption))
     if found["forecasts"]:
@@ -272,7 +272,7 @@ def forecast(document: Document) -> str:
         columns = ["scheduler, slices", "bandwidth", "cores", "forecast, ms", "speedup", "measured, ms", "error"]
         rows = [
             (
-                f"{curve['scheduler']} {one['source']['batch_slice']}x{one['source']['token_slice']}",
+                f"{curve['scheduler']} {slices(one['source'])}",
                 curve["bandwidth"], str(point["cores"]), ms(point["step_s"]), number(point["speedup"]),
                 "-" if point["measured_s"] is None else ms(point["measured_s"]),
                 "-" if point["error"] is None else f"{point['error']:+.1%}",

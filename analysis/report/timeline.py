@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpt2core.spec.result import median
+from gpt2core.spec.wording import slices
 from taskloom.analysis.forecast import fork_join_spans, task_spans
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.processes import Process
@@ -39,7 +40,7 @@ def replayed(ahead: Outlook, profiles: Mapping[int, Profile]) -> dict[str, Any] 
         })  # fmt: skip
     return {
         "cores": REPLAYED_CORES,
-        "slices": f"{source.source.batch_slice}x{source.source.token_slice}",
+        "slices": slices(source.source),
         "run_id": source.source_run_id,
         "rows": rows,
     }

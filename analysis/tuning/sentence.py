@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from taskloom.analysis.wording import counted, settings
+from gpt2core.spec.wording import counted
+from taskloom.analysis.wording import settings
 
 if TYPE_CHECKING:
     from taskloom.analysis.tuning.answer import Confirmed, Share, Tuning

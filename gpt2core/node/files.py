@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from gpt2core.spec import files
 from gpt2core.spec.errors import UnreadableFile
 
 
@@ -30,34 +31,9 @@ def open_regular(path: str | Path) -> Iterator[tuple[BinaryIO, int]]:
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A new empty file beside `path` that takes its place, synced to disk, if the block ends without an exception.
-
-    At every moment `path` is either the old file or the complete new one. Raises UnreadableFile if it cannot be
-    written.
-    """
+    """As `spec.files.replacing`. Raises UnreadableFile if the file cannot be written."""
     try:
-        final = Path(path).resolve()
-        if final.exists() and not final.is_file():
-            raise UnreadableFile(path, "exists and is not a regular file")
-        part = final.with_name(f".{final.name[:64]}.{os.urandom(6).hex()}.part")
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        mode = part.stat().st_mode & 0o777
-        try:
+        with files.replacing(path) as part:
             yield part
-            part.chmod(mode)  # a library may have put a file of its own, readable by its owner alone, in the place
-            _sync(part)
-            part.replace(final)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-        _sync(final.parent)
     except OSError as error:
         raise unreadable(path, error) from error
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

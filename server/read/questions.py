@@ -103,6 +103,7 @@ QUESTIONS: Mapping[str, Question] = {
     "suspects": Question(lambda s, *args: alerts.suspects(s.database, *args), list[alerts.Suspect]),
     "confirmation": Question(_confirmation, bytes),
     "report": Question(_report, dict[str, Any]),
+    "card": Question(lambda s, *args: service.card(s.database, *args), dict[str, Any]),
     "page": Question(_page, bytes),
     "verdict": Question(lambda s, experiment_id, _: verdict(s.database, experiment_id), Verdict),
     "variants": Question(lambda s, *args: variants(s.database, *args), VariantTable),

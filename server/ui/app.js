@@ -2,21 +2,10 @@
 import {html, render, useEffect, useRef, useState} from './vendor/preact.js';
 import {address, watchLinks} from './address.js';
 import {watchKeys} from './keyboard.js';
+import {pageOf} from './pages.js';
 import {Head, Skeleton, Unloadable} from './pieces.js';
 import {Shell} from './shell.js';
 
-/** Each page's module is loaded when it is first opened. @type {Record<string, () => Promise<{default: Function}>>} */
-const PAGES = {
-	now: () => import('./pages/now.js'),
-	experiments: () => import('./pages/experiments.js'),
-	experiment: () => import('./pages/experiment.js'),
-	run: () => import('./pages/run.js'),
-	new: () => import('./pages/new.js'),
-	compare: () => import('./pages/compare.js'),
-	history: () => import('./pages/history.js'),
-	fleet: () => import('./pages/fleet.js'),
-	access: () => import('./pages/access.js')
-};
 /** Pages whose module is loaded. @type {Map<string, Function>} */
 const loaded = new Map();
 
@@ -27,11 +16,11 @@ function NoPage() {
 
 /** @param {string} name */
 async function load(name) {
-	const page = PAGES[name];
+	const page = pageOf(name);
 	if (page)
 		loaded.set(
 			name,
-			await page().then(
+			await page.load().then(
 				module => module.default,
 				() => NoPage
 			)
@@ -51,8 +40,7 @@ function Page() {
 		const first = document.querySelector('main h1') ?? document.querySelector('main');
 		/** @type {HTMLElement | null} */ (first)?.focus({preventScroll: true});
 	}, [name, loaded.has(name)]);
-	if (!(name in PAGES))
-		return html`<${Head} title="No such page" /><p>The dashboard has no page <code>${name}</code>.</p>`;
+	if (!pageOf(name)) return html`<${Head} title="No such page" /><p>The dashboard has no page <code>${name}</code>.</p>`;
 	const Loaded = loaded.get(name);
 	if (Loaded) return html`<${Loaded} key=${name + (address.value.params.get('id') ?? '')} />`;
 	const title = `${name.charAt(0).toUpperCase()}${name.slice(1)}`;

@@ -1,19 +1,11 @@
 // Keyboard shortcuts of every page. Single-letter shortcuts can be turned off (WCAG 2.1.4).
 import {signal} from './vendor/preact.js';
 import {address, go, link} from './address.js';
+import {PLACES} from './pages.js';
 
-export const PLACES = /** @type {[string, string, string][]} */ ([
-	['n', 'now', 'Now'],
-	['e', 'experiments', 'Experiments'],
-	['s', 'new', 'New'],
-	['c', 'compare', 'Compare'],
-	['h', 'history', 'History'],
-	['f', 'fleet', 'Fleet'],
-	['a', 'access', 'Access']
-]);
 export const KEYS = /** @type {[string, string][]} */ ([
 	['?', 'show this help'],
-	...PLACES.map(([letter, , name]) => /** @type {[string, string]} */ ([`g ${letter}`, `go to ${name}`])),
+	...PLACES.map(({key, label}) => /** @type {[string, string]} */ ([`g ${key}`, `go to ${label}`])),
 	['/', 'filter the list'],
 	['j  k', 'next, previous row'],
 	['Enter', 'open the row'],
@@ -61,10 +53,10 @@ export function watchKeys() {
 		if (!letters.value || document.querySelector('dialog[open]')) return;
 		if (leading) {
 			leading = false;
-			const place = PLACES.find(([letter]) => letter === event.key);
+			const place = PLACES.find(({key}) => key === event.key);
 			if (place) {
 				event.preventDefault();
-				go(link(place[1]));
+				go(link(place.name));
 			}
 			return;
 		}

@@ -5,18 +5,8 @@ import {key, keyWanted} from './api.js';
 import {staleSince} from './answers.js';
 import {duration} from './format.js';
 import {useStream} from './live.js';
-import {KEYS, PLACES, helpShown, letters, setLetters} from './keyboard.js';
-
-const ICONS = /** @type {Record<string, string>} */ ({
-	now: 'M2 9h3l2-5 3 9 2-6 1 2h2',
-	experiments: 'M2 3h12M2 8h12M2 13h8',
-	new: 'M8 3v10M3 8h10',
-	compare: 'M4 2v12M12 2v12M4 5h5M12 10H7',
-	history: 'M2 12l3-4 3 2 3-6 3 2',
-	fleet: 'M2 3h12v4H2zM2 9h12v4H2zM4.5 5h.1M4.5 11h.1',
-	access: 'M10 2a4 4 0 1 0-2.8 6.8L2.5 13.5M4.5 11.5l1.5 1.5M10.5 5.5h.1'
-});
-const PARTS_OF = /** @type {Record<string, string>} */ ({experiment: 'experiments', run: 'experiments'});
+import {KEYS, helpShown, letters, setLetters} from './keyboard.js';
+import {PLACES, pageOf} from './pages.js';
 
 const THEME = 'taskloom-theme';
 const root = document.documentElement;
@@ -118,7 +108,7 @@ function Help() {
 /** @param {{children: import('./vendor/preact.js').ComponentChildren}} props */
 export function Shell({children}) {
 	useStream();
-	const page = PARTS_OF[address.value.page] ?? address.value.page;
+	const page = pageOf(address.value.page)?.of ?? address.value.page;
 	return html`<div class="house">
 		<a class="skip" href="#main">Skip to content</a>
 		<header class="rail">
@@ -135,9 +125,9 @@ export function Shell({children}) {
 			<nav aria-label="Pages">
 				<ul>
 					${PLACES.map(
-						([, name, label]) => html`<li key=${name}>
+						({name, label, icon}) => html`<li key=${name}>
 							<a href=${link(name)} aria-current=${name === page ? 'page' : undefined}>
-								<svg viewBox="0 0 16 16" aria-hidden="true"><path d=${ICONS[name]} /></svg>
+								<svg viewBox="0 0 16 16" aria-hidden="true"><path d=${icon} /></svg>
 								${label}
 							</a>
 						</li>`

@@ -10,9 +10,9 @@ from typing import Any
 import click
 from rich.table import Table
 
+from gpt2core.spec.wording import counted
 from taskloom import analysis_tables, request_file
 from taskloom.analysis.report import page
-from taskloom.analysis.wording import counted
 from taskloom.commands.output import connect, console, json_option, print_json, server_option, verbose_option
 from taskloom.options import several_settings, train_options
 

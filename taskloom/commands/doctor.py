@@ -13,8 +13,8 @@ from rich.table import Table
 
 from gpt2core.node import load, peaks
 from gpt2core.spec import extras
+from gpt2core.spec.wording import counted
 from taskloom import diagnosis, local_run
-from taskloom.analysis.wording import counted
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
 from taskloom.errors import EXIT_WORK_FAILED
 from taskloom.progress import Bar

@@ -17,15 +17,24 @@ def forwarded(options: Iterable[Option]) -> Callable[[F], F]:
 
     def decorate(command: F) -> F:
         for each in reversed(tuple(options)):
-            whole = None if each.most is None else click.IntRange(0, each.most)
-            kind = click.Choice(each.choices) if each.choices else whole
             command = click.option(
-                each.flag, each.name.replace("-", "_"), help=each.help, metavar=each.metavar, type=kind,
-                is_flag=not each.takes_value, multiple=each.several,
+                *each.flags, each.name.replace("-", "_"), help=each.help, metavar=each.metavar, type=_type(each),
+                is_flag=not each.takes_value, multiple=each.several, default=each.default, required=each.required,
+                show_default=bool(each.default),
             )(command)  # fmt: skip
         return command
 
     return decorate
+
+
+def _type(option: Option) -> click.Choice[str] | click.FloatRange | click.IntRange | None:
+    if option.choices:
+        return click.Choice(option.choices)
+    if option.most is None:
+        return None
+    if option.real:
+        return click.FloatRange(option.least, option.most, min_open=True)
+    return click.IntRange(option.least, option.most)
 
 
 def arguments(options: Iterable[Option], given: Mapping[str, Any]) -> list[str]:

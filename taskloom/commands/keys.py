@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import click
 
 from taskloom import tables
+from taskloom.commands.forwarded import forwarded
 from taskloom.commands.output import connect, console, json_option, print_json, server_option
 from taskloom.contract import key_files
 from taskloom.contract.keys import KeyRequest, KeySummary, Scope
+from taskloom.contract.options import CREATE_KEY
 
 DAY_S = 86400.0
 
@@ -24,14 +25,11 @@ def keys() -> None:
 
 
 @keys.command()
-@click.option("--scope", type=click.Choice(get_args(Scope)), required=True, help="scope of the key")
-@click.option("--expires-in", type=click.FloatRange(0, 3660, min_open=True), metavar="DAYS", help="[default: never]")
-@click.option("--name", default="", help="name of the key: letters, digits, spaces and . : @ / - _")
-@click.option("-o", "--output", type=Path, metavar="FILE", help="write it to a new file that only you can read")
+@forwarded(CREATE_KEY)
 @server_option
 @json_option
 def create(
-    scope: Scope, expires_in: float | None, name: str, output: Path | None, server: str, as_json: bool
+    scope: Scope, expires_in: float | None, name: str, output: str | None, server: str, as_json: bool
 ) -> None:
     """Create a key and print it once; the server stores only a hash. The first key needs the scope admin.
 
@@ -48,7 +46,7 @@ def create(
             else:
                 click.echo(made.token)
             return
-        with key_files.new(output) as file:
+        with key_files.new(Path(output)) as file:
             made = client.create_key(request)
             file.write((made.model_dump_json() if as_json else made.token) + "\n")
     if as_json:

@@ -15,15 +15,15 @@ from rich.table import Table
 from gpt2core.process import launch
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.schedulers import AUTO, RUNTIMES, parallel
+from gpt2core.spec.wording import counted, seconds
 from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig
 from gpt2core.taskbench.patterns import PATTERNS
 from taskloom import local_run
-from taskloom.analysis.wording import counted
 from taskloom.commands.output import console, error_console, failure, json_option, print_json, say_warnings
 from taskloom.metg_plot import svg
 from taskloom.options import comma_list
 from taskloom.progress import Bar
-from taskloom.tables import NONE, number, seconds
+from taskloom.tables import NONE, number
 
 DEFAULT = MetgConfig()
 SCALE = {"flop/s": "GFLOP/s", "B/s": "GB/s"}

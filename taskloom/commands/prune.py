@@ -7,7 +7,7 @@ from typing import get_args
 
 import click
 
-from taskloom.analysis.wording import counted
+from gpt2core.spec.wording import counted
 from taskloom.commands.output import connect, console, json_option, print_json, server_option
 from taskloom.contract import durations
 from taskloom.contract.retention import EndedState, PruneReport, PruneRequest

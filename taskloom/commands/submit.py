@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from gpt2core.spec.wording import counted
 from taskloom import request_file, tables, tuned, watch
-from taskloom.analysis.wording import counted
 from taskloom.client import Client
 from taskloom.commands.output import (
     connect,

@@ -76,8 +76,16 @@ const two =
 """
 
 
+def test_a_page_that_does_not_exist_is_a_page_that_says_so(empty_api):
+    answer = empty_api.http.get("/ui/nonsense")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert f'src="{FILES.version}/app.js"' in answer.text
+    assert "pages/" not in re.sub(r"pages\.js", "", answer.text)
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+
+
 NOTHING = (
-    "nothing", "app.js", "0123456789abcdef/app.js", "VERSION/../../settings.py", "VERSION/%2e%2e/main.py",
+    "app.js", "pages/now.js", "0123456789abcdef/app.js", "VERSION/../../settings.py", "VERSION/%2e%2e/main.py",
     "VERSION/index.html", "VERSION/vendor/preact.d.ts", "VERSION/vendor/SHA256SUMS",
 )  # fmt: skip
 

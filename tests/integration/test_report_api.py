@@ -29,6 +29,8 @@ def test_the_report_is_one_document_and_one_page(api, explained):
     assert any(point.startswith("The variant with the smallest median is task") for point in document["answer"])
     assert document["timeline"]["rows"][0]["scheduler"] == "fork-join"
     assert len(document["card"]) == 11
+    card = api.get("/analysis/card", experiment_id=explained)
+    assert card == {name: document[name] for name in ("card", "environment")}
     page = api.http.get(f"/reports/{explained}")
     assert page.headers["content-type"].startswith("text/html")
     assert "script" not in page.headers["content-security-policy"]
@@ -105,5 +107,6 @@ def test_one_run_that_spoils_a_comparison_is_told_wherever_it_counts(api, make_r
 
 
 def test_the_report_of_an_unknown_experiment_is_not_found(empty_api):
-    assert empty_api.get("/analysis/report", 404, experiment_id=7)["type"] == "/problems/not-found"
+    for part in ("report", "card"):
+        assert empty_api.get(f"/analysis/{part}", 404, experiment_id=7)["type"] == "/problems/not-found"
     assert empty_api.http.get("/reports/7").status_code == 404

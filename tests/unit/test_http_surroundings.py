@@ -8,10 +8,10 @@ from http_double import scripted
 from gpt2core.spec.errors import ConfigError
 from taskloom import Client
 from taskloom.contract import http
+from taskloom.contract.retry import Unreachable
 from taskloom.errors import ServerUnreachable
-from taskloom.provisioner.server import Server, ServerSilent
+from taskloom.provisioner.server import Server
 from taskloom.worker.client import ServerClient
-from taskloom.worker.retry import Unreachable
 
 PROXY_VARIABLES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 HOSTILE = [
@@ -47,7 +47,7 @@ def ask(kind, url):
 
 
 ANSWERS = {"client": {"items": [], "next_cursor": None}, "worker": b"", "provisioner": {"needs": [], "workers": []}}
-FAILURES = (ServerUnreachable, Unreachable, ServerSilent)
+FAILURES = (ServerUnreachable, Unreachable)
 
 
 @pytest.mark.parametrize(("variable", "value"), HOSTILE)

@@ -117,7 +117,7 @@ def test_attempts_that_killed_workers_of_this_node_left_without_a_result_are_del
 def test_what_a_killed_worker_had_not_finished_writing_goes(spool: Spool) -> None:
     """The state after SIGKILL: the new file exists, but its entry does not."""
     spool.put(entry(1))
-    (spool.folder / "2.new").write_text('{"attempt_id": 2, "upl')
+    (spool.folder / ".2.json.0123456789ab.part").write_text('{"attempt_id": 2, "upl')
     spool.close()
     again = Spool(spool.folder)
     assert sorted(path.name for path in again.folder.iterdir()) == ["1.json", "id", "lock"]

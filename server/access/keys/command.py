@@ -6,13 +6,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import get_args
 
 from pydantic import ValidationError
 
 from gpt2core.spec.errors import FileError
-from taskloom.contract import key_files
-from taskloom.contract.keys import KeyRequest, Scope
+from taskloom.contract import key_files, options
+from taskloom.contract.keys import KeyRequest
 from taskloom.server import migrate
 from taskloom.server.access.keys import service
 from taskloom.server.db import Database
@@ -25,21 +24,18 @@ DAY_S = 86400.0
 def main(arguments: list[str]) -> int:
     """Return 0, or 2 for a rejected request. Raises StartRefused for an unusable database."""
     parser = argparse.ArgumentParser(prog="python -m taskloom.server keys", description=__doc__)
-    parser.add_argument("--database-url", help="default TASKLOOM_DATABASE_URL, or sqlite:///taskloom.db")
+    options.add_to(parser, [options.DATABASE])
     commands = parser.add_subparsers(dest="command", required=True)
     create = commands.add_parser("create", help="print a new key's token, once")
-    create.add_argument("--scope", choices=get_args(Scope), required=True)
-    create.add_argument("--expires-in", type=float, metavar="DAYS", help="without it, the key does not expire")
-    create.add_argument("--name", default="", help="a name for people")
-    create.add_argument("-o", "--output", type=Path, metavar="FILE", help="a new file that only you can read")
+    options.add_to(create, options.CREATE_KEY)
     commands.add_parser("list", help="list every key, one line of JSON each")
     commands.add_parser("revoke", help="reject a key from now on").add_argument("id", type=int)
-    options = parser.parse_args(arguments)
-    settings = Settings.read(options.database_url)
+    given = parser.parse_args(arguments)
+    settings = Settings.read(given.database_url)
     database = Database(settings.database_url, settings.busy_timeout_s)
     try:
         migrate.upgrade(database)
-        for line in _lines(database, options):
+        for line in _lines(database, given):
             print(line)
     except ValidationError as error:
         print(f"taskloom: {error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}", file=sys.stderr)
@@ -52,18 +48,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _lines(database: Database, options: argparse.Namespace) -> list[str]:
-    if options.command == "create":
-        expires_in_s = None if options.expires_in is None else options.expires_in * DAY_S
-        request = KeyRequest(scope=options.scope, name=options.name, expires_in_s=expires_in_s)
-        if options.output is None:
+def _lines(database: Database, given: argparse.Namespace) -> list[str]:
+    if given.command == "create":
+        expires_in_s = None if given.expires_in is None else given.expires_in * DAY_S
+        request = KeyRequest(scope=given.scope, name=given.name, expires_in_s=expires_in_s)
+        if given.output is None:
             return [service.create(database, request).token]
-        with key_files.new(options.output) as file:
+        with key_files.new(Path(given.output)) as file:
             made = service.create(database, request)
             file.write(made.token + "\n")
-        return [f"key {made.id} of scope {made.scope} is in {options.output}"]
-    if options.command == "revoke":
-        return [service.revoke(database, options.id).model_dump_json()]
+        return [f"key {made.id} of scope {made.scope} is in {given.output}"]
+    if given.command == "revoke":
+        return [service.revoke(database, given.id).model_dump_json()]
     lines: list[str] = []
     cursor: str | None = None
     while True:

@@ -12,6 +12,7 @@ from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from gpt2core.spec.schedulers import AUTO
+from gpt2core.spec.wording import counted
 from taskloom.contract.demand import PoolSummary
 from taskloom.contract.fitting import JOB_RESERVE_S, REQUIREMENTS, Lack, Need, Offer
 from taskloom.contract.labels import RUNTIME
@@ -81,7 +82,7 @@ def waiting_for(wish: Wish, offers: Sequence[Present], registered: int, runs_bef
     if all(offer.busy or offer.measuring for offer in fitting):
         return "measuring-peaks", "the worker that could run it is measuring peaks"
     if runs_before:
-        return "runs-before", f"{runs_before} run{'s' * (runs_before > 1)} before it in the queue"
+        return "runs-before", f"{counted(runs_before, 'run')} before it in the queue"
     return "next", "it is the next run that a worker claims"
 
 

@@ -30,7 +30,7 @@ from taskloom.server.settings import Settings
 SUMMARY = (
     Run.id, Run.experiment_id, Run.variant, Run.repetition, Run.block, Run.position, Run.state, Run.attempts,
     Run.created_at, Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.spec,
-    Run.node, Run.flagged_steps, Run.error,
+    Run.node, Run.flagged_steps, Run.error, Run.purpose,
 )  # fmt: skip
 
 # Columns that decide about cancelling and retrying a run.
@@ -59,6 +59,7 @@ def summary(run: Any) -> dict[str, Any]:
         "node": run.node,
         "duration_s": run.finished_at - run.started_at if ended else None,
         "flagged_steps": run.flagged_steps,
+        "traced": run.purpose == "tracing" and run.state == "succeeded",
     }
 
 

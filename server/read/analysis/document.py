@@ -102,6 +102,13 @@ class CardRule(Model):
     evidence: str
 
 
+class ReportCard(Model):
+    """How an experiment was measured: the rules of measurement, and the machine with its software."""
+
+    card: list[CardRule]
+    environment: ReportEnvironment
+
+
 class ReportCalibration(Model):
     """Calibration of the node."""
 

@@ -35,7 +35,7 @@ from taskloom.server.read.analysis.answers import (
     of_selections,
     of_series_of,
 )
-from taskloom.server.read.analysis.document import Report
+from taskloom.server.read.analysis.document import Report, ReportCard
 from taskloom.server.read.analysis.selection import SYNTAX, parse
 from taskloom.server.read.context import Reads
 from taskloom.server.routing import Router
@@ -173,6 +173,12 @@ async def report(
 ) -> Response:
     """Report of an experiment as one document: answer, tables, report card. `/reports/{id}` is the same as a page."""
     return await ask("report", experiment_id, disturbed == "leave-out", made_from=of_report(experiment_id))
+
+
+@router.get("/card", READERS, errors=(*COMPUTED, NotFound), response_model=ReportCard)
+async def card(ask: Asks, experiment_id: ExperimentId) -> Response:
+    """Report card of an experiment: the rules of measurement with their evidence, and the environment."""
+    return await ask("card", experiment_id, made_from=of_report(experiment_id))
 
 
 @router.get("/calibration", READERS, errors=COMPUTED, response_model=CalibrationList)

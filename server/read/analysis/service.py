@@ -25,6 +25,7 @@ from taskloom.analysis.outlook import Outlook, one_thread_runs, outlook, sources
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.report import Asked, build, to_show
+from taskloom.analysis.report import card as report_card
 from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.scaling import scaling as scale_processes
 from taskloom.analysis.sweep import Sweep, planned_by
@@ -146,20 +147,8 @@ def _readable(
 
 def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
-    detail = details.show(database, experiment_id)
+    asked = _asked(database, experiment_id)
     processes, primary = reading.with_question(database, experiment_id, causes=True)
-    asked = Asked(
-        experiment_id=detail.id,
-        name=detail.name,
-        state=detail.state,
-        runs=detail.runs,
-        by_state=detail.by_state,
-        created_at=detail.created_at.isoformat(),
-        request=detail.request,
-        stopping=None if detail.stopping is None else detail.stopping.model_dump(),
-        node_time=detail.node_time,
-        node_time_missing=detail.node_time_missing,
-    )
     profiles, unreadable = _profiles(database, store, processes)
     traced = reading.left(database, reading.TRACE, [process.run_id for process in processes])
     shown = {run_id: traced[run_id] for run_id in to_show(processes, traced)}
@@ -174,6 +163,30 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
         leave_out_disturbed=leave_out_disturbed,
         traces=traces,
         unreadable=[*unreadable, *also_unreadable],
+    )
+
+
+def card(database: Database, experiment_id: int) -> dict[str, Any]:
+    """The report card of an experiment, and its environment. Raises NotFound."""
+    asked = _asked(database, experiment_id)
+    processes, primary = reading.with_question(database, experiment_id, causes=True)
+    return report_card(asked, processes, _calibration_for(database, processes, primary), primary)
+
+
+def _asked(database: Database, experiment_id: int) -> Asked:
+    """Raises NotFound."""
+    detail = details.show(database, experiment_id)
+    return Asked(
+        experiment_id=detail.id,
+        name=detail.name,
+        state=detail.state,
+        runs=detail.runs,
+        by_state=detail.by_state,
+        created_at=detail.created_at.isoformat(),
+        request=detail.request,
+        stopping=None if detail.stopping is None else detail.stopping.model_dump(),
+        node_time=detail.node_time,
+        node_time_missing=detail.node_time_missing,
     )
 
 

@@ -8,7 +8,7 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from taskloom.analysis.report import tokens
@@ -46,21 +46,17 @@ class File:
 @dataclass(frozen=True)
 class Files:
     """version: of all files together; a URL that contains it always returns the same bytes. pages: HTML shells by path.
+    unknown: the shell of a page that does not exist; it says so, with the navigation.
     """
 
     version: str
     by_path: Mapping[str, File]
     pages: Mapping[str, File]
+    unknown: File
 
     def loaded(self, page: str) -> list[str]:
         """Modules that a page imports, directly or through others."""
-        found = ["app.js", f"pages/{page or FIRST}.js"]
-        for name in found:  # the list grows meanwhile
-            folder = posixpath.dirname(name)
-            paths = (path.decode() for path in IMPORT.findall(self.by_path[name].plain))
-            wanted = (posixpath.normpath(posixpath.join(folder, path)) for path in paths)
-            found += [path for path in dict.fromkeys(wanted) if path not in found]
-        return found
+        return imported(self.by_path, ["app.js", f"pages/{page or FIRST}.js"])
 
 
 def without_comments(code: str) -> str:
@@ -84,10 +80,24 @@ def read(folder: Path = FOLDER) -> Files:
         whole.update(f"{name} {len(content)}\n".encode() + content)
     version = whole.hexdigest()[:16]
     shell = plain.pop(SHELL).decode()
-    files = Files(version, {name: File(MEDIA_TYPES[Path(name).suffix], content) for name, content in plain.items()}, {})
-    pages = {}
-    for page in ("", *sorted(path.stem for path in (folder / "pages").glob("*.js"))):
-        links = (f'<link rel="modulepreload" href="{VERSION}/{name}">' for name in files.loaded(page))
+    by_path = {name: File(MEDIA_TYPES[Path(name).suffix], content) for name, content in plain.items()}
+
+    def page(modules: list[str]) -> File:
+        links = (f'<link rel="modulepreload" href="{VERSION}/{name}">' for name in modules)
         filled = shell.replace(MODULES, "\n".join(links)).replace(VERSION, version)
-        pages[page] = File(MEDIA_TYPES[".html"], filled.encode())
-    return replace(files, pages=pages)
+        return File(MEDIA_TYPES[".html"], filled.encode())
+
+    names = ("", *sorted(path.stem for path in (folder / "pages").glob("*.js")))
+    pages = {name: page(imported(by_path, ["app.js", f"pages/{name or FIRST}.js"])) for name in names}
+    return Files(version, by_path, pages, unknown=page(imported(by_path, ["app.js"])))
+
+
+def imported(by_path: Mapping[str, File], modules: list[str]) -> list[str]:
+    """These modules, and those that they import, directly or through others."""
+    found = list(modules)
+    for name in found:  # the list grows meanwhile
+        folder = posixpath.dirname(name)
+        paths = (path.decode() for path in IMPORT.findall(by_path[name].plain))
+        wanted = (posixpath.normpath(posixpath.join(folder, path)) for path in paths)
+        found += [path for path in dict.fromkeys(wanted) if path not in found]
+    return found

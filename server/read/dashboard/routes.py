@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fastapi import Request, Response
 
 from taskloom.server.access.scopes import EVERYBODY
@@ -14,24 +16,25 @@ POLICY = (
     "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'"
 )
+PAGE = re.compile(r"[A-Za-z0-9_-]+")  # names no file
 FOREVER = "public, max-age=31536000, immutable"
 
 router = Router(tag="server", below="", any_query=True)
 
 
-def _sent(request: Request, file: File, caching: str) -> Response:
+def _sent(request: Request, file: File, caching: str, status: int = 200) -> Response:
     headers = {
         "ETag": file.etag,
         "Cache-Control": caching,
         "Vary": "Accept-Encoding",
         "Content-Security-Policy": POLICY,
     }
-    if request.headers.get("If-None-Match") == file.etag:
+    if status == 200 and request.headers.get("If-None-Match") == file.etag:
         return Response(status_code=304, headers=headers)
     content = file.plain
     if "gzip" in request.headers.get("Accept-Encoding", ""):
         content, headers["Content-Encoding"] = file.compressed, "gzip"
-    return Response(content, media_type=file.media_type, headers=headers)
+    return Response(content, status, media_type=file.media_type, headers=headers)
 
 
 def _leads_to(address: str) -> Response:
@@ -60,4 +63,6 @@ async def dashboard_file(request: Request, path: str) -> Response:
     version, _, name = path.partition("/")
     if version == files.version and name in files.by_path:
         return _sent(request, files.by_path[name], FOREVER)
+    if PAGE.fullmatch(path):
+        return _sent(request, files.unknown, "no-cache", 404)
     raise NotFound(f"the dashboard has no {path}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Query
+from pydantic import Field
 
 from taskloom.contract.bodies import MOST_ID
 from taskloom.contract.runs import RunPage, RunState
@@ -21,6 +22,10 @@ router = Router("/runs", tag="runs")
 def _filters(
     period: Periods,
     experiment_id: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
+    run: Annotated[
+        list[Annotated[int, Field(ge=1, le=MOST_ID)]] | None,
+        Query(max_length=500, description="ids of runs, of any experiments; may be given several times"),
+    ] = None,
     state: Annotated[list[RunState] | None, Query(max_length=20, description="may be given several times")] = None,
     node: Annotated[str | None, Query(max_length=200, description="the node of the run's canonical result")] = None,
     label: Labels = None,
@@ -36,6 +41,7 @@ def _filters(
 ) -> service.Filters:
     return service.Filters(
         experiment_id=experiment_id,
+        run_ids=run or (),
         states=state or (),
         node=node,
         labels=parameters.labels("label", label or ()),

@@ -29,6 +29,7 @@ class Filters:
     """Filter of runs. settings, labels: all must match."""
 
     experiment_id: int | None = None
+    run_ids: Sequence[int] = ()
     states: Sequence[RunState] = ()
     node: str | None = None
     labels: Sequence[str] = ()
@@ -41,6 +42,8 @@ class Filters:
         given: dict[str, Condition] = {}
         if self.experiment_id is not None:
             given["experiment_id"] = Run.experiment_id == self.experiment_id
+        if self.run_ids:
+            given["run"] = Run.id.in_(self.run_ids)
         if self.states:
             given["states"] = Run.state.in_(self.states)
         if self.node is not None:
@@ -84,6 +87,8 @@ def look(filters: Filters, sort: Sort) -> Look:
         if states is not None:
             along = [(every, Run.state == state) for state in dict.fromkeys(filters.states)]
         return Look(Run.id, Order(None if column is None else column + 0.0, descending), along, where=[*given.values()])
+    if filters.run_ids and column is None:
+        return Look(Run.id, Order(None, descending), [(given.pop("run"),)], where=[*given.values()])
     if column is None and filters.period.since is not None:  # ids follow the order of submission
         name, column = "created_at", Run.created_at
     if column is not None:

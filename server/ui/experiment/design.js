@@ -6,11 +6,13 @@ import {Answered, Pairs, Table, Time} from '../pieces.js';
 import {State} from '../words.js';
 import {Same, questionText} from '../request.js';
 
-/** @param {{of: any, topic: string}} props */
+/** @typedef {import('../schemas').Schemas} Schemas */
+
+/** @param {{of: Schemas['ExperimentDetail'], topic: string}} props */
 export function Design({of, topic}) {
-	const report = useAnswer(of.by_state.succeeded ? 'analysis/report' : null, {experiment_id: of.id}, {follow: topic});
+	const report = useAnswer(of.by_state.succeeded ? 'analysis/card' : null, {experiment_id: of.id}, {follow: topic});
 	const history = useAnswer(`experiments/${of.id}/changes`, {limit: 200}, {follow: topic});
-	const {request} = of;
+	const request = /** @type {Partial<Schemas['ExperimentRequest']>} */ (of.request);
 	const asked = /** @type {[string, string][]} */ ([
 		...Object.entries(request.axes ?? {}).map(([name, values]) => [
 			name.replaceAll('_', ' '),
@@ -47,7 +49,7 @@ export function Design({of, topic}) {
 		</div>
 		${of.by_state.succeeded > 0 &&
 		html`<${Answered} answer=${report} height=${320}>
-			${document => html`
+			${(/** @type {Schemas['ReportCard']} */ document) => html`
 				<section class="panel">
 					<h2>Report card</h2>
 					<${Table}
@@ -89,7 +91,7 @@ export function Design({of, topic}) {
 	</div>`;
 }
 
-/** A history of states. @param {{rows: any[], runs?: boolean}} props */
+/** A history of states. @param {{rows: Schemas['StateChange'][], runs?: boolean}} props */
 export function Changes({rows, runs = false}) {
 	return html`<${Table}
 		caption="Changes of state"
@@ -97,7 +99,9 @@ export function Changes({rows, runs = false}) {
 		id=${r => r.id}
 		columns=${[
 			{name: 'at', label: 'When', tight: true, cell: r => html`<${Time} at=${r.at} />`},
-			...(runs ? [{name: 'run', label: 'Run', tight: true, cell: (/** @type {any} */ r) => r.run_id}] : []),
+			...(runs
+				? [{name: 'run', label: 'Run', tight: true, cell: (/** @type {Schemas['StateChange']} */ r) => r.run_id}]
+				: []),
 			{name: 'verb', label: 'Action', tight: true, cell: r => r.verb},
 			{name: 'state', label: 'New state', tight: true, cell: r => html`<${State} of=${r.state} />`},
 			{name: 'attempt', label: 'Attempt', number: true, cell: r => r.attempt_no ?? '–'},

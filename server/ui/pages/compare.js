@@ -259,6 +259,8 @@ function Timelines({a, b}) {
 	</section>`;
 }
 
+const MOST_RUNS = 500; // of a page
+
 /** @param {{a: string, b: string}} props */
 function Asking({a, b}) {
 	const [said, say] = useState({a, b});
@@ -292,9 +294,8 @@ export default function Compare() {
 	const [a, b, flagged] = [params.get('a') ?? '', params.get('b') ?? '', params.get('flagged') ?? 'count'];
 	const answer = useAnswer(a && b ? 'analysis/compare' : null, {a, b, flagged: flagged === 'count' ? null : flagged});
 	const found = answer.data;
-	const first = useAnswer(found ? `runs/${found.a.runs[0]}` : null);
-	const experiments = found ? first.data?.experiment_id : null;
-	const runs = useAnswer(experiments ? 'runs' : null, {experiment_id: experiments, limit: 500});
+	const ids = found && [...found.a.runs, ...found.b.runs].slice(0, MOST_RUNS);
+	const runs = useAnswer(ids ? 'runs' : null, {run: ids?.map(String), limit: MOST_RUNS});
 	return html`
 		<${Head} title="Compare" lead="Is B faster than A, and how sure is that?" />
 		<${Asking} key=${a + b} a=${a} b=${b} />
@@ -374,7 +375,7 @@ export default function Compare() {
 function Traced({of, runs}) {
 	const [asked, ask] = useState(false);
 	const traced = (/** @type {number[]} */ ids) =>
-		ids.find(id => runs.some(run => run.id === id && run.attempts > 1)) ?? ids[0];
+		ids.find(id => runs.some(run => run.id === id && run.traced)) ?? ids[0];
 	const [a, b] = [traced(of.a.runs), traced(of.b.runs)];
 	if (asked || address.value.params.has('step')) return html`<${Timelines} a=${a} b=${b} />`;
 	return html`<section class="panel row">

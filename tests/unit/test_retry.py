@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskloom.worker.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered, parse_retry_after_s
+from taskloom.contract.retry import GaveUp, RetryPolicy, Unreachable, call_until_answered, parse_retry_after_s
 
 
 @given(failures=st.integers(1, 10_000), spread=st.floats(0, 1))

@@ -1,4 +1,4 @@
-"""Retry policy of the worker."""
+"""What a request to a server can end with, and the policy of its repetition."""
 
 from __future__ import annotations
 
@@ -7,30 +7,54 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import httpx
 
 # Timeouts, "too early", "too many requests", and a server or proxy that fails or starts. Every other 4xx is final.
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 MOST_RETRY_AFTER_S = 300.0
+OURS = "/problems/"  # prefix of the server's own problem types
 
 T = TypeVar("T")
 
 
 class Unreachable(Exception):
-    """The server did not answer conclusively; the same request may succeed later."""
+    """The server did not answer conclusively; the same request may succeed later. answer: if there is one. sent:
+    false if no connection was made."""
 
-    def __init__(self, detail: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, detail: str, retry_after_s: float | None = None, answer: httpx.Response | None = None, sent: bool = True
+    ) -> None:
         super().__init__(detail)
-        self.retry_after_s = retry_after_s
+        self.retry_after_s, self.answer, self.sent = retry_after_s, answer, sent
+
+
+class Refused(Exception):
+    """The server refused the request with a problem of its own; a retry would not help."""
+
+    def __init__(self, answer: httpx.Response, problem: dict[str, Any]) -> None:
+        status = answer.status_code
+        how = "; set TASKLOOM_TOKEN to a key of scope worker, or TASKLOOM_TOKEN_FILE to its file"
+        hint = how if status == 401 else ""
+        reason = f"{status} {problem.get('title', '')}: {problem.get('detail', '')}".rstrip(": ")
+        super().__init__(f"{reason.rstrip('.')}{hint}" if hint else reason)
+        self.answer, self.status, self.problem = answer, status, problem
+        self.slug = str(problem.get("type", "")).removeprefix(OURS)
+
+    def names(self, pointer: str) -> bool:
+        """Whether the problem concerns the field of the body with this JSON pointer."""
+        errors = self.problem.get("errors")
+        return isinstance(errors, list) and any(isinstance(e, dict) and e.get("pointer") == pointer for e in errors)
 
 
 class GaveUp(Exception):
-    """The worker stopped while it waited to retry. The message is the reason for the retry."""
+    """The caller stopped while it waited to retry. The message is the reason for the retry."""
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Exponential back-off with jitter between half and all of the delay, so that workers do not retry in step."""
+    """Exponential back-off with jitter between half and all of the delay, so that clients do not retry in step."""
 
     first_s: float = 0.5
     factor: float = 2.0

@@ -1,0 +1,49 @@
+"""Replaces files completely or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+UNFINISHED = ".*.part"  # what a killed process leaves beside its file
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A new empty file beside `path` that takes its place, synced to disk, if the block ends without an exception.
+
+    At every moment `path` is either the old file or the complete new one. Raises OSError.
+    """
+    final = Path(path).resolve()
+    if final.exists() and not final.is_file():
+        raise OSError(errno.EINVAL, "exists and is not a regular file", str(path))
+    part = final.with_name(f".{final.name[:64]}.{os.urandom(6).hex()}.part")
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    mode = part.stat().st_mode & 0o777
+    try:
+        yield part
+        part.chmod(mode)  # a library may have put a file of its own, readable by its owner alone, in the place
+        sync(part)
+        part.replace(final)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync(final.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file with this text, as `replacing`."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def sync(path: Path) -> None:
+    """Sync a file or a folder to the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

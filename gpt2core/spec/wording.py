@@ -1,0 +1,42 @@
+"""How numbers are written for people: with their noun, as slices, as a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class Sliced(Protocol):
+    """Something that has slices."""
+
+    @property
+    def batch_slice(self) -> int | None: ...
+    @property
+    def token_slice(self) -> int | None: ...
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: 1 run, 2 runs, 6 processes."""
+    return f"{count:,} {noun_for(count, noun)}"
+
+
+def noun_for(count: int, noun: str) -> str:
+    """A noun in the number that the count needs: run, runs, processes."""
+    return noun if count == 1 else noun + ("es" if noun.endswith("s") else "s")
+
+
+def slices(of: Sliced | Mapping[str, Any]) -> str:
+    """Samples by positions of a slice: 1x64."""
+    if isinstance(of, Mapping):
+        return f"{of['batch_slice']}x{of['token_slice']}"
+    return f"{of.batch_slice}x{of.token_slice}"
+
+
+def seconds(value: float | None) -> str:
+    """A time in a suitable unit: 2.5 s, 13.4 ms, 7 us; - if it is unknown."""
+    if value is None:
+        return "-"
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if value * factor >= 1:
+            return f"{value * factor:.4g} {unit}"
+    return f"{value * 1e6:.4g} us"

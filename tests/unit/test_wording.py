@@ -1,0 +1,45 @@
+"""Numbers are written for people by one module (gpt2core/spec/wording.py)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpt2core.spec.wording import counted, noun_for, seconds, slices
+
+ROOT = Path(__file__).parents[2]
+OURS = ("analysis", "contract", "gpt2core", "provisioner", "server", "taskloom", "worker")
+BY_HAND = re.compile(r"""slice['"]?\]?\}x\{|\} ?\w+\{['"]{1,2}s?['"]|"run" if .* else "runs"|"s" \* \(""")
+
+
+def test_a_noun_agrees_with_its_number() -> None:
+    assert [counted(n, "run") for n in (0, 1, 2, 1200)] == ["0 runs", "1 run", "2 runs", "1,200 runs"]
+    assert (counted(6, "process"), noun_for(1, "process")) == ("6 processes", "process")
+
+
+def test_slices_are_those_of_settings_or_of_an_object() -> None:
+    class Row:
+        batch_slice, token_slice = 2, 16
+
+    assert slices(Row()) == slices({"batch_slice": 2, "token_slice": 16}) == "2x16"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "-"), (2.5, "2.5 s"), (0.0134, "13.4 ms"), (7e-6, "7 us"), (0.0, "0 us")]
+)
+def test_a_time_has_a_suitable_unit(value: float | None, text: str) -> None:
+    assert seconds(value) == text
+
+
+def test_no_other_module_writes_them_by_hand() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for folder in OURS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "wording.py" or folder != "gpt2core"
+        for line in path.read_text().splitlines()
+        if BY_HAND.search(line)
+    ]
+    assert found == []
