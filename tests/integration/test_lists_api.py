@@ -57,6 +57,7 @@ FILTERS = {
     "none": ({}, bool),
     "state": ({"state": "succeeded"}, lambda run: run["state"] == "succeeded"),
     "states": ({"state": ["failed", "queued"]}, lambda run: run["state"] in ("failed", "queued")),
+    "runs of two experiments": ({"run": [2, 9, 99]}, lambda run: run["id"] in (2, 9)),
     "experiment": ({"experiment_id": 1}, lambda run: run["experiment_id"] == 1),
     "node": ({"node": "node-of-w1"}, lambda run: run["node"] == "node-of-w1"),
     "flagged": ({"flagged": "true"}, lambda run: (run["flagged_steps"] or 0) > 0),

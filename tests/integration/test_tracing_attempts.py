@@ -54,6 +54,7 @@ def test_a_traced_run_is_known_by_its_timing(api, timed, make_result):
     assert api.get(f"/runs/{run_id}/result")["step_s"] == [0.9, 0.2, 0.2]
     (left,) = api.get(f"/runs/{run_id}/artifacts")["items"]
     assert (left["name"], left["attempt_no"]) == ("trace.json.gz", 2)
+    assert [run["traced"] for run in api.get("/runs")["items"]] == [True]
     node.claim(status=204)
 
 

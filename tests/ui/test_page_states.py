@@ -251,7 +251,7 @@ def test_every_plot_can_be_had_as_table_csv_svg_and_png(world, tab, tmp_path, wh
 
 
 def test_two_timelines_stand_beneath_each_other_aligned_by_step(world, tab):
-    traced = [run for run in world.runs if run.attempts > 1]
+    traced = [run for run in world.runs if run.traced]
     a = next(run.id for run in traced if run.variant["scheduler"] == "fork-join")
     b = next(run.id for run in traced if run.variant["scheduler"] == "task")
     page = tab.open(f"compare?a={a}&b={b}")

@@ -151,3 +151,11 @@ def test_a_theme_that_was_chosen_is_there_before_anything_is_painted(tab):
     page.reload()
     tab.settle()
     assert page.evaluate("document.documentElement.dataset.theme ?? null") is None
+
+
+def test_an_address_without_a_page_shows_the_navigation_and_says_so(tab):
+    tab.refusals.add(404)
+    page = tab.open("nonsense")
+    expect(page.get_by_role("heading", name="No such page")).to_be_visible()
+    page.get_by_role("link", name="Fleet").click()
+    expect(page.get_by_role("heading", name="Fleet", level=1)).to_be_visible()
