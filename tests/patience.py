@@ -10,7 +10,7 @@ DEADLINE_S = 120.0  # a minute was too short beside ten runnable processes on tw
 T = TypeVar("T")
 
 
-def until(found: Callable[[], T], what: str = "", deadline_s: float = DEADLINE_S) -> T:
+def until(found: Callable[[], T | None], what: str = "", deadline_s: float = DEADLINE_S) -> T:
     """Return the first true answer of `found`; fail with `what` if there is none in time."""
     end = time.monotonic() + deadline_s
     while True:

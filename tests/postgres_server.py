@@ -22,7 +22,7 @@ class Postgres:
     """A PostgreSQL server for this test session, in its own folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._server = pgserver.get_server(folder, cleanup_mode="delete")
+        self._server = pgserver.get_server(folder, cleanup_mode="delete")  # type: ignore[attr-defined]
         self._count = itertools.count()
         self.uri = str(self._server.get_uri())
         with psycopg.connect(self.uri, autocommit=True) as connection:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from taskloom.analysis.memory import MemoryRow, memory
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import profile_of
 from taskloom.analysis.report import Asked, build
+from taskloom.analysis.trace import Trace
 from taskloom.analysis.variants import by_variant, variant_of
 
 PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
@@ -24,8 +27,8 @@ OPS = [{"op": "fc", "phase": "forward", "calls": 8, "time_s": 12.0, "flop": 10**
        {"op": "adamw", "phase": "backward", "calls": 8, "time_s": 4.0, "flop": 10**9, "bytes": 10**10}]  # fmt: skip
 
 
-def make_processes(make_result):
-    made = []
+def make_processes(make_result: Callable[..., dict[str, Any]]) -> list[Process]:
+    made: list[Process] = []
     for block in range(7):
         for (scheduler, threads), step_s in STEP_S.items():
             s = step_s * (1 + 0.001 * ((7 * block + len(made)) % 5))
@@ -42,7 +45,12 @@ def make_processes(make_result):
     return made
 
 
-def make_document(processes, traces=None, stopping=None, **request):
+def make_document(
+    processes: Sequence[Process],
+    traces: Mapping[int, Trace] | None = None,
+    stopping: Mapping[str, Any] | None = None,
+    **request: Any,
+) -> dict[str, Any]:
     asked = Asked(7, "tasks or <fork-join>?", "finished", len(processes), {"succeeded": len(processes)},
                   "2026-11-21T12:00:00+00:00", {"repetitions": 7, **request}, stopping)  # fmt: skip
     rows = [
@@ -53,4 +61,5 @@ def make_document(processes, traces=None, stopping=None, **request):
         for group in by_variant(processes)
     ]  # fmt: skip
     profiles = {p.run_id: profile_of(PROFILE) for p in processes if p.config["threads"] == 1}
-    return json.loads(json.dumps(build(asked, processes, profiles, rows, traces=traces), allow_nan=False))
+    document = build(asked, processes, profiles, rows, traces=traces)
+    return dict(json.loads(json.dumps(document, allow_nan=False)))

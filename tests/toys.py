@@ -19,7 +19,7 @@ from gpt2core.step.tensors import TensorSpec, plan_arena
 def stamp(
     stamps: Int64s, before: Int64s, inputs: Int64s, violations: OwnInt64s, step: Step, number: TileInt,
     first: TileInt, last: TileInt, dawdle: TileInt,
-):  # fmt: skip
+) -> None:  # fmt: skip
     """Task `number` checks that its inputs carry this step, waits for some rounds, then stamps itself.
 
     Writes:   stamps (tasks,), its own, which carries the step before, to this one; violations (any,) +=

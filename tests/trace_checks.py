@@ -6,11 +6,12 @@ import json
 import re
 from collections import defaultdict
 from itertools import pairwise
+from typing import Any
 
 
-def check_chrome(text: str) -> list[dict]:
+def check_chrome(text: str) -> list[dict[str, Any]]:
     """Trace Event Format: every event has the fields of its phase, and the spans of each (pid, tid) nest."""
-    events = json.loads(text)["traceEvents"]
+    events: list[dict[str, Any]] = json.loads(text)["traceEvents"]
     spans, flows = defaultdict(list), defaultdict(list)
     for event in events:
         assert isinstance(event["name"], str)
