@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-avx2 check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
+.PHONY: demo test test-slow test-avx2 check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -87,6 +87,12 @@ clients: .venv/installed-dev ## generate TypeScript types from the OpenAPI docum
 
 bench: .venv/installed-parity   ## compare a step with PyTorch
 	$(BIN)/python -m bench.step $(ARGS)
+
+BEFORE ?= HEAD~1
+bench-guard: .venv/installed   ## fail if a step or METG takes more than 3 % longer than at BEFORE (a commit) [HEAD~1]
+	rm -rf build/before && git worktree prune && git worktree add --detach build/before $(BEFORE)
+	$(BIN)/python -m bench.revisions --before build/before --at-most 1.03 $(ARGS); status=$$?; \
+	git worktree remove --force build/before; exit $$status
 
 bench-lstm: .venv/installed-parity   ## compare an LSTM's step with PyTorch
 	$(BIN)/python -m bench.lstm $(ARGS)

@@ -10,7 +10,8 @@ its pairs of turns. METG is that of one pattern; a turn is one sweep of grains u
 point, which was stopped. The figure of a round is the median at each grain over its sweeps. Turns of one round share
 the host's speed, but also the placement of memory, so the interval is over rounds, from six on. Ratios are ours /
 before, below 1 where ours is faster. Losses are compared. Raw figures, the machine and a table are written to --out
-(.json and .md).
+(.json and .md). With --at-most 1.03 the exit status is 1 if a step or METG of ours takes more than 1.03 times as long
+and the interval excludes 1, and 3 if it does not exclude it or there is none.
 """
 
 from __future__ import annotations
@@ -144,6 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                              ":bf16, metg (of stencil_1d), metg:PATTERN")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=8, help="pairs of processes of each case")
     parser.add_argument("--turns", type=int, default=20, help="approximate number of turns of each process")
+    parser.add_argument("--at-most", type=float, metavar="RATIO", help="fail if ours takes more than this [no limit]")
     out_option(parser, "revisions")
     given = parser.parse_args(arguments)
     trees = trees_of(given)
@@ -172,6 +174,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
                  if any(what in r["of"] for r in rounds if r["case"] == case)],
     }  # fmt: skip
     save(given.out, report, table(report))
+    if given.at_most is not None:
+        sys.exit(guard(report["rows"], given.at_most))
+
+
+def guard(rows: Sequence[Measured], at_most: float) -> int:
+    """Print the figures of `rows` that took more than `at_most` times as long as before. Returns 1 if one of their
+    intervals excludes 1, 3 if none does, 0 without such a figure. Starts are not judged.
+    """
+    above = [row for row in rows if row["ratio"] > at_most and row["what"] != WHAT["first_step_s"]]
+    sure = [row for row in above if row["ratio_interval"] is not None and row["ratio_interval"][0] > 1]
+    for row in above:
+        known = "slower" if row in sure else "undecided, which takes more rounds"
+        print(f"{row['case']}, {row['what']}: {row['ratio']:.4f} is above {at_most:g}: {known}")
+    return 1 if sure else 3 if above else 0
 
 
 def revision(tree: Path) -> str:

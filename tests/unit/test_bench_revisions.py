@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.record import ROOT
-from bench.revisions import METG_TURNS, Case, main, metg, row, steps, table, turns_of
+from bench.revisions import METG_TURNS, Case, guard, main, metg, row, steps, table, turns_of
 from bench.turns import Runner, Turn, alternate
 
 PROGRAM = """
@@ -183,3 +183,20 @@ def test_metg_has_enough_turns() -> None:
     assert [turns_of("metg", wanted) for wanted in (6, 50)] == [METG_TURNS, 50]
     assert turns_of("metg:no_comm", 6) == METG_TURNS
     assert turns_of("tiny:task:2", 6) == 6
+
+
+@pytest.mark.parametrize(
+    ("ratio", "interval", "what", "status"),
+    [
+        (1.05, [1.02, 1.08], "step", 1),
+        (1.05, [0.98, 1.10], "step", 3),
+        (1.05, None, "step", 3),
+        (1.02, [1.01, 1.03], "step", 0),
+        (0.90, [0.85, 0.95], "METG, task", 0),
+        (1.20, [1.10, 1.30], "start to first step", 0),
+    ],
+)
+def test_the_guard_fails_on_a_slower_figure(ratio, interval, what, status, capsys):
+    rows = [{"case": "tiny:task:2", "what": what, "ratio": ratio, "ratio_interval": interval}]
+    assert guard(rows, 1.03) == status
+    assert ("tiny:task:2, step: 1.0500 is above 1.03" in capsys.readouterr().out) == (status != 0)
