@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from taskloom.analysis.growth import Growth
 from taskloom.analysis.variants import Variant
 
 PEAK = "peak_rss"
@@ -56,10 +57,12 @@ class MemoryRow:
 
 @dataclass(frozen=True)
 class MemoryTable:
-    """The memory of every variant of an experiment."""
+    """The memory of every variant of an experiment, and that of training beside inference for the model of the first.
+    """
 
     experiment_id: int
     rows: list[MemoryRow]
+    growth: list[Growth] = field(default_factory=list)
 
 
 def memory(

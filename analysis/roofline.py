@@ -110,9 +110,12 @@ def _roof(op: Mapping[str, Any], peaks: Peaks, total_s: float) -> OpRoof:
 
 
 def model_flop(config: Mapping[str, Any]) -> int:
-    """Model FLOP of a step, over all its micro-batches."""
-    positions = int(config["seq"])
-    return model_from(config["model"]).step_flop(tokens_per_step(config) // positions, positions)
+    """Model FLOP of a step of the run's mode, over all its micro-batches."""
+    model, positions, tokens = model_from(config["model"]), int(config["seq"]), tokens_per_step(config)
+    samples = tokens // positions
+    if config.get("mode", "train") == "train":
+        return model.step_flop(samples, positions)
+    return model.forward_flop(samples, positions, samples if config["logits"] == "last" else tokens)
 
 
 def memory_bound(roofs: Sequence[OpRoof], scalability: Mapping[str, float], peaks: Peaks) -> list[MemoryBound]:

@@ -12,11 +12,13 @@ from taskloom.contract.bodies import MOST, MOST_ID, OPEN, Model, Request
 Purpose = Literal["timing", "tracing"]
 AttemptState = Literal["leased", "running", "succeeded", "failed", "cancelled", "lost", "superseded"]
 
+STEPPING = ("training", "inferring")  # stages of a trainer that runs steps
+
 
 class Progress(Request):
     """Progress of a trainer, sent with heartbeats."""
 
-    stage: Literal["starting", "compiling", "training", "finishing"] = "starting"
+    stage: Literal["starting", "compiling", "training", "inferring", "finishing"] = "starting"
     step: int = Field(0, ge=0, le=MOST)
     steps: int = Field(0, ge=0, le=MOST)
     loss: float | None = Field(None, ge=-1e100, le=1e100)

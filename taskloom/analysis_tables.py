@@ -14,6 +14,7 @@ from taskloom.tables import NONE, new_table, number, percent, variant
 if TYPE_CHECKING:
     from taskloom.analysis.calibration import Calibration
     from taskloom.analysis.causes import EfficiencyRow, RooflineRow
+    from taskloom.analysis.growth import Growth
     from taskloom.analysis.history import Series
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
@@ -172,6 +173,23 @@ def memory(rows: Sequence[MemoryRow]) -> Shown:
         if found.explained is not None:
             told = ", ".join(f"{name} {size / MIB:,.1f}" for name, size in found.resident_bytes.items())
             yield f"{row.variant.name}: resident memory in MiB: {told}; together {found.explained:.0%} of the peak"
+
+
+def memory_growth(found: Sequence[Growth]) -> Shown:
+    """Training beside inference along each axis, and what it amounts to in a sentence."""
+    for one in found:
+        fixed = ", ".join(f"{name} {value}" for name, value in one.fixed.items())
+        title = f"arenas in MiB by {one.axis}, {fixed}"
+        table = new_table(title, one.axis, "train", "infer", "infer / train", "weights", "train, peak", "infer, peak",
+                          left=0)  # fmt: skip
+        for point in one.points:
+            table.add_row(
+                str(point.size), f"{point.train_bytes / MIB:,.1f}", f"{point.infer_bytes / MIB:,.1f}",
+                f"{point.infer_bytes / point.train_bytes:.0%}", f"{point.weights_bytes / MIB:,.1f}",
+                _peak(point.train_peak_bytes, False), _peak(point.infer_peak_bytes, False),
+            )  # fmt: skip
+        yield table
+        yield one.sentence
 
 
 def history(found: Sequence[Series]) -> Shown:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # these load NumPy, which few methods need
     from taskloom.analysis.calibration import Calibration
     from taskloom.analysis.causes import EfficiencyRow, RooflineRow
     from taskloom.analysis.compared import Comparison
+    from taskloom.analysis.growth import Growth
     from taskloom.analysis.history import Series, SeriesChanges
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
@@ -302,6 +303,15 @@ class Client(Connection):
         from taskloom.analysis.memory import MemoryRow
 
         return self._rows("memory", MemoryRow, experiment_id=experiment_id)
+
+    def memory_growth(self, experiment_id: int) -> list[Growth]:
+        """Return the memory of training beside inference against batch, length and side of images; none from an older
+        server."""
+        from taskloom.analysis.growth import Growth
+
+        answer = self._ask_analysis("memory", {"experiment_id": experiment_id})
+        found = understood(answer, dict[str, Any] | list[Any])  # type: ignore[arg-type]
+        return understood(answer, list[Growth], found.get("growth", []) if isinstance(found, dict) else [])
 
     def report(self, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
         """Return the report of an experiment as one document; `analysis.report.page` renders it."""

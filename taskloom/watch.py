@@ -10,6 +10,7 @@ from rich.console import Console
 
 from taskloom import tables
 from taskloom.client import Client
+from taskloom.contract.attempts import STEPPING
 from taskloom.contract.experiments import ExperimentDetail, Verdict
 from taskloom.contract.runs import LogLine, RunDetail, RunSummary
 from taskloom.errors import TaskloomError
@@ -111,7 +112,7 @@ def describe(run: RunDetail) -> str:
     text = f"run {run.id} {tables.variant(run.variant)}: "
     if progress is None:
         return text + "starting"
-    if progress.stage != "training" or not progress.step:
+    if progress.stage not in STEPPING or not progress.step:
         return text + progress.stage
     loss = "" if progress.loss is None else f", loss {progress.loss:.3f}"
     return text + f"step {progress.step}/{progress.steps}{loss}"

@@ -27,10 +27,13 @@ def check(
     fill: Callable[[Memory], None],
     products: Products | None = None,
 ) -> None:
-    """Run every task of one step. `fill` sets the initial memory: constants and weights."""
+    """Run every task of one step, first those that run once. `fill` sets the initial memory: constants and weights."""
+    if program.once:
+        check(program.once, plans, fill, products)
     real, poisoned = Memory(plans), Memory(plans)
     for memory in (real, poisoned):
         fill(memory)
+        dispatch.run_once(program, memory, products)
     tables = {id(memory): dispatch.bind(program, memory, 1, products) for memory in (real, poisoned)}
     micros = 1 + max(op.micro for op in program.ops)
     record = new_record(1, 1, 0, 64, 0, micros=micros)

@@ -27,12 +27,13 @@ TRANSITIONS: Mapping[str, tuple[tuple[Phase, ...], Phase]] = {
 }
 
 
-STAGES = {  # stage that an event of the trainer enters; `planned` enters none, since it comes before compiling
+# Stage that an event of the trainer enters; `planned` enters none, since it comes before compiling.
+STAGES: Mapping[str, str] = {
     "compiling": "compiling",
     "measuring": "compiling",
-    "step": "training",
     "result": "finishing",
 }
+STEPPING = {"train": "training", "infer": "inferring"}  # stage of the steps, by the run's mode
 
 
 class StopReason(StrEnum):
@@ -71,12 +72,14 @@ class Agent:
         self.lease: Lease | None = None
         self.stop_reason: StopReason | None = None
         self.progress = Progress()
+        self.stages = STAGES
         self.steps = Steps()
 
     def claim(self, lease: Lease) -> None:
         self._go("claim")
         self.lease, self.stop_reason = lease, None
         self.progress = Progress(steps=int(lease.spec.get("steps", 0)))
+        self.stages = {**STAGES, "step": STEPPING[lease.spec.get("mode", "train")]}
         self.steps = Steps()
 
     def finish(self) -> None:
@@ -109,7 +112,7 @@ class Agent:
     def note(self, event: Mapping[str, Any]) -> bool:
         """Process an event of the trainer; return whether the trainer entered another stage."""
         before, known = self.progress, event.get("event")
-        stage = STAGES.get(str(known))
+        stage = self.stages.get(str(known))
         if stage is None or self.phase is not Phase.RUNNING:
             return False
         update: dict[str, Any] = {"stage": stage}

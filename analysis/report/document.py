@@ -11,6 +11,7 @@ from gpt2core.spec.config import declared, with_role
 from taskloom.analysis.causes import efficiencies, rooflines
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.fingerprint import FINGERPRINT, environment_differences
+from taskloom.analysis.growth import Growth
 from taskloom.analysis.memory import MemoryRow
 from taskloom.analysis.outlook import outlook
 from taskloom.analysis.processes import Process, distinct
@@ -57,9 +58,10 @@ def build(
     leave_out_disturbed: bool = False,
     traces: Mapping[int, Trace] | None = None,
     unreadable: Sequence[str] = (),
+    growth: Sequence[Growth] = (),
 ) -> dict[str, Any]:
     """The report's document. calibration: of the node, if it was calibrated. primary: the sides of the question.
-    traces: of `to_show`, by run. unreadable: descriptions of unreadable files of runs.
+    traces: of `to_show`, by run. unreadable: descriptions of unreadable files of runs. growth: memory of both modes.
 
     leave_out_disturbed: whether runs beside foreign load are left out. They stay among the raw samples.
     """
@@ -76,6 +78,7 @@ def build(
         "marks": [*measured["marks"], *unreadable],
         "forecast": dataclasses.asdict(ahead),
         "memory": [dataclasses.asdict(row) for row in memory],
+        "memory_growth": [dataclasses.asdict(each) for each in growth],
         "samples": _samples(processes),
         "timeline": timeline.replayed(ahead, profiles),
         "traced": timeline.traced(processes, traces or {}),

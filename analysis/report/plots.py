@@ -35,6 +35,8 @@ TIME = {"useful": "var(--useful)", "no work": "var(--no-work)", "at barriers": "
         "scheduling": "var(--scheduling)"}  # fmt: skip
 OTHERS = tuple(f"var(--series-{number})" for number in range(1, 5))  # of other schedulers, in the registry's order
 ARENA = ("var(--task)", OTHERS[3], OTHERS[1], OTHERS[2], OTHERS[0], "var(--loss)")
+MODES = {"train": "var(--task)", "infer": OTHERS[1]}
+UNITS = {"batch": "samples", "seq": "tokens", "side": "rows of an image"}
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
 
 
@@ -340,24 +342,43 @@ def memory(document: Document) -> str:
 
 
 def memory_growth(document: Document) -> str:
-    """All arenas against the batch and against the sequence, by the formula."""
-    if not document["memory"]:
+    """All arenas of training and of inference along each axis, by the formula, and measured peaks."""
+    found = document.get("memory_growth") or _earlier_growth(document)
+    if not found:
         return ""
-    found = document["memory"][0]["memory"]
     parts: list[str] = []
-    every = [shape["total_bytes"] / 2**20 for name in ("with_batch", "with_seq") for shape in found[name]]
+    names = [f"{mode}_{what}bytes" for mode in MODES for what in ("", "peak_")]
+    every = [point[name] / 2**20 for one in found for point in one["points"] for name in names if point.get(name)]
     y = Scale(min(every), max(every), 220, 20, 2)
-    for i, (name, key) in enumerate((("with_batch", "batch"), ("with_seq", "seq"))):
-        left = 80 + 430 * i
-        shapes = found[name]
-        x = Scale(shapes[0][key], shapes[-1][key], left, left + 330, 2)
-        other = "seq" if key == "batch" else "batch"
-        label = f"{key}, {'sequences' if key == 'batch' else 'tokens'} ({other} {shapes[0][other]})"
+    for i, one in enumerate(found):
+        left, points = 80 + 430 * i, one["points"]
+        x = Scale(points[0]["size"], points[-1]["size"], left, left + 330, 2)
+        fixed = ", ".join(f"{name} {value}" for name, value in one["fixed"].items())
+        label = f"{one['axis']}, {UNITS[one['axis']]} ({fixed})"
         parts += [*x_axis(x, 20, 220, label, plain), *y_axis(y, left, left + 330, "MiB" if i == 0 else "", plain)]
-        places = [(x(shape[key]), y(shape["total_bytes"] / 2**20)) for shape in shapes]
-        parts.append(line(places, SCHEDULER["task"]))
-        parts += [
-            dot(*place, SCHEDULER["task"], 3.5, f"{shape['total_bytes'] / 2**20:,.1f} MiB")
-            for place, shape in zip(places, shapes, strict=True)
-        ]
-    return figure(WIDTH, 270, parts, "Growth of memory")
+        for mode, colour in MODES.items():
+            sizes = [(point["size"], point.get(f"{mode}_bytes")) for point in points]
+            places = [(x(size), y(total / 2**20)) for size, total in sizes if total]
+            parts.append(line(places, colour))
+            for point in points:
+                if peak := point.get(f"{mode}_peak_bytes"):
+                    told = f"{mode}, measured peak: {peak / 2**20:,.1f} MiB"
+                    parts.append(dot(x(point["size"]), y(peak / 2**20), colour, 4.5, told, hollow=True))
+    drawn = [mode for mode in MODES if any(point.get(f"{mode}_bytes") for point in found[0]["points"])]
+    parts += [
+        text(90 + 130 * i, 290, word, size=11, colour=colour)
+        for i, (word, colour) in enumerate([*((mode, MODES[mode]) for mode in drawn), ("circles: measured peaks", INK)])
+    ]
+    return figure(WIDTH, 300, parts, "Growth of memory")
+
+
+def _earlier_growth(document: Document) -> list[Mapping[str, Any]]:
+    """Growth of the first variant's arenas, of a document without that of both modes."""
+    if not document["memory"]:
+        return []
+    row = document["memory"][0]["memory"]
+    return [
+        {"axis": axis, "fixed": {other: row[name][0][other]},
+         "points": [{"size": shape[axis], "train_bytes": shape["total_bytes"]} for shape in row[name]]}
+        for name, axis, other in (("with_batch", "batch", "seq"), ("with_seq", "seq", "batch"))
+    ]  # fmt: skip

@@ -331,7 +331,11 @@ def memory(document: Document) -> str:
         )
         + table(["variant (sizes in MiB)", *kinds, "peak RSS", "arenas / peak RSS", "equals the formula"], rows)
         + (table(["variant (resident, MiB)", *pieces, "peak RSS", "sum / peak RSS"], resident) if resident else "")
-        + figure(plots.memory_growth(document), "Size of all arenas together, by the formula.")
+        + figure(
+            plots.memory_growth(document),
+            " ".join(["Lines: size of all arenas together, by the formula.",
+                      *(one["sentence"] for one in document.get("memory_growth", ()))]),
+        )
     )
 
 

@@ -68,12 +68,12 @@ def pack(
     Tiles:    different weights are independent
     """
     K, zero = size * size * C, np.float32(0)
-    weight = weights[weight0 : weight0 + OC * K].reshape(OC, K)
+    weight = weights[weight0 : weight0 + OC * K]  # reshaped, it would need a function of Numba, and so all of Numba
     for o0 in range(0, OC, LANES):
         panel = packed[at + o0 * K : at + (o0 + LANES) * K]
         for o in range(LANES):
             for k in range(K):
-                panel[k * LANES + o] = weight[o0 + o, k] if o0 + o < OC else zero
+                panel[k * LANES + o] = weight[(o0 + o) * K + k] if o0 + o < OC else zero
     to = turned_at
     for py in range(stride if end > turned_at else 0):
         for px in range(stride):
@@ -83,7 +83,7 @@ def pack(
                         k = (tap(size, stride, py, ty) * size + tap(size, stride, px, tx)) * C
                         for o in range(OC):
                             for c in range(LANES):
-                                packed[to + c] = weight[o, k + c0 + c] if c0 + c < C else zero
+                                packed[to + c] = weight[o * K + k + c0 + c] if c0 + c < C else zero
                             to += LANES
 
 
@@ -235,12 +235,13 @@ def fold(dweight: OwnMatrix, shares: Matrix, OC: Scalar, out0: TileInt, out1: Ti
 class Convolutions:
     """The convolutions of a step over a grid of images, with the tensors `packed` and `shares.*` (layers/windows.py).
 
-    Creating it adds the packing of all weights. Micro-batches after the first one use what it has packed.
+    Creating it adds the packing of all weights, once for all steps if they are constant. Micro-batches after the first
+    one use what it has packed.
     """
 
     def __init__(self, step: Builder, grid: Grid, every: Sequence[Convolution]) -> None:
         self.step, self.grid = step, grid
-        self._places = windows.packed_places(every)
+        self._places = windows.packed_places(every, not step.is_constant(PACKED))
         self._number = {each.weight: number for number, each in enumerate(every)}
         if step.micro == 0:
             self._pack(every)
@@ -254,10 +255,11 @@ class Convolutions:
             size=[each.size for each in every], stride=[each.stride for each in every],
         )  # fmt: skip
         cost = [(0, F32 * (w1 - w0 + p.end - p.at)) for w0, w1, p in zip(weight0, weight1, places, strict=True)]
-        self.step.op(
-            "pack", "forward", pack, grid, cost,
-            packed=Write(PACKED, "at:end"), weights=Read(WEIGHTS, "weight0:weight1"),
-        )  # fmt: skip
+        with self.step.once_if_constant(PACKED):
+            self.step.op(
+                "pack", "forward", pack, grid, cost,
+                packed=Write(PACKED, "at:end"), weights=Read(WEIGHTS, "weight0:weight1"),
+            )  # fmt: skip
 
     def forward(self, each: Convolution, *, out: Tensor, inp: Tensor, rectified: bool = False) -> None:
         """Add a convolution and its ReLU. `rectified`: the input is a ReLU's output.

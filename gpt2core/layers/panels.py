@@ -1,4 +1,4 @@
-"""Weights that are packed once a step, as panels of our own matrix product, for products of few rows.
+"""Weights as panels of our own matrix product, for products of few rows: packed once a step, or once if constant.
 
 Our product packs the panels of an operand while it multiplies them. With few rows, such as one time of a recurrence,
 that takes longer than the product itself.
@@ -44,8 +44,9 @@ def pack(
     step: Builder, layer: int, *, panels: Tensor, weight: Tensor, trans: int, by: Product,
     parts: Sequence[Range] = (),
 ) -> None:  # fmt: skip
-    """Add the packing of a weight for its product `by`. parts: the columns of op(weight) that each product takes, if it
-    takes some, in the order of their panels; each part has as many rows of panels.
+    """Add the packing of a weight for its product `by`; once for all steps if `panels` is constant. parts: the columns
+    of op(weight) that each product takes, if it takes some, in the order of their panels; each part has as many rows of
+    panels.
     """
     rows, width = step.shape(panels)
     each = rows // len(parts) if parts else -(-rows // min(rows, MOST_TILES))
@@ -55,7 +56,8 @@ def pack(
         first0=starts, first1=[min(at + each, rows) for at in starts],
         n0=[first for first, _ in cut], n1=[last for _, last in cut],
     )  # fmt: skip
-    step.op(
-        "pack", "forward", weight_pack, grid, grid.cost("n0:n1", 0, 2 * F32 * width // PANEL), layer,
-        panels=Write(panels, "first0:first1"), weight=Read(weight), by=by, trans=trans,
-    )  # fmt: skip
+    with step.once_if_constant(panels):
+        step.op(
+            "pack", "forward", weight_pack, grid, grid.cost("n0:n1", 0, 2 * F32 * width // PANEL), layer,
+            panels=Write(panels, "first0:first1"), weight=Read(weight), by=by, trans=trans,
+        )  # fmt: skip

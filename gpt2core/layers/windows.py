@@ -81,19 +81,19 @@ class Packed(NamedTuple):
     end: int
 
 
-def packed_places(convolutions: Iterable[Convolution]) -> dict[str, Packed]:
-    """The places of packed weights by the weights' names."""
+def packed_places(convolutions: Iterable[Convolution], trains: bool) -> dict[str, Packed]:
+    """The places of packed weights by the weights' names. Only training turns weights."""
     found, end = {}, 0
     for each in convolutions:
         turned_at = end + each.K * padded(each.OC)
-        last = turned_at + (each.size**2 * each.OC * padded(each.C) if each.needs_dinp else 0)
+        last = turned_at + (each.size**2 * each.OC * padded(each.C) if trains and each.needs_dinp else 0)
         found[each.weight], end = Packed(end, turned_at, last), last
     return found
 
 
 def temporary(convolutions: Sequence[Convolution], slices: int) -> list[TensorSpec]:
     """Packed weights, and the shares of the weights' gradients of some slices, if there are any."""
-    packed = list(packed_places(convolutions).values())[-1].end
+    packed = list(packed_places(convolutions, slices > 0).values())[-1].end
     trained = convolutions if slices else ()
     shares = [TensorSpec(f"shares.{each.weight}", (slices * each.OC, each.K)) for each in trained]
-    return [TensorSpec("packed", (packed,)), *shares]
+    return [TensorSpec("packed", (packed,), constant=not slices), *shares]

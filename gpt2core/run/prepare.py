@@ -120,7 +120,7 @@ def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> 
 def compile_entries(planned: RunPlan, libraries: Sequence[Library], emit: Emit) -> None:
     """Compile or load every kernel. If one is not in the cache, events report progress, and another process compiles
     the scheduler's loop and the last kernels."""
-    kernels = list(dict.fromkeys((call.kernel, call.dtypes) for op in planned.program.ops for call in op.calls))
+    kernels = planned.program.kernels
     compiled = [*(library.entry for library in libraries), *(kernel_entry(*each) for each in kernels)]
     entries = list(dict.fromkeys(compiled))
     if all(entry.is_kept for entry in entries):

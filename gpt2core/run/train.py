@@ -79,6 +79,7 @@ def train(
     fill(arenas, config, data)
     checkpoint = {} if config.checkpoint is None else network.checkpoint(config)
     resident.grew_by("arenas")
+    dispatch.run_once(planned.program, arenas, chosen)
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)
     spent.went_to("preparing")
     report = Report(execute(planned, arenas, bound, emit, stop, spent))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from gpt2core.step.ops import Call, Product, Program
 from gpt2core.step.signature import Array, signature
 
 ENTRY, OPERANDS, TILE, KIND, PHASE, NUMBER, NEXT = range(7)
+CALL = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)  # an entry's type
 COLUMNS = 8  # of the tables; one cache line a call
 
 
@@ -127,6 +129,14 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     }
     op_first = np.array(program.loop_first, np.int64)
     return Dispatch(tasks, context, op_first, kinds, blas, (operands, args, following, delays))
+
+
+def run_once(program: Program, memory: Memory, products: Products | None = None) -> None:
+    """Compute the constants that a program derives from constants, once these are filled."""
+    if program.once:
+        bound = bind(program.once, memory, 1, products)
+        for task in bound.tasks:
+            CALL(int(task[ENTRY]))(int(task[OPERANDS]), int(task[TILE]), bound.context.ctypes.data)
 
 
 def operands_of(call: Call, memory: Memory, products: Products | None) -> list[int]:

@@ -45,8 +45,11 @@ class ModelConfig(Model):
 
         Source: Chowdhery et al. 2022 (PaLM), appendix B: model-FLOP utilisation.
         """
-        products = self.layers * 12 * self.channels**2 + self.padded_vocab * self.channels
-        return (6 * products + 6 * self.layers * self.channels * positions) * samples * positions
+        return 3 * self.forward_flop(samples, positions, samples * positions)
+
+    def forward_flop(self, samples: int, positions: int, rows: int) -> int:
+        layers = self.layers * (12 * self.channels**2 + self.channels * positions)
+        return 2 * layers * samples * positions + 2 * self.padded_vocab * self.channels * rows
 
 
 PRESETS = {

@@ -31,10 +31,10 @@ def phases(mode: str, score: bool) -> tuple[str, ...]:
 
 
 def in_mode(config: TrainConfig, mode: str, defaults: Mapping[str, Any]) -> TrainConfig:
-    """The run in another mode, with defaults for the settings that this mode does not read."""
+    """The run in another mode, with defaults for the settings that either mode does not read."""
     if config.mode == mode:
         return config
-    unread = {name: defaults[name] for name in UNREAD[mode]}
+    unread = {name: defaults[name] for names in UNREAD.values() for name in names}
     fusion = None if config.fusion == "all" else config.fusion
     return dataclasses.replace(config, mode=mode, fusion=fusion, **unread)
 

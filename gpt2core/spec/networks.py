@@ -47,6 +47,10 @@ class Model(ABC):
     def step_flop(self, samples: int, positions: int) -> int:
         """Model FLOP of a training step, independent of how it is computed."""
 
+    def forward_flop(self, samples: int, positions: int, rows: int) -> int:  # noqa: ARG002
+        """Model FLOP of a forward pass with logits of this number of rows; by default a third of a training step's."""
+        return self.step_flop(samples, positions) // 3
+
     def slices(
         self,
         batch: int,  # noqa: ARG002

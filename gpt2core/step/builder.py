@@ -64,6 +64,8 @@ class Builder:
         self.fusion = fusion
         self._overwritten: dict[str, str] = {}  # tensors whose memory has other values, and whose
         self._drafts: list[Draft] = []
+        self._once: list[Draft] = []
+        self._adds_once = False
         self._constants: set[Span] = set()
         self._plans = plans
         self._sharing = {name: others for plan in plans.values() for name, others in sharing(plan).items()}
@@ -201,7 +203,7 @@ class Builder:
         dtypes = tuple(self._dtype(bare[list(operands).index(key)]) for key in known.choices)
         known.of(dtypes)
         op = Op(layer, (Call(name, phase, kernel, bare, dtypes),), tuple(tiles), self.micro, filler)
-        self._drafts.append(Draft(op, touches))
+        (self._once if self._adds_once else self._drafts).append(Draft(op, touches))
 
     def _dtype(self, operand: Operand) -> str:
         """Dtype of an array; float32 if it is absent."""
@@ -219,7 +221,7 @@ class Builder:
             if mode is not Mode.READ:
                 self._overwrite(tensor)
 
-    def _is_constant(self, of: Tensor | Arena) -> bool:
+    def is_constant(self, of: Tensor | Arena) -> bool:
         """Whether no task writes a tensor, or any of an arena."""
         if isinstance(of, Arena):
             return all(spec.constant for spec in self._plans[of.kind].specs)
@@ -231,16 +233,18 @@ class Builder:
         for use in given:
             if not isinstance(use, Use):
                 continue
-            constant = self._is_constant(use.of)
-            if constant and use.mode is not Mode.READ:
+            constant = self.is_constant(use.of)
+            if constant and use.mode is not Mode.READ and not self._adds_once:
                 raise GraphError(f"a task writes {use.of}, which is declared constant")
+            if self._adds_once and not constant:
+                raise GraphError(f"a task that runs once uses {use.of}, which is not declared constant")
             all_rows = [(0, self._extent(use.of)[2])]
             whole = [] if use.rows or use.columns else self.spans(use.of, all_rows)
             for tile, rows, columns in zip(tiles, grid.every(use.rows), grid.every(use.columns), strict=True):
                 given_rows, given_columns = rows if use.rows else all_rows, columns if use.columns else None
                 spans = whole or self.spans(use.of, given_rows, given_columns)
                 tile += [(use.mode, span) for span in spans]
-                if constant:
+                if constant and not self._adds_once:
                     self._constants.update(spans)
         return tuple(map(tuple, tiles))
 
@@ -256,6 +260,14 @@ class Builder:
         yield
         if self.fusion != "none" and self.count > first + 1:
             self.fuse(self.count - first)
+
+    @contextlib.contextmanager
+    def once_if_constant(self, tensor: Tensor) -> Iterator[None]:
+        """Let the ops that are added inside run once, before the first step, if the tensor that they compute is
+        declared constant. They may use nothing but constants."""
+        self._adds_once = self.is_constant(tensor)
+        yield
+        self._adds_once = False
 
     @contextlib.contextmanager
     def beside(self) -> Iterator[None]:
@@ -286,20 +298,26 @@ class Builder:
 
     def build(self, phases: tuple[str, ...] = PHASES) -> Program:
         """The program, with the accesses of every tile. Its calls are of some of the phases."""
-        tasks = [touches for draft in self._drafts for touches in draft.touches]
-        regions = Regions(tasks, self._constants, self._name)
+        once = self._program(self._once, set(), phases) if self._once else None
+        return self._program(self._drafts, self._constants, phases, once)
+
+    def _program(
+        self, drafts: Sequence[Draft], constant: set[Span], phases: tuple[str, ...], once: Program | None = None
+    ) -> Program:
+        tasks = [touches for draft in drafts for touches in draft.touches]
+        regions = Regions(tasks, constant, self._name)
         of_touch: dict[Touch, list[Access]] = {}
         for mode, span in dict.fromkeys(touch for touches in tasks for touch in touches):
             of_touch[mode, span] = [Access(mode, number) for number in regions.of(span)]
         ops = []
-        for draft in self._drafts:
+        for draft in drafts:
             tiles = tuple(
                 Tile(tile.work, merged(access for touch in touches for access in of_touch[touch]), tile.label)
                 for tile, touches in zip(draft.op.tiles, draft.touches, strict=True)
             )
             ops.append(dataclasses.replace(draft.op, tiles=tiles))
-        constants = frozenset(number for span in self._constants for number in regions.of(span))
-        return Program(tuple(ops), regions.regions, constants, phases)
+        constants = frozenset(number for span in constant for number in regions.of(span))
+        return Program(tuple(ops), regions.regions, constants, phases, once)
 
     def _name(self, piece: Span) -> str:
         """Describe the contents of a piece of memory."""

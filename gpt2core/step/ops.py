@@ -283,12 +283,20 @@ def merged(accesses: Iterable[Access]) -> tuple[Access, ...]:
 class Program:
     """One training step: ops in the order in which a single thread would run them, phase after phase, micro-batch after
     micro-batch. `constants`: the regions that are only read, as declared. `phases`: of its calls, in their order.
+    `once`: ops that compute constants from constants, before the first step.
     """
 
     ops: tuple[Op, ...]
     regions: tuple[Region, ...]
     constants: frozenset[int] = frozenset()
     phases: tuple[str, ...] = PHASES
+    once: Program | None = None
+
+    @property
+    def kernels(self) -> list[tuple[Kernel, tuple[str, ...]]]:
+        """Each kernel of its calls once, with the dtypes of its choices."""
+        mine = [(call.kernel, call.dtypes) for op in self.ops for call in op.calls]
+        return list(dict.fromkeys([*(self.once.kernels if self.once else ()), *mine]))
 
     @property
     def loops(self) -> list[list[Op]]:

@@ -61,6 +61,10 @@ class Sketch(Builder):
         return len(self._ops)
 
     @contextlib.contextmanager
+    def once_if_constant(self, tensor: Tensor) -> Iterator[None]:  # noqa: ARG002
+        yield
+
+    @contextlib.contextmanager
     def beside(self) -> Iterator[None]:
         first = self.count
         yield

@@ -96,7 +96,7 @@ QUESTIONS: Mapping[str, Question] = {
     "efficiency": Question(_of(EfficiencyTable, service.efficiency), EfficiencyTable),
     "roofline": Question(_of(RooflineTable, service.roofline), RooflineTable),
     "forecast": Question(lambda s, *args: service.forecast(s.database, s.store, *args), Outlook),
-    "memory": Question(_of(MemoryTable, service.memory), MemoryTable),
+    "memory": Question(lambda s, experiment_id: service.memory(s.database, experiment_id), MemoryTable),
     "history": Question(_history, SeriesList),
     "series": Question(lambda s, *args: changes(s.database, *args), SeriesChanges),
     "calibration": Question(lambda s: CalibrationList(service.calibrations(s.database)), CalibrationList),

@@ -79,13 +79,17 @@ def forecast(experiment_id: int, cores: str | None, server: str, as_json: bool) 
 
 @click.command()
 @experiment_argument
+@click.option("--growth", "only_growth", is_flag=True, help="only training beside inference; also as JSON")
 @server_option
 @json_option
-def memory(experiment_id: int, server: str, as_json: bool) -> None:
-    """Show the memory of every variant, and how it grows with batch and sequence."""
+def memory(experiment_id: int, only_growth: bool, server: str, as_json: bool) -> None:
+    """Show the memory of every variant, and training beside inference against batch, length or side of images."""
     with connect(server) as client:
-        answer = client.memory(experiment_id)
-    _show(answer, analysis_tables.memory(answer), as_json)
+        rows, growth = client.memory(experiment_id), client.memory_growth(experiment_id)
+    if only_growth:
+        _show(growth, analysis_tables.memory_growth(growth), as_json)
+    else:
+        _show(rows, (*analysis_tables.memory(rows), *analysis_tables.memory_growth(growth)), as_json)
 
 
 @click.command()

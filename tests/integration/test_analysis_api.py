@@ -2,6 +2,8 @@ import math
 
 import pytest
 
+from gpt2core.networks.memory import memory_bytes
+from gpt2core.spec.config import TrainConfig
 from taskloom.server.read.analysis import service
 
 
@@ -210,6 +212,22 @@ def test_memory_is_what_the_formula_says(api, explained):
         assert memory["per_sequence_bytes"]["activations"] > 0
         totals = [shape["total_bytes"] for shape in memory["with_seq"]]
         assert (len(totals), totals) == (2, sorted(totals))  # the context ends at 128
+
+
+def test_training_is_beside_inference_in_memory(file_api, measured):
+    by_batch, by_seq = file_api.get("/analysis/memory", experiment_id=measured)["growth"]
+    assert (by_batch["axis"], by_seq["axis"], by_batch["logits"]) == ("batch", "seq", "last")
+    shape = {by_batch["axis"]: by_batch["size"], **by_batch["fixed"]}
+    for one in (by_batch, by_seq):
+        assert {one["axis"]: one["size"], **one["fixed"]} == shape
+        (here,) = [point for point in one["points"] if point["size"] == one["size"]]
+        config = {"model": "tiny", **shape}
+        for mode, own in (("train", {}), ("infer", {"logits": "last"})):
+            sizes = memory_bytes(TrainConfig.from_dict({**config, "mode": mode, **own}))
+            assert here[f"{mode}_bytes"] == pytest.approx(sum(sizes.values()), rel=0.1)  # threads and slices differ
+        assert here["weights_bytes"] == sizes["weights"]
+        assert 0 < one["ratio"] < 0.5
+        assert f"{one['ratio']:.0%} of training's" in one["sentence"]
 
 
 def test_a_sweep_compares_along_an_axis(file_api, measured):

@@ -23,6 +23,7 @@ def computed(settings: TrainConfig, until: str = "") -> Memory:
     step, memory = program.build(settings), Memory(plan(settings))
     prepare.fill(memory, settings, network_of(settings).data(settings))
     products = table.choose(gemm.load(settings.blas, settings.precision), prepare.products_of(step), prepare.silent)
+    dispatch.run_once(step, memory, products)
     bound = dispatch.bind(step, memory, 1, products)
     first = [op.phase for op in step.ops].index(until) if until else len(step.ops)
     tasks = bound.tasks[: sum(len(op.tiles) for op in step.ops[:first])]

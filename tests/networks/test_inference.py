@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import hashlib
 import json
@@ -13,28 +14,53 @@ from inferring import computed
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
+from gpt2core.layers.windows import packed_places
+from gpt2core.measure.tracing import new_record
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
+from gpt2core.networks.resnet.tensors import convolutions
 from gpt2core.run import canary, outputs, prepare, train
+from gpt2core.schedulers import dispatch
+from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
+from gpt2core.step.control import STEPS_DONE
+from gpt2core.step.memory import Memory
 from taskloom.analysis.agreement import distance
 from taskloom.server.errors import BadResult
 from taskloom.server.queue.attempts import digest, payload
 
 GPT2 = ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16)
 LSTM = {"network": "lstm", "embedding": 24, "hidden": 32, "layers": 2, "vocab": 61, "context": 16}
+RESNET = {"network": "resnet", "blocks": 2, "width": 5, "classes": 7, "side": 9}
 RAGGED = {"batch": 3, "seq": 10, "batch_slice": 2, "token_slice": 4, "data": "synthetic", "steps": 1, "warmup": 0}
 ROUNDING = 1e-6  # of the sum of exponentials, whose order is the compiler's
+libc = ctypes.CDLL(None)
 CASES = pytest.mark.parametrize(
     ("model", "precision"), [(GPT2, "fp32"), (GPT2, "bf16"), (LSTM, "fp32")], ids=["gpt2", "gpt2-bf16", "lstm"]
 )
 
 
+class Mallinfo2(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+    )]  # fmt: skip
+
+
+def heap_bytes() -> int:
+    """Bytes in use of glibc's heap and of its mapped blocks."""
+    libc.mallinfo2.restype = Mallinfo2
+    found = libc.mallinfo2()
+    return found.uordblks + found.hblkhd
+
+
 def config(model: object, **settings: object) -> TrainConfig:
-    return slicing.resolve(TrainConfig.from_dict({"model": model, **RAGGED, **settings}))
+    given = {"model": model, **RAGGED, **settings}
+    if model is RESNET:
+        del given["seq"], given["token_slice"]
+    return slicing.resolve(TrainConfig.from_dict(given))
 
 
 @CASES
@@ -56,10 +82,60 @@ def test_forward_of_inference_has_the_bits_of_training(model, precision):
     assert np.allclose(last.arrays["loss"], losses[rows], rtol=ROUNDING)
 
 
+@pytest.mark.parametrize("fusion", ["none", "rows"])
+def test_inference_of_images_has_the_bits_of_training(fusion):
+    trained = computed(config(RESNET, fusion=fusion), "loss").arrays["logits"]
+    losses = computed(config(RESNET, fusion=fusion), "backward").arrays["loss"]
+    for logits in ("all", "last"):
+        found = computed(config(RESNET, mode="infer", fusion=fusion, logits=logits, score=True)).arrays
+        assert np.array_equal(found["logits"], trained)
+        assert np.allclose(found["loss"], losses, rtol=ROUNDING)
+
+
+@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET], ids=["gpt2", "lstm", "resnet"])
+def test_weights_are_packed_before_the_steps(model):
+    """A step of inference packs nothing. Its packed weights have the bits of those that a training step packs."""
+    names = {mode: {op.name for op in program.build(config(model, mode=mode)).ops} for mode in ("train", "infer")}
+    once = program.build(config(model, mode="infer")).once
+    packs = model is not GPT2
+    assert ("pack" in names["train"], "pack" in names["infer"]) == (packs, False)
+    assert {op.name for op in once.ops} == {"pack"} if packs else once is None
+    if packs:
+        packed = "panels" if model is LSTM else "packed"
+        mine, its = (computed(config(model, mode=mode, blas="own")).arrays[packed] for mode in ("infer", "train"))
+        if model is RESNET:  # training turns weights too, each behind its own
+            where = [packed_places(convolutions(config(model).model), trains) for trains in (False, True)]
+            for place, longer in zip(*(places.values() for places in where), strict=True):
+                assert np.array_equal(mine[place.at : place.end], its[longer.at : longer.turned_at])
+        else:
+            assert np.array_equal(mine, its)
+
+
+@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET], ids=["gpt2", "lstm", "resnet"])
+def test_steps_of_inference_allocate_nothing(model):
+    """Compiled code that allocates is refused (test_objects); glibc counts what else would. Its smallest block has 32
+    bytes."""
+    infer = config(model, mode="infer", steps=101, blas="own")
+    step, memory = program.build(infer), Memory(plan(infer))
+    prepare.fill(memory, infer, network_of(infer).data(infer))
+    products = table.choose([gemm.own()], prepare.products_of(step), prepare.silent)
+    dispatch.run_once(step, memory, products)
+    bound, control = dispatch.bind(step, memory, 1, products), memory.arrays["control"]
+    record = new_record(1, 101, 0, 64, 0)
+    serial_loop(0, bound.tasks, bound.context, record, control, 1)
+    before = heap_bytes()
+    serial_loop(0, bound.tasks, bound.context, record, control, 101)
+    assert heap_bytes() - before < 32 * 100
+    assert control[STEPS_DONE] == 101
+
+
 @pytest.mark.parametrize(
     ("model", "precision", "logits"),
-    [(GPT2, "fp32", "none-kept"), (GPT2, "bf16", "last"), (LSTM, "fp32", "all"), (LSTM, "fp32", "last")],
-)
+    [
+        (GPT2, "fp32", "none-kept"), (GPT2, "bf16", "last"), (LSTM, "fp32", "all"), (LSTM, "fp32", "last"),
+        (RESNET, "fp32", "all"),
+    ],
+)  # fmt: skip
 def test_tasks_of_inference_read_and_write_what_they_declare(model, precision, logits):
     infer = config(model, precision=precision, mode="infer", logits=logits, score=True)
     data = network_of(infer).data(infer)
@@ -67,7 +143,7 @@ def test_tasks_of_inference_read_and_write_what_they_declare(model, precision, l
     poison.check(program.build(infer), plan(infer), lambda memory: prepare.fill(memory, infer, data), libraries)
 
 
-@pytest.mark.parametrize("model", [GPT2, LSTM], ids=["gpt2", "lstm"])
+@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET], ids=["gpt2", "lstm", "resnet"])
 def test_outputs_do_not_depend_on_scheduler_sync_and_threads(model, monkeypatch):
     monkeypatch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
     found = set()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
+import resnets
 from inferring import computed
 
-from bench import torch_gpt2, torch_lstm
+from bench import torch_gpt2, torch_lstm, torch_resnet
 from gpt2core.data.sources import open_tokens
+from gpt2core.networks.network import network_of
 from gpt2core.run import outputs
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import ModelConfig
@@ -59,3 +63,24 @@ def test_logits_are_those_of_pytorch(network: str, logits: str, precision: str) 
     found = found[outputs.in_order(memory, len(found))]
     errors = np.linalg.norm(found - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
     assert errors.max() <= TOLERANCE[precision]
+
+
+@pytest.mark.parametrize("logits", ["all", "last"])
+def test_logits_of_images_are_those_of_pytorch(logits: str, tmp_path: Path) -> None:
+    config = TrainConfig.from_dict({
+        "model": resnets.SMALL, "mode": "infer", "logits": logits, "batch": 5, "batch_slice": 2, "token_slice": 1,
+        "steps": 1, "warmup": 0,
+    })  # fmt: skip
+    module = torch_resnet.ResNet(config.model)
+    path = tmp_path / "torch.safetensors"
+    save_model(module, path)
+    data = network_of(config).data(config)
+    images, _ = torch_resnet.batch_of(
+        data["samples"], data["order"], 0, config.batch, config.model.side, torch.float64
+    )
+    with torch.no_grad():
+        wanted = module.double().logits(images).numpy()
+    memory = computed(dataclasses.replace(config, checkpoint=str(path)))
+    found = memory.arrays["logits"][:, : config.model.classes]
+    errors = np.linalg.norm(found - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
+    assert errors.max() <= TOLERANCE["fp32"]

@@ -317,6 +317,25 @@ def test_what_is_declared_constant_is_not_written() -> None:
         filled(step)
 
 
+def test_what_computes_a_constant_runs_once_and_uses_only_constants() -> None:
+    specs = [TensorSpec("x", (6, 3), constant=True), TensorSpec("y", (6, 3))]
+    step = Builder({"weights": plan_arena(specs)})
+    with step.once_if_constant(Tensor("x")):
+        filled(step)
+    program = step.build()
+    assert program.ops == ()
+    assert [op.name for op in program.once.ops] == ["fill"]
+    with (
+        step.once_if_constant(Tensor("x")),
+        pytest.raises(GraphError, match="a task that runs once uses y, which is not declared constant"),
+    ):
+        step.op("fill", "data", fill, HALVES, [(1, 1)] * 2, x=Write(Tensor("y"), ROWS))
+    other = Builder({"weights": plan_arena([TensorSpec("x", (6, 3))])})
+    with other.once_if_constant(Tensor("x")):
+        filled(other)
+    assert (len(other.build().ops), other.build().once) == (1, None)
+
+
 def test_one_kernel_has_an_entry_for_each_dtype_of_its_tensors() -> None:
     plans = {"activations": plan_arena([
         TensorSpec("y", (4, 3)), TensorSpec("x", (4, 3), constant=True), TensorSpec("h", (4, 3), HALF, constant=True),

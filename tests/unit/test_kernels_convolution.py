@@ -52,7 +52,7 @@ class Case:
         self.weight = rng.normal(size=(OC, size, size, C))
         each = windows.Convolution("w", C, OC, side, size, stride)
         specs = {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in windows.temporary([each], 2)}
-        self.packed, self.shares, self.at = specs["packed"], specs["shares.w"], windows.packed_places([each])["w"]
+        self.packed, self.shares, self.at = specs["packed"], specs["shares.w"], windows.packed_places([each], True)["w"]
         pack(self.packed, self.flat_weight.reshape(-1), 0, *self.at, OC, C, size, stride)
 
     @property

@@ -1,6 +1,9 @@
+import dataclasses
+
 import pytest
 
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import LOGITS
 from taskloom.analysis.roofline import Peaks, memory_bound, model_flop, peaks_of, roofline
 
 PEAKS = Peaks(2, 400.0, 20.0)  # the ridge is at 20 flop a byte
@@ -80,6 +83,21 @@ def test_model_flop_of_a_step_counts_all_micro_batches():
     one = TrainConfig(model="tiny", batch=2, seq=16).to_dict()
     assert model_flop({**one, "grad_accum": 3}) == 3 * model_flop(one)
     assert model_flop({name: value for name, value in one.items() if name != "grad_accum"}) == model_flop(one)
+
+
+def test_model_flop_of_inference_is_that_of_the_forward_pass():
+    """A third of training's; with the last logits alone, the head's product has a row for each sequence."""
+    train = TrainConfig(model="gpt2-124m", batch=4, seq=64)
+    infer = {logits: dataclasses.replace(train, mode="infer", logits=logits).to_dict() for logits in LOGITS}
+    assert model_flop(infer["all"]) == model_flop(infer["none-kept"]) == model_flop(train.to_dict()) / 3
+    assert model_flop(infer["all"]) - model_flop(infer["last"]) == 2 * 50304 * 768 * (4 * 64 - 4)
+    image = TrainConfig.from_dict({"model": "resnet14-cifar", "mode": "infer", "batch": 3, "logits": "last"}).to_dict()
+    convolutions = 2 * (27 * 16 * 1024 + 4 * 144 * 16 * 1024 + (144 * 32 + 3 * 288 * 32 + 16 * 32) * 256
+                        + (288 * 64 + 3 * 576 * 64 + 32 * 64) * 64)  # fmt: skip
+    assert model_flop(image) == 3 * (convolutions + 2 * 10 * 64)
+    lstm = {"network": "lstm", "embedding": 6, "hidden": 5, "layers": 2, "vocab": 7}
+    cell = TrainConfig.from_dict({"model": lstm, "mode": "infer", "batch": 3, "seq": 4, "logits": "last"}).to_dict()
+    assert model_flop(cell) == 12 * 2 * 4 * 5 * (6 + 5 + 5 + 5) + 3 * 2 * 7 * 5
 
 
 def test_peaks_are_those_of_equally_many_threads():

@@ -85,6 +85,8 @@ def test_analyses_of_older_servers_are_bare_arrays(script: Script, client: Clien
     }  # fmt: skip
     script.answer(200, of([{"variant": variant, "memory": memory}]))
     assert [row.variant.threads for row in client.memory(3)] == [2]
+    script.answer(200, of([{"variant": variant, "memory": memory}]))
+    assert client.memory_growth(3) == []
 
 
 def test_an_analysis_without_rows_is_not_understood(script: Script, client: Client) -> None:

@@ -9,11 +9,11 @@ from taskloom.contract.attempts import Lease
 from taskloom.worker.agent import TRANSITIONS, Agent, InvalidTransition, Phase, StopReason
 
 
-def lease(attempt_id: int = 1) -> Lease:
+def lease(attempt_id: int = 1, **spec: object) -> Lease:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     return Lease(
-        attempt_id=attempt_id, attempt_no=1, run_id=7, experiment_id=1, spec={"steps": 12}, lease_s=60, heartbeat_s=15,
-        expires_at=at, deadline_at=at, deadline_s=3600,
+        attempt_id=attempt_id, attempt_no=1, run_id=7, experiment_id=1, spec={"steps": 12, **spec}, lease_s=60,
+        heartbeat_s=15, expires_at=at, deadline_at=at, deadline_s=3600,
     )  # fmt: skip
 
 
@@ -87,6 +87,18 @@ def test_progress_follows_the_trainers_events() -> None:
     assert agent.note({"event": "result"}) is True
     assert (agent.progress.stage, agent.progress.step) == ("finishing", 4)
     assert agent.note({"event": "from the future"}) is False
+
+
+def test_the_stage_of_steps_follows_the_runs_mode() -> None:
+    agent = running()
+    stages = []
+    for mode in ("infer", "train"):
+        agent.finish()
+        agent.acknowledge()
+        agent.claim(lease(2, mode=mode))
+        assert agent.note({"event": "step", "step": 1, "steps": 12, "loss": None, "tokens_per_s": 10.0}) is True
+        stages.append(agent.progress.stage)
+    assert stages == ["inferring", "training"]
 
 
 @pytest.mark.parametrize("figure", [float("nan"), float("inf"), -1e101, "7"])

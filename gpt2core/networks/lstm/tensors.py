@@ -71,7 +71,11 @@ class Lstm(Model):
 
     def step_flop(self, samples: int, positions: int) -> int:
         """Model FLOP of a step: 6 x weights in matrix products x tokens."""
-        return 6 * samples * positions * sum(matrix.rows * matrix.columns for matrix in matrices(self)[1 - self.tied :])
+        return 3 * self.forward_flop(samples, positions, samples * positions)
+
+    def forward_flop(self, samples: int, positions: int, rows: int) -> int:
+        cells = GATES * self.hidden * (self.embedding + (2 * self.layers - 1) * self.hidden)
+        return 2 * cells * samples * positions + 2 * self.vocab * self.hidden * rows
 
 
 class MatrixOf(NamedTuple):
@@ -142,7 +146,7 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
     gradient = max(slicing.block_rows(m.rows, m.columns) * (m.columns + 1) for m in matrices(model))
     parts = sum(slicing.block_count(m.rows, m.columns) for m in matrices(model))
-    head = token_rows.head_specs(config, H, V)
+    head, trains = token_rows.head_specs(config, H, V), config.mode == "train"
     return {
         **_trained(model, state.names(config), config.fused != "all"),
         "activations": [
@@ -157,8 +161,8 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
         ],
         "temporary": [
             *head["temporary"],
-            *([TensorSpec("dcell", (L, config.batch, H))] if config.mode == "train" else []),
-            *(TensorSpec(name, (L, *shape)) for name, shape in panels(config).items()),
+            *([TensorSpec("dcell", (L, config.batch, H))] if trains else []),
+            *(TensorSpec(name, (L, *shape), constant=not trains) for name, shape in panels(config).items()),
             *([TensorSpec("gradient", (config.threads, gradient))] if config.fused == "all" else []),
             *(state.clipping(config.steps, parts) if config.grad_clip else []),
         ],

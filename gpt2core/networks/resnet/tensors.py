@@ -62,6 +62,10 @@ class Resnet(Model):
         head = 6 * self.classes * self.features
         return samples * positions * (sum(each.step_flop for each in convolutions(self)) + head)
 
+    def forward_flop(self, samples: int, positions: int, rows: int) -> int:
+        convolved = samples * positions * sum(each.flop for each in convolutions(self))
+        return convolved + 2 * self.classes * self.features * rows
+
     @property
     def features(self) -> int:
         """Channels of the last stage."""

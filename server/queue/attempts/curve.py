@@ -7,7 +7,7 @@ from itertools import pairwise
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from taskloom.contract.attempts import Progress
+from taskloom.contract.attempts import STEPPING, Progress
 from taskloom.contract.runs import ProgressCurve, ProgressPoint
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
@@ -20,7 +20,7 @@ MOST = 2000  # points of an attempt: more than eight hours of heartbeats every 1
 
 def add(session: Session, attempt: Attempt, seen: Progress, at: float) -> None:
     """Store a point if the trainer has progressed. The attempt must be locked."""
-    if seen.stage != "training" or not seen.step:
+    if seen.stage not in STEPPING or not seen.step:
         return
     known = select(func.max(Row.step), func.count()).where(Row.attempt_id == attempt.id)
     last, count = session.execute(known).one()

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from taskloom.analysis.causes import EfficiencyRow, RooflineRow
+from taskloom.analysis.growth import Growth
 from taskloom.analysis.memory import MemoryRow
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.scaling import ScalingRows
@@ -134,6 +135,7 @@ class Report(Model):
     roofline: list[RooflineRow]
     forecast: Outlook
     memory: list[MemoryRow]
+    memory_growth: list[Growth] = Field(default_factory=list)
     samples: list[VariantSamples]
     timeline: ReplayedStep | None
     traced: list[dict[str, Any]] = Field(description="consecutive steps of a traced run of each scheduler")

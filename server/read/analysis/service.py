@@ -19,7 +19,7 @@ from taskloom.analysis.comparison import compare as compare_processes
 from taskloom.analysis.history import CONFIRMING_PAIRS, CONFIRMING_RUNS, Confirmation, Series
 from taskloom.analysis.history import series as series_of
 from taskloom.analysis.membership import in_family
-from taskloom.analysis.memory import Memory, MemoryRow
+from taskloom.analysis.memory import Memory, MemoryRow, MemoryTable
 from taskloom.analysis.memory import memory as memory_of
 from taskloom.analysis.outlook import Outlook, one_thread_runs, outlook, sources
 from taskloom.analysis.processes import Process
@@ -44,6 +44,7 @@ from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.states import ACTIVE
 from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.read.analysis import reading
+from taskloom.server.read.analysis.growth import memory_growth
 from taskloom.server.read.analysis.selection import Selection
 
 LATEST = 200  # runs per configuration that are searched for changes
@@ -153,16 +154,18 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
     traced = reading.left(database, reading.TRACE, [process.run_id for process in processes])
     shown = {run_id: traced[run_id] for run_id in to_show(processes, traced)}
     traces, also_unreadable = _readable(shown, partial(reading.trace, store))
+    rows = _memory_rows(processes)
     return build(
         asked,
         processes,
         profiles,
-        _memory_rows(processes),
+        rows,
         _calibration_for(database, processes, primary),
         primary=primary,
         leave_out_disturbed=leave_out_disturbed,
         traces=traces,
         unreadable=[*unreadable, *also_unreadable],
+        growth=memory_growth(by_variant(processes), rows),
     )
 
 
@@ -190,9 +193,11 @@ def _asked(database: Database, experiment_id: int) -> Asked:
     )
 
 
-def memory(database: Database, experiment_id: int) -> list[MemoryRow]:
+def memory(database: Database, experiment_id: int) -> MemoryTable:
     """Raises NotFound."""
-    return _memory_rows(reading.of_experiment(database, experiment_id, causes=True))
+    processes = reading.of_experiment(database, experiment_id, causes=True)
+    rows = _memory_rows(processes)
+    return MemoryTable(experiment_id, rows, memory_growth(by_variant(processes), rows))
 
 
 def _memory_rows(processes: Sequence[Process]) -> list[MemoryRow]:

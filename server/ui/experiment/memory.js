@@ -4,6 +4,7 @@ import {useAnswer} from '../answers.js';
 import {bytes} from '../format.js';
 import {Answered, Table} from '../pieces.js';
 import {nameOf} from '../plots/rows.js';
+import {Lines} from '../plots/series.js';
 import {Shares} from '../plots/shares.js';
 import {Nothing} from './answer.js';
 
@@ -19,13 +20,21 @@ const SAID =
 	'Bars: arenas, exact to the byte. Vertical line: peak resident memory of the whole process, the highest of the ' +
 	'runs that compiled no kernels.';
 const COMPILED = ' A variant without a line has only runs that compiled: their peaks contain the compiler.';
+const GROWTH = [
+	{key: 'train_bytes', label: 'train', token: 'task'},
+	{key: 'infer_bytes', label: 'infer', token: 'series-2'},
+	{key: 'weights_bytes', label: 'weights', token: 'series-3', dash: '6 4'},
+	{key: 'train_peak_bytes', label: 'train, measured peak', token: 'task', kind: /** @type {const} */ ('points')},
+	{key: 'infer_peak_bytes', label: 'infer, measured peak', token: 'series-2', kind: /** @type {const} */ ('points')}
+];
+const mib = (/** @type {number | null} */ size) => (size === null ? null : size / MIB);
 
 /** @param {{of: any, topic: string}} props */
 export function Memory({of, topic}) {
 	const answer = useAnswer(of.by_state.succeeded ? 'analysis/memory' : null, {experiment_id: of.id}, {follow: topic});
 	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
 	return html`<${Answered} answer=${answer} height=${400}>
-		${(/** @type {import('../schemas').Schemas['MemoryTable']} */ {rows}) => html`<div class="stack">
+		${(/** @type {import('../schemas').Schemas['MemoryTable']} */ {rows, growth = []}) => html`<div class="stack">
 			<section class="panel">
 				<${Shares}
 					title="Memory"
@@ -75,27 +84,29 @@ export function Memory({of, topic}) {
 					]}
 				/>
 			</section>
-			${rows[0] &&
-			html`<section class="panel">
-				<h2>Larger shapes</h2>
-				<${Table}
-					caption="Arenas of larger shapes"
-					rows=${[...rows[0].memory.with_batch, ...rows[0].memory.with_seq.slice(1)]}
-					id=${r => `${r.batch} ${r.seq}`}
-					columns=${[
-						{name: 'batch', label: 'Batch', number: true, cell: r => r.batch},
-						{name: 'seq', label: 'Tokens', number: true, cell: r => r.seq},
-						...Object.keys(ARENAS).map(kind => ({
-							name: kind,
-							label: kind,
-							number: true,
-							cell: (/** @type {any} */ r) => bytes(r.bytes[kind])
-						})),
-						{name: 'total', label: 'All arenas', number: true, cell: r => bytes(r.total_bytes)}
-					]}
-				/>
-				<p class="soft">Computed for ${nameOf(rows[0].variant)}, not measured.</p>
-			</section>`}
+			${growth.map(
+				one => html`<section class="panel" key=${one.axis}>
+					<${Lines}
+						title=${`Training beside inference by ${one.axis}`}
+						name=${`memory-${one.axis}`}
+						said=${one.sentence}
+						fields=${[
+							{label: one.axis, value: row => row.size},
+							...GROWTH.map(({key, label}) => ({label: `${label}, MiB`, value: (/** @type {any} */ row) => mib(row[key])}))
+						]}
+						rows=${one.points}
+						x=${one.points.map(point => point.size)}
+						xLabel=${`${one.axis} (${Object.entries(one.fixed).map(pair => pair.join(' '))})`}
+						yLabel="MiB"
+						zero=${true}
+						series=${GROWTH.map(({key, ...each}) => ({
+							...each,
+							values: one.points.map(point => mib(/** @type {any} */ (point)[key])),
+							show: (/** @type {number} */ v) => `${v.toFixed(1)} MiB`
+						}))}
+					/>
+				</section>`
+			)}
 		</div>`}
 	<//>`;
 }

@@ -1,0 +1,80 @@
+"""Memory of training beside inference for the model of an experiment."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from gpt2core.spec import modes
+from gpt2core.spec.config import DEFAULTS, TrainConfig
+from gpt2core.spec.models import model_from
+from gpt2core.spec.networks import TOKENS
+from gpt2core.spec.phases import MODES
+from taskloom.analysis.growth import Growth, Peak, Shape, growth
+from taskloom.analysis.memory import MemoryRow
+from taskloom.analysis.variants import Group
+from taskloom.server.queue.experiments.memory import arenas_bytes
+
+MOST_BATCH = 1 << 20
+SIDES = (4, 512)  # of images
+ALIKE = ("precision", "optimizer", "logits")  # settings that a peak's run must share with the drawn configuration
+
+
+def memory_growth(groups: Sequence[Group], rows: Sequence[MemoryRow]) -> list[Growth]:
+    """Growth for the first variant's model, with the peaks of the variants that differ from it in the shape, in the
+    schedule or in the mode. rows: of the groups."""
+    if not groups:
+        return []
+    configs = [TrainConfig.from_dict(dict(group[0].config)) for group in groups]
+    first = configs[0]
+    drawn = {mode: next((c for c in configs if c.mode == mode), None) or _in_mode(first, mode) for mode in MODES}
+
+    @functools.cache
+    def sizes(mode: str, shape: tuple[tuple[str, int], ...]) -> dict[str, int]:
+        return arenas_bytes(_with_shape(drawn[mode], dict(shape)))
+
+    peaks = [
+        Peak(config.mode, shape_of(config), row.memory.peak_rss_bytes)
+        for config, row in zip(configs, rows, strict=True)
+        if row.memory.peak_rss_bytes and not row.memory.peak_compiled and _alike(config, drawn[config.mode])
+    ]
+    shape = shape_of(first)
+    limits = {"batch": (1, MOST_BATCH), "seq": (1, first.model.context), "side": SIDES}
+    return growth(
+        shape, {axis: limits[axis] for axis in shape}, drawn["infer"].logits,
+        lambda mode, shape: sizes(mode, tuple(shape.items())), peaks,
+    )  # fmt: skip
+
+
+def shape_of(config: TrainConfig) -> Shape:
+    """The sizes of a configuration on which its activations depend."""
+    side = getattr(config.model, "side", None)
+    return {"batch": config.batch, **({"seq": config.seq} if side is None else {"side": side})}
+
+
+def _with_shape(config: TrainConfig, shape: Shape) -> TrainConfig:
+    batch, seq = shape["batch"], shape.get("seq", config.seq)
+    change: dict[str, Any] = {"batch": batch, "seq": seq}
+    for name, most in (("batch_slice", batch), ("token_slice", seq)):
+        given = getattr(config, name)
+        change[name] = given and min(given, most)
+    if "side" in shape:
+        change["model"] = model_from({**config.model.to_dict(), "side": shape["side"]})
+    return dataclasses.replace(config, **change)
+
+
+def _in_mode(config: TrainConfig, mode: str) -> TrainConfig:
+    """The configuration as it would run in another mode, by default: training fuses all, inference of tokens keeps the
+    last logits."""
+    found = modes.in_mode(dataclasses.replace(config, fusion=None), mode, DEFAULTS)
+    if mode == "infer" and config.model.reads == TOKENS:
+        found = dataclasses.replace(found, logits="last")
+    return found
+
+
+def _alike(config: TrainConfig, drawn: TrainConfig) -> bool:
+    """Whether the run's arenas are those of the drawn configuration at the run's own shape, but for its schedule."""
+    same = all(getattr(config, name) == getattr(drawn, name) for name in ALIKE)
+    return same and _with_shape(config, shape_of(drawn)).model == drawn.model
