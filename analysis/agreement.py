@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpt2core.spec.config import PROBLEM, with_role
+from gpt2core.spec.modes import UNREAD
 from taskloom.analysis.fingerprint import ROUNDING, differing
 from taskloom.analysis.processes import Facts, Process
 
@@ -47,7 +48,9 @@ def agree(a: Process, b: Process) -> Agreement:
     """Compare losses step by step, and final weights or the last outputs if both took the same number of steps."""
     if a.facts is b.facts or (digest(a.facts) == digest(b.facts) and a.config == b.config):
         return Agreement(True, True, "bit-identical")
-    other_problem = differing([a.config, b.config], PROBLEM)
+    modes = {process.config.get("mode", "train") for process in (a, b)}
+    unread = {name for mode in modes for name in UNREAD[mode]} if len(modes) > 1 else set()
+    other_problem = differing([a.config, b.config], [name for name in PROBLEM if name not in unread])
     if other_problem:
         return Agreement(False, False, "the runs compute different problems: " + "; ".join(other_problem))
     exact = not differing([a.config, b.config], SLICES) and not differing([a.environment, b.environment], ROUNDING)

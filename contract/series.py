@@ -48,6 +48,7 @@ class SeriesRun(Model):
     backward_s: float | None
     update_s: float | None
     final_loss: float | None
+    latency_p99_s: float | None = Field(None, description="99th percentile of the steps of an inference; else null")
     flagged_steps: int | None
     environment_sha256: str | None = Field(description="differs if machine or software changed")
     alert: AlertState | None = Field(description="state of the slowdown that begins here; null: none begins here")

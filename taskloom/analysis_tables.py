@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 Shown = Iterator[Table | str]
 
+IN_ROWS = ("scheduler", "sync", "threads", "batch_slice", "token_slice")  # settings with a column of their own
 COMPILED = "*"  # mark of a peak that contains the compiler
 
 
@@ -150,11 +151,15 @@ def _peak(size_bytes: int | None, compiled: bool | None) -> str:
 def memory(rows: Sequence[MemoryRow]) -> Shown:
     """Arenas of each variant, their growth with sequences and tokens, and the parts of the peak."""
     kinds = list(rows[0].memory.measured_bytes) if rows else []
-    table = new_table("sizes in MiB", "scheduler", "threads", "slices BxT", *kinds, "peak RSS", "arenas / peak",
-                      "per sequence", "per token")  # fmt: skip
-    for row in rows:
+    values = [{k: v for k, v in row.variant.variant.items() if k not in IN_ROWS} for row in rows]
+    labels = [variant({k: v for k, v in mine.items() if any(each.get(k) != v for each in values)}) for mine in values]
+    named = len(set(labels)) > 1
+    table = new_table("sizes in MiB", *["variant"][:named], "scheduler", "threads", "slices BxT", *kinds,
+                      "peak RSS", "arenas / peak", "per sequence", "per token", left=1 + named)  # fmt: skip
+    for row, label in zip(rows, labels, strict=True):
         found = row.memory
         table.add_row(
+            *[label][:named],
             *_row(row.variant),
             *(f"{found.measured_bytes.get(kind, 0) / MIB:,.1f}" for kind in kinds),
             _peak(found.peak_rss_bytes, found.peak_compiled),
@@ -168,11 +173,12 @@ def memory(rows: Sequence[MemoryRow]) -> Shown:
             f"{COMPILED}: every process of the variant compiled kernels; its peak contains the compiler and is not "
             "comparable with others"
         )
-    for row in rows:
+    for row, label in zip(rows, labels, strict=True):
         found = row.memory
         if found.explained is not None:
             told = ", ".join(f"{name} {size / MIB:,.1f}" for name, size in found.resident_bytes.items())
-            yield f"{row.variant.name}: resident memory in MiB: {told}; together {found.explained:.0%} of the peak"
+            name = f"{row.variant.name}, {label}" if named else row.variant.name
+            yield f"{name}: resident memory in MiB: {told}; together {found.explained:.0%} of the peak"
 
 
 def memory_growth(found: Sequence[Growth]) -> Shown:

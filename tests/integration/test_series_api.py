@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpt2core.spec.latency import latency
 from gpt2core.spec.series import MACHINE, SOFTWARE, series_key
 from taskloom import Client
 from taskloom.analysis.fingerprint import FINGERPRINT
@@ -160,3 +161,28 @@ def test_a_series_goes_on_where_software_changes(make_result, change, is_same):
         part, _, key = name.rpartition(".")
         result["environment" if part else "config"][key] = value
     assert (series_key(result["config"], result["environment"]) == before) == is_same
+
+
+def test_training_and_inference_are_series_of_their_own(api, make_result):
+    """A point of inference has the phases of its mode and the 99th percentile of its steps."""
+    asked = {"token_slice": 64, "batch_slice": 1}
+    api.submit(base=asked, axes={"mode": ["train", "infer"]})
+    node = api.worker()
+    for _ in range(2):
+        lease = node.claim()
+        result = make_result([9, 1, 2, 3], mode=lease["spec"]["mode"])
+        if lease["spec"]["mode"] == "infer":
+            times = {name: {p: values for p, values in result[name].items() if p in ("data", "forward")}
+                     for name in ("phase_s", "phase_busy_s")}  # fmt: skip
+            found_s = latency([1.0, 2.0, 3.0])
+            result |= {**times, "losses": [], "weights_sha256": None, "outputs_sha256": "o", "latency": found_s,
+                       "outputs_sketch": [1.0] * 64}  # fmt: skip
+        node.upload(lease, result)
+    found = {row["config"].get("mode", "train"): row for row in walk(api, SERIES)}
+    points = {mode: walk(api, f"{SERIES}/{row['id']}/points") for mode, row in found.items()}
+    assert {mode: len(each) for mode, each in points.items()} == {"train": 1, "infer": 1}
+    (trained,), (inferred,) = points["train"], points["infer"]
+    assert (inferred["median_step_s"], inferred["latency_p99_s"], trained["latency_p99_s"]) == (2.0, 3.0, None)
+    assert inferred["forward_s"] is not None
+    assert [inferred[name] for name in ("loss_s", "backward_s", "update_s", "final_loss")] == [None] * 4
+    assert trained["backward_s"] is not None

@@ -127,6 +127,19 @@ def test_a_history(world, tab, tmp_path):
     ]
 
 
+def test_memory_of_training_beside_inference(world, tab, tmp_path):
+    growth = asked(world, "analysis/memory", experiment_id=world.compared).json()["growth"]
+    page = tab.open(f"experiment?id={world.compared}&view=memory")
+    for one in growth:
+        figure = plot(page, f"Training beside inference by {one['axis']}")
+        expect(figure.get_by_text(one["sentence"])).to_be_visible()
+        shown = rows_of(saved(page, figure.get_by_role("button", name="CSV").click, tmp_path))
+        assert [(int(row[one["axis"]]), float(row["train, MiB"]), float(row["infer, MiB"])) for row in shown] == [
+            (point["size"], pytest.approx(point["train_bytes"] / 2**20), pytest.approx(point["infer_bytes"] / 2**20))
+            for point in one["points"]
+        ]
+
+
 def test_a_trace(world, tab, tmp_path):
     run = next(run.id for run in world.runs if run.variant["scheduler"] == "task" and run.attempts > 1)
     raw = asked(world, f"runs/{run}/artifacts/trace.json.gz").content

@@ -223,7 +223,7 @@ DRAWN = """(canvas) => canvas.width > 0 && canvas.height > 0 && canvas.getContex
   .getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)"""
 PLOTS = {
     "experiment?id=COMPARED": 2, "experiment?id=COMPARED&view=scaling": 1, "experiment?id=COMPARED&view=causes": 2,
-    "experiment?id=COMPARED&view=memory": 1, "run?id=RUN": 2, "run?id=RUN&view=timeline": 1,
+    "experiment?id=COMPARED&view=memory": 3, "run?id=RUN": 2, "run?id=RUN&view=timeline": 1,
     "run?id=RUN&view=graph": 1, "run?id=RUN&view=ops": 1, "run?id=RUN&view=attempts": 1, "history?series=SERIES": 1,
     "compare?a=experiment_id%3DCOMPARED%2Cscheduler%3Dfork-join&b=experiment_id%3DCOMPARED%2Cscheduler%3Dtask": 2,
 }  # fmt: skip

@@ -24,6 +24,7 @@ from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.variants import variants
+from taskloom.server.read.latency import quantiles
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.runs.service import Filters, Sort, look
 from taskloom.server.read.tuning.service import tuning
@@ -86,7 +87,8 @@ RUN_COLUMNS = (
 
 def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
     for page in _pages(database, filters, sort, RUN_COLUMNS, RUNS_AT_ONCE):
-        latency = _latency(database, [run.id for run in page if run.spec.get("mode") == "infer"])
+        with database.read() as session:
+            latency = quantiles(session, [run.id for run in page if run.spec.get("mode") == "infer"])
         for run in page:
             ended = run.started_at is not None and run.finished_at is not None
             yield {
@@ -103,16 +105,6 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 "error_detail": _text((run.error or {}).get("detail")),
                 **_settings(run.spec, NAMES),
             }
-
-
-def _latency(database: Database, run_ids: list[int]) -> dict[int, Mapping[str, Any]]:
-    """Quantiles of the step's time of runs of inference that have a result."""
-    if not run_ids:
-        return {}
-    query = select(Result.run_id, Digest.measured).join(Digest, Digest.attempt_id == Result.attempt_id)
-    with database.read() as session:
-        rows = session.execute(query.where(Result.run_id.in_(run_ids), Result.canonical)).all()
-    return {run_id: orjson.loads(measured).get("latency", {}) for run_id, measured in rows}
 
 
 def _instant(at: float | None) -> datetime.datetime | None:

@@ -1,4 +1,4 @@
-"""Series and their points, from columns of runs; no payload or digest is read."""
+"""Series and their points, from columns of runs; no payload is read, and a digest only for the latency of inference."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from taskloom.server.queue.tables.runs import Run, Series
 from taskloom.server.read.analysis import alerts
 from taskloom.server.read.analysis import service as analysis
 from taskloom.server.read.analysis.models import Alert
+from taskloom.server.read.latency import quantiles
 from taskloom.server.read.lists import keyset, parameters
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, Period
@@ -125,16 +126,17 @@ def points(
     order = Order(Run.finished_at, sort.startswith("-"))
     look = Look(Run.id, order, [(Run.series_id == series_id,)], within, where=[*given.values()])
     with database.read(snapshot=True) as session:
-        _get(session, series_id)
+        infers = _get(session, series_id).config.get("mode") == "infer"
         ids, next_cursor = keyset.page(session, look, cursor, limit)
         found = {row.id: row for row in session.execute(select(*POINT).where(Run.id.in_(ids)))}
         states = select(Alert.run_id, Alert.state).where(Alert.run_id.in_(ids))
         slower = {row.run_id: row.state for row in session.execute(states)}
-    items = [_point(found[run_id], slower.get(run_id)) for run_id in ids]
+        latency = quantiles(session, ids if infers else [])
+    items = [_point(found[run_id], slower.get(run_id), latency.get(run_id, {})) for run_id in ids]
     return SeriesRunPage(series_id=series_id, items=items, next_cursor=next_cursor)
 
 
-def _point(run: Any, alert: str | None) -> SeriesRun:
+def _point(run: Any, alert: str | None, latency: Mapping[str, Any]) -> SeriesRun:
     return SeriesRun(
         run_id=run.id,
         experiment_id=run.experiment_id,
@@ -143,6 +145,7 @@ def _point(run: Any, alert: str | None) -> SeriesRun:
         tokens_per_s=run.tokens_per_s,
         **{f"{phase}_s": (run.phase_s or {}).get(phase) for phase in PHASES},
         final_loss=run.final_loss,
+        latency_p99_s=latency.get("p99_s"),
         flagged_steps=run.flagged_steps,
         environment_sha256=run.environment_sha256,
         alert=alert,

@@ -89,7 +89,7 @@ export function Memory({of, topic}) {
 					<${Lines}
 						title=${`Training beside inference by ${one.axis}`}
 						name=${`memory-${one.axis}`}
-						said=${one.sentence}
+						said=${`${one.sentence} Lines are arenas, points the peaks of whole processes.`}
 						fields=${[
 							{label: one.axis, value: row => row.size},
 							...GROWTH.map(({key, label}) => ({label: `${label}, MiB`, value: (/** @type {any} */ row) => mib(row[key])}))

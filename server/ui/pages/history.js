@@ -10,7 +10,7 @@ import {Pages} from '../lists/runs.js';
 import {Lines} from '../plots/series.js';
 import {State} from '../words.js';
 
-const SHOWN = ['model', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
+const SHOWN = ['model', 'mode', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
 
 /** A short name of a series. @param {any} series */
 const nameOf = series =>
@@ -122,6 +122,7 @@ function Points({of}) {
 				{label: 'tokens_per_s', value: p => p.tokens_per_s},
 				{label: 'forward_ms', value: p => (p.forward_s === null ? null : p.forward_s * 1e3)},
 				{label: 'backward_ms', value: p => (p.backward_s === null ? null : p.backward_s * 1e3)},
+				{label: 'latency_p99_ms', value: p => (p.latency_p99_s === null ? null : p.latency_p99_s * 1e3)},
 				{label: 'flagged_steps', value: p => p.flagged_steps},
 				{label: 'environment_sha256', value: p => p.environment_sha256}
 			]}
@@ -138,6 +139,17 @@ function Points({of}) {
 					kind: 'points',
 					show: asMs
 				},
+				...(of.points.some((/** @type {any} */ p) => p.latency_p99_s !== null)
+					? [
+							{
+								label: '99th percentile',
+								token: 'series-2',
+								values: of.points.map((/** @type {any} */ p) => (p.latency_p99_s === null ? null : p.latency_p99_s * 1e3)),
+								kind: /** @type {const} */ ('points'),
+								show: asMs
+							}
+						]
+					: []),
 				{label: 'level', token: 'accent', values: levels, dash: '0', show: asMs},
 				{label: 'change', token: 'bad', values: changes, kind: 'points', show: asMs}
 			]}

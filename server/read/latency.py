@@ -1,0 +1,21 @@
+"""Quantiles of the step's time of runs of inference, from the digests of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from taskloom.server.queue.attempts.models import Digest, Result
+
+
+def quantiles(session: Session, run_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+    """Latency of each of these runs that has a result."""
+    if not run_ids:
+        return {}
+    query = select(Result.run_id, Digest.measured).join(Digest, Digest.attempt_id == Result.attempt_id)
+    rows = session.execute(query.where(Result.run_id.in_(run_ids), Result.canonical)).all()
+    return {run_id: orjson.loads(measured).get("latency", {}) for run_id, measured in rows}
