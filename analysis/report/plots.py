@@ -365,10 +365,8 @@ def memory_growth(document: Document) -> str:
                     told = f"{mode}, measured peak: {peak / 2**20:,.1f} MiB"
                     parts.append(dot(x(point["size"]), y(peak / 2**20), colour, 4.5, told, hollow=True))
     drawn = [mode for mode in MODES if any(point.get(f"{mode}_bytes") for point in found[0]["points"])]
-    parts += [
-        text(90 + 130 * i, 290, word, size=11, colour=colour)
-        for i, (word, colour) in enumerate([*((mode, MODES[mode]) for mode in drawn), ("circles: measured peaks", INK)])
-    ]
+    words = [*((mode, MODES[mode]) for mode in drawn), ("circles: measured peaks", INK)] if len(drawn) > 1 else []
+    parts += [text(90 + 130 * i, 290, word, size=11, colour=colour) for i, (word, colour) in enumerate(words)]
     return figure(WIDTH, 300, parts, "Growth of memory")
 
 
