@@ -43,8 +43,10 @@ from gpt2core.networks.network import network_of
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.latency import quantile
 from gpt2core.spec.models import model_from
 from gpt2core.spec.networks import TOKENS
+from gpt2core.spec.phases import MODES
 from gpt2core.spec.result import median
 from taskloom.analysis.roofline import peaks_of, roofline
 
@@ -77,6 +79,8 @@ def arguments(name: str, defaults: Mapping[str, Any], about: str | None) -> argp
     parser.add_argument("--shapes", default="4x64,4x256,1x1024", help="BATCHxSEQ, separated by commas")
     parser.add_argument("--threads", default=",".join(str(n) for n in sorted({1, cores})))
     parser.add_argument("--precisions", default="fp32,bf16", help=", ".join(LOSS_TOLERANCE))
+    parser.add_argument("--mode", choices=MODES, default="train")
+    parser.add_argument("--logits", choices=("all", "last"), default="all", help="in mode infer")
     parser.add_argument("--grad-accum", type=int, default=1, help="micro-batches of a step")
     parser.add_argument("--grad-clip", default="0,1", help="limits on the gradients' norm, with commas; 0: none")
     parser.add_argument("--variants", default="task,torch-compile,torch-tuned,torch-tuned-compile",
@@ -160,8 +164,8 @@ def prepare(folder: Path, given: argparse.Namespace, most_tokens: int) -> TrainC
         write_tokens(data, tokens)
     return TrainConfig(
         model=model, batch=1, seq=1, steps=given.steps, warmup=given.warmup, seed=given.seed,
-        grad_accum=given.grad_accum,
-        data=data, checkpoint=initial,
+        grad_accum=given.grad_accum, data=data, checkpoint=initial, mode=given.mode, logits=given.logits,
+        score=given.mode == "infer",
     )  # fmt: skip
 
 
@@ -259,6 +263,7 @@ def compare(case: Case, variants: Sequence[str], runs: Sequence[Measured], warmu
             "median_step_s": median(medians[variant]),
             "min_step_s": min(medians[variant]),
             "max_step_s": max(medians[variant]),
+            "p99_step_s": median([quantile(r["step_s"][warmup:], 0.99) for r in mine]),
             "loss_difference": loss_difference,
             **(ratio(medians[variant], medians[variants[0]]) if agrees else NO_RATIO),
             "peak_rss_bytes": median([float(r["peak_rss_bytes"]) for r in mine]),
@@ -295,12 +300,13 @@ def table(report: Measured) -> str:
     """The comparisons as Markdown."""
     base, on = report["comparisons"][0]["base"], report["machine"]
     lines = [
-        f"# A training step: {base} against its peers, {report['at'][:10]}", "",
+        f"# A step: {base} against its peers, {report['at'][:10]}", "",
         f"Machine: {on['cpu_model']}, {on['cores']} cores, {on['memory_bytes'] / (1 << 30):.0f} GiB, Linux "
         f"{on['kernel']}; load average {on['load_average'][0]:.1f} before, {on['load_average_after'][0]:.1f} after; "
         f"command: `python -m {report['name']} {' '.join(report['command'])}`", "",
         f"Ratio: step of the variant / step of {base}, above 1 where {base} is faster, {HOW}. "
-        "Spread: the fastest and the slowest process's median. Losses: the largest relative "
+        "Spread: the fastest and the slowest process's median. p99: 99th percentile of a process's steps, its median "
+        "over processes. Losses: the largest relative "
         f"difference from {base}'s. Faults: median page faults of a step. Bound: whether each thread that worked was "
         "bound to one core. Disturbed: counted processes during which others used more than "
         f"{QUIET:.0%} of the machine.", "",
@@ -314,9 +320,9 @@ def table(report: Measured) -> str:
             *(headline_line(each) for each in report["headlines"]), "",
         ]  # fmt: skip
     lines += [
-        "| case | variant | median step, ms | spread, ms | ratio | 95 % | peak RSS, MiB | losses, rel. "
+        "| case | variant | median step, ms | spread, ms | p99, ms | ratio | 95 % | peak RSS, MiB | losses, rel. "
         "| faults | bound | disturbed |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for comparison in report["comparisons"]:
         for row in comparison["rows"]:
@@ -324,6 +330,7 @@ def table(report: Measured) -> str:
             lines.append(
                 f"| {comparison['label']} | {row['variant']} | {row['median_step_s'] * 1e3:.2f} "
                 f"| {row['min_step_s'] * 1e3:.2f} to {row['max_step_s'] * 1e3:.2f} "
+                f"| {row['p99_step_s'] * 1e3:.2f} "
                 f"| {'losses disagree' if refused else format(row['ratio'], '.3f')} "
                 f"| {told(row['ratio_interval'])} | {row['peak_rss_bytes'] / MIB:.0f} "
                 f"| {row['loss_difference']:.1e} | {row['page_faults']:.0f} | {'yes' if row['bound'] else 'no'} "

@@ -49,8 +49,10 @@ class GPT2(nn.Module):
     """The mean next-token loss of (B, T) tokens; the head is the token embedding.
 
     padded: its products are over the padded vocabulary. A bias of -inf keeps the padding out of the softmax, so the
-    loss is the same and the padding's gradients are zero.
+    loss is the same and the padding's gradients are zero. last: the loss is that of the last positions.
     """
+
+    last = False
 
     def __init__(self, sizes: ModelConfig, padded: bool = False) -> None:
         super().__init__()
@@ -69,6 +71,8 @@ class GPT2(nn.Module):
         x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
+        if self.last:
+            x, targets = x[:, -1:], targets[:, -1:]
         logits = F.linear(self.lnf(x), self.wte.weight, self.logits_bias)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 

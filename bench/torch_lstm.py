@@ -19,8 +19,10 @@ from gpt2core.spec.config import TrainConfig
 
 class LSTM(nn.Module):
     """The mean next-token loss of (B, T) tokens, from a state of 0, or with `carries` from the state after the last
-    call, without its gradient. Its names are those of our files.
+    call, without its gradient. Its names are those of our files. last: the loss is that of the last positions.
     """
+
+    last = False
 
     def __init__(self, sizes: Lstm, carries: bool = False) -> None:
         super().__init__()
@@ -35,11 +37,12 @@ class LSTM(nn.Module):
         out, state = self.lstm(self.embedding(inputs), self.state)
         if self.carries:
             self.state = tuple(each.detach() for each in state)
-        found: Tensor = self.head(out)
+        found: Tensor = self.head(out[:, -1:] if self.last else out)
         return found
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(self.logits(inputs).flatten(0, 1), targets.flatten())
+        wanted = targets[:, -1:] if self.last else targets
+        return F.cross_entropy(self.logits(inputs).flatten(0, 1), wanted.flatten())
 
 
 def ours(name: str) -> str:

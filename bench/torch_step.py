@@ -51,6 +51,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     ends = [time.perf_counter_ns()]
     phase_s: dict[str, list[float]] = {"forward": [], "backward": [], "update": []}
     before: dict[int, float] = {}
+    trains = config.mode == "train"
     for step in range(config.steps):
         if step == config.warmup_steps:
             before = thread_times_s()
@@ -60,26 +61,31 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
         losses.append(0.0)
         at = ends[-1]
         for micro in range(config.grad_accum):
-            with torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"):
+            with (
+                torch.inference_mode(not trains),
+                torch.autocast("cpu", torch.bfloat16, enabled=config.precision == "bf16"),
+            ):
                 loss = step_of(*batch_of(step * config.grad_accum + micro))
             losses[-1] += float(loss.detach()) / config.grad_accum
             forward_end = time.perf_counter_ns()
-            (loss / config.grad_accum if config.grad_accum > 1 else loss).backward()
+            if trains:
+                (loss / config.grad_accum if config.grad_accum > 1 else loss).backward()
             backward_end = time.perf_counter_ns()
             phase_s["forward"][-1] += (forward_end - at) / 1e9
             phase_s["backward"][-1] += (backward_end - forward_end) / 1e9
             at = backward_end
         if config.grad_clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
-        update()
-        optimizer.zero_grad(set_to_none=True)
+        if trains:
+            update()
+            optimizer.zero_grad(set_to_none=True)
         ends.append(time.perf_counter_ns())
         phase_s["update"][-1] = (ends[-1] - at) / 1e9
         faults.append(page_faults())
     return {
         "losses": losses,
         "step_s": [(end - begin) / 1e9 for begin, end in itertools.pairwise(ends)],
-        "phase_s": phase_s,
+        "phase_s": phase_s if trains else {"forward": phase_s["forward"]},
         "page_faults": [after - before for before, after in itertools.pairwise(faults)],
         "threads_on": threads_on(before),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -106,6 +112,7 @@ def prepared(config: TrainConfig, spec: dict[str, Any]) -> tuple[Any, Any, Calla
         model: Any = torch_gpt2.read_llmc_checkpoint(config.checkpoint or "", spec["tuned"])
     else:
         model = torch_lstm.read_model(config)
+    model.last = config.logits == "last"
     optimizer = torch_gpt2.new_optimizer(model, config, fused=not spec["compiled_optimizer"])
     return model, optimizer, lambda number: torch_gpt2.batch_of(stream, number, config.batch, config.seq)
 

@@ -77,3 +77,20 @@ def test_the_tuned_peer_is_bound_and_its_losses_are_ours(tmp_path: Path, precisi
     fastest = min((row for name, row in rows.items() if name != "task"), key=lambda row: row["median_step_s"])
     assert (told["peer"], told["ratio"]) == (fastest["variant"], fastest["ratio"])
     assert f"| {fastest['variant']} |" in headline_line(told)
+
+
+@pytest.mark.parametrize("logits", ["all", "last"])
+def test_inference_of_the_peer_has_our_losses(tmp_path: Path, logits: str) -> None:
+    write_llmc_checkpoint(tmp_path / "initial.bin", random_model(SMALL, seed=1))
+    case = Case(SETTINGS.batch, SETTINGS.seq, 1)
+    config = TrainConfig(
+        SMALL, **dataclasses.asdict(case), steps=6, warmup=2, data="stdlib", mode="infer", logits=logits, score=True,
+        cores=tuple(launch.allowed_cores()[:1]), checkpoint=str(tmp_path / "initial.bin"),
+    )  # fmt: skip
+    runs = []
+    for variant in ("task", "torch-tuned"):
+        measured = (run_ours if variant == "task" else run_torch)(config, variant, tmp_path)
+        assert measured["phase_s"].keys() <= set(config.phases)
+        runs.append({**dataclasses.asdict(case), "round": 0, "variant": variant, "others": 0.0, **measured})
+    rows = compare(case, ["task", "torch-tuned"], runs, config.warmup_steps)["rows"]
+    assert all(row["ratio"] is not None and row["p99_step_s"] >= row["median_step_s"] for row in rows), rows
