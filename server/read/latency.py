@@ -9,7 +9,7 @@ import orjson
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from taskloom.server.queue.attempts.models import Digest, Result
+from taskloom.server.queue.tables.attempts import Digest, Result
 
 
 def quantiles(session: Session, run_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
