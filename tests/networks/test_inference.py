@@ -92,6 +92,13 @@ def test_inference_of_images_has_the_bits_of_training(fusion):
         assert np.allclose(found["loss"], losses, rtol=ROUNDING)
 
 
+def test_an_lstm_in_slices_of_units_infers_from_panels_packed_once():
+    trained = computed(config(LSTM, unit_slice=20), "loss").arrays["logits"]
+    infer = config(LSTM, mode="infer", unit_slice=20)
+    assert np.array_equal(computed(infer).arrays["logits"], trained)
+    assert "pack" not in {op.name for op in program.build(infer).ops}
+
+
 @pytest.mark.parametrize("model", [GPT2, LSTM, RESNET], ids=["gpt2", "lstm", "resnet"])
 def test_weights_are_packed_before_the_steps(model):
     """A step of inference packs nothing. Its packed weights have the bits of those that a training step packs."""
