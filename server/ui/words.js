@@ -1,7 +1,17 @@
 // States and verdicts. Each has a word, a shape and a colour, so that nobody depends on colour alone.
 import {html} from './vendor/preact.js';
 
-const SHAPES = /** @type {Record<string, string>} */ ({
+/** @typedef {import('./schemas').Schemas} Schemas */
+/**
+ * Every word that the API uses for a state or a verdict, and those of this dashboard. A new one must get a look.
+ * @typedef {Schemas['RunRow']['state'] | Schemas['AttemptSummary']['state']
+ *   | Schemas['ExperimentSummary']['state'] | Schemas['Comparison']['verdict'] | Schemas['AlertSummary']['state']
+ *   | NonNullable<Schemas['WorkerSummary']['state']> | Schemas['CardRule']['holds'] | 'valid' | 'expired' | 'revoked'
+ *   | 'flagged' | 'improved'} Word
+ */
+/** @typedef {keyof typeof SHAPES} ShapeName */
+
+const SHAPES = {
 	ring: 'M6 1.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9',
 	half: 'M6 1.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M6 3.5v2.7l1.8 1.2',
 	play: 'M3.2 1.8L10.4 6L3.2 10.2Z',
@@ -14,11 +24,11 @@ const SHAPES = /** @type {Record<string, string>} */ ({
 	same: 'M1.8 4.4H10.2M1.8 7.8H10.2',
 	ask: 'M3.6 4a2.4 2.4 0 1 1 3.4 2.2c-.8.4-1 .8-1 1.5M6 9.9v.5',
 	eye: 'M1 6C3 2.6 9 2.6 11 6C9 9.4 3 9.4 1 6ZM6 6v.1'
-});
+};
 const FILLED = new Set(['play', 'up', 'down']);
 
-/** word -> [shape, tone] */
-const LOOKS = /** @type {Record<string, [string, string]>} */ ({
+/** @type {Record<Word, [ShapeName, 'calm' | 'live' | 'good' | 'bad' | 'odd' | 'warn']>} */
+const LOOKS = {
 	queued: ['ring', 'calm'],
 	leased: ['half', 'live'],
 	running: ['play', 'live'],
@@ -53,14 +63,24 @@ const LOOKS = /** @type {Record<string, [string, string]>} */ ({
 	revoked: ['slash', 'calm'],
 	flagged: ['warn', 'warn'],
 	improved: ['up', 'good']
-});
+};
 /** The order of states in bars. */
-export const STATES = ['succeeded', 'running', 'leased', 'queued', 'failed', 'quarantined', 'cancelled'];
+export const STATES = /** @type {Schemas['RunRow']['state'][]} */ ([
+	'succeeded',
+	'running',
+	'leased',
+	'queued',
+	'failed',
+	'quarantined',
+	'cancelled'
+]);
 
 /** @param {string} word */
-export const tone = word => LOOKS[word]?.[1] ?? 'calm';
+const look = word => LOOKS[/** @type {Word} */ (word)] ?? ['ring', 'calm'];
+/** @param {string} word */
+export const tone = word => look(word)[1];
 
-/** @param {{shape: string}} props */
+/** @param {{shape: ShapeName}} props */
 export function Shape({shape}) {
 	const drawn = FILLED.has(shape)
 		? {fill: 'currentColor'}
@@ -70,7 +90,7 @@ export function Shape({shape}) {
 
 /** A state with its shape and colour. @param {{of: string, says?: string | undefined}} props */
 export function State({of, says}) {
-	const [shape, colour] = LOOKS[of] ?? ['ring', 'calm'];
+	const [shape, colour] = look(of);
 	return html`<span class=${`state ${colour}`}><${Shape} shape=${shape} />${says ?? of}</span>`;
 }
 
@@ -88,6 +108,6 @@ export function StateBar({counts, total}) {
 	</div>`;
 }
 
-/** The number of present workers. @param {any} workers of /overview */
+/** The number of present workers. @param {Schemas['WorkerCounts']} workers of /overview */
 export const presentOf = ({idle = 0, busy = 0, ending = 0, measuring_peaks = 0}) =>
 	idle + busy + ending + measuring_peaks;

@@ -10,14 +10,14 @@ import {Nothing} from './answer.js';
 
 const TIME = {useful: 'useful', 'no work': 'no-work', 'at barriers': 'barrier', scheduling: 'scheduling'};
 
-/** @param {any} waiting */
+/** @param {import('../schemas').Schemas['WaitingSplit']} waiting */
 function shares(waiting) {
 	const values = [waiting.useful_s, waiting.serial_s, waiting.load_balance_s, waiting.scheduling_s];
 	const sum = values.reduce((a, b) => a + b, 0) || 1;
-	return Object.fromEntries(Object.keys(TIME).map((name, i) => [name, (100 * values[i]) / sum]));
+	return Object.fromEntries(Object.keys(TIME).map((name, i) => [name, (100 * (values[i] ?? 0)) / sum]));
 }
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
 export function Causes({of, topic}) {
 	const answer = useAnswer(
 		of.by_state.succeeded ? 'analysis/efficiency' : null,
@@ -43,7 +43,7 @@ export function Causes({of, topic}) {
 						said=${'Useful time is spent in tasks. The rest is scheduling, and waiting: at barriers, or because no ' +
 						'task is ready.'}
 						rows=${known.map(row => {
-							const parts = shares(row.waiting);
+							const parts = shares(/** @type {import('../schemas').Schemas['WaitingSplit']} */ (row.waiting));
 							return {name: nameOf(row.variant), parts, says: `${parts['useful']?.toFixed(1)} %`};
 						})}
 					/>

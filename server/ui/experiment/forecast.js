@@ -8,24 +8,18 @@ import {Plot} from '../plots/plot.js';
 import {Label, XAxis, YAxis, plain, scale, schedulerColour} from '../plots/scale.js';
 import {Nothing} from './answer.js';
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['Forecast']}} props */
 function Curves({of}) {
-	const points = of.curves.flatMap((/** @type {any} */ curve) =>
-		curve.points.map((/** @type {any} */ point) => ({...point, curve, base_s: curve.points[0].step_s}))
+	const points = of.curves.flatMap(curve =>
+		curve.points.map(point => ({...point, curve, base_s: curve.points[0].step_s}))
 	);
-	const cores = of.curves[0].points.map((/** @type {any} */ point) => point.cores);
+	const cores = of.curves[0].points.map(point => point.cores);
 	const draw = (/** @type {number} */ width) => {
 		const height = 330;
 		const right = Math.max(width * 0.55, width - 230);
 		const x = scale(1, Math.max(2, ...cores), 52, right, 2);
-		const reached = points.flatMap((/** @type {any} */ p) => (p.measured_s === null ? [] : [p.base_s / p.measured_s]));
-		const y = scale(
-			Math.min(1, ...reached),
-			1.15 * Math.max(2, ...points.map((/** @type {any} */ p) => p.speedup)),
-			height - 44,
-			10,
-			2
-		);
+		const reached = points.flatMap(p => (p.measured_s === null ? [] : [p.base_s / p.measured_s]));
+		const y = scale(Math.min(1, ...reached), 1.15 * Math.max(2, ...points.map(p => p.speedup)), height - 44, 10, 2);
 		const end = Math.min(x.high, y.high);
 		return {
 			height,
@@ -33,14 +27,12 @@ function Curves({of}) {
 				<${XAxis} x=${x} top=${10} bottom=${height - 44} label="cores" />
 				<${YAxis} y=${y} left=${52} right=${right} label="speedup against one core" />
 				<path d=${`M${x(1)} ${y(1)}L${x(end)} ${y(end)}`} stroke="var(--soft)" stroke-dasharray="2 3" />
-				${of.curves.map((/** @type {any} */ curve, /** @type {number} */ i) => {
+				${of.curves.map((curve, i) => {
 					const colour = schedulerColour(curve.scheduler);
 					const dash = curve.bandwidth === 'grows' ? undefined : '7 4';
 					return html`<g key=${i}>
 						<polyline
-							points=${curve.points
-								.map((/** @type {any} */ p) => `${x(p.cores).toFixed(1)},${y(p.speedup).toFixed(1)}`)
-								.join(' ')}
+							points=${curve.points.map(p => `${x(p.cores).toFixed(1)},${y(p.speedup).toFixed(1)}`).join(' ')}
 							fill="none"
 							stroke=${colour}
 							stroke-width="2.2"
@@ -48,12 +40,12 @@ function Curves({of}) {
 						/>
 						${!dash &&
 						curve.points
-							.filter((/** @type {any} */ p) => p.measured_s !== null)
+							.filter(p => p.measured_s !== null)
 							.map(
-								(/** @type {any} */ p) => html`<circle
+								p => html`<circle
 									key=${p.cores}
 									cx=${x(p.cores)}
-									cy=${y(curve.points[0].step_s / p.measured_s)}
+									cy=${y(curve.points[0].step_s / (p.measured_s ?? 1))}
 									r="4.5"
 									fill="var(--paper)"
 									stroke=${colour}
@@ -108,13 +100,18 @@ function Curves({of}) {
 	</section>`;
 }
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
 export function Forecast({of, topic}) {
 	const answer = useAnswer(of.by_state.succeeded ? 'analysis/forecast' : null, {experiment_id: of.id}, {follow: topic});
 	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
 	return html`<${Answered} answer=${answer} height=${400}>
 		${found => html`<div class="stack">
-			${found.forecasts.map((/** @type {any} */ one) => html`<${Curves} key=${one.source_run_id} of=${one} />`)}
+			${found.forecasts.map(
+				(/** @type {import('../schemas').Schemas['Forecast']} */ one) => html`<${Curves}
+					key=${one.source_run_id}
+					of=${one}
+				/>`
+			)}
 			${found.forecasts[0] &&
 			html`
 				<section class="panel">

@@ -29,7 +29,7 @@ const GROWTH = [
 ];
 const mib = (/** @type {number | null} */ size) => (size === null ? null : size / MIB);
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
 export function Memory({of, topic}) {
 	const answer = useAnswer(of.by_state.succeeded ? 'analysis/memory' : null, {experiment_id: of.id}, {follow: topic});
 	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
@@ -66,7 +66,7 @@ export function Memory({of, topic}) {
 							name,
 							label: name,
 							number: true,
-							cell: (/** @type {any} */ r) => bytes(r.memory.resident_bytes[name])
+							cell: (/** @type {import('../schemas').Schemas['MemoryRow']} */ r) => bytes(r.memory.resident_bytes[name])
 						})),
 						{
 							name: 'peak',

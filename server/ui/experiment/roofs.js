@@ -9,13 +9,20 @@ import {Label, OP_KINDS, XAxis, YAxis, opKind, scale} from '../plots/scale.js';
 import {nameOf} from '../plots/rows.js';
 import {Nothing} from './answer.js';
 
-/** The roofline of a variant, with its ops. @param {{row: any}} props */
+/** @typedef {import('../schemas').Schemas} Schemas */
+
+/**
+ * The roofline of a variant, with its ops.
+ * @param {{row: Schemas['RooflineRow'] & {peaks: Schemas['Peaks']}}} props
+ */
 function Roofline({row}) {
-	const ops = row.ops.filter((/** @type {any} */ op) => op.intensity && op.achieved_gflop_per_s > 0);
+	const ops = row.ops.flatMap(op =>
+		op.intensity && op.achieved_gflop_per_s > 0 ? [{...op, intensity: op.intensity}] : []
+	);
 	const {gflop_per_s: peak, triad_gb_per_s: bandwidth} = row.peaks;
 	const ridge = peak / bandwidth;
-	const spread = ops.map((/** @type {any} */ op) => op.intensity);
-	const rates = ops.map((/** @type {any} */ op) => op.achieved_gflop_per_s);
+	const spread = ops.map(op => op.intensity);
+	const rates = ops.map(op => op.achieved_gflop_per_s);
 	const draw = (/** @type {number} */ width) => {
 		const height = 380;
 		const x = scale(Math.min(...spread, ridge) / 1.5, Math.max(...spread, ridge) * 1.5, 60, width - 12, 10);
@@ -34,7 +41,7 @@ function Roofline({row}) {
 				<${Label} x=${x(x.high) - 4} y=${y(peak) - 7} text-anchor="end" fill="var(--ink)">${peak.toFixed(0)} GFLOP/s<//>
 				<${Label} x=${x(x.low) + 8} y=${y(x.low * bandwidth) - 14} fill="var(--ink)">${bandwidth.toFixed(1)} GB/s<//>
 				${ops.map(
-					(/** @type {any} */ op, /** @type {number} */ i) => html`
+					(op, i) => html`
 						<circle
 							key=${i}
 							cx=${x(op.intensity)}
@@ -87,12 +94,12 @@ function Roofline({row}) {
 	/>`;
 }
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: Schemas['ExperimentDetail'], topic: string}} props */
 export function Roofs({of, topic}) {
 	const answer = useAnswer(of.by_state.succeeded ? 'analysis/roofline' : null, {experiment_id: of.id}, {follow: topic});
 	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
 	return html`<${Answered} answer=${answer} height=${460}>
-		${(/** @type {import('../schemas').Schemas['RooflineTable']} */ {rows}) => {
+		${(/** @type {Schemas['RooflineTable']} */ {rows}) => {
 			const shown = rows.filter(row => row.ops.length && row.peaks);
 			if (!shown.length)
 				return html`<section class="notice">
@@ -107,10 +114,10 @@ export function Roofs({of, topic}) {
 				name: phase,
 				label: title,
 				tight: true,
-				by: (/** @type {any} */ row) =>
-					row.phases.find((/** @type {any} */ each) => each.phase === phase)?.memory_time_share ?? -1,
-				cell: (/** @type {any} */ row) => {
-					const of = row.phases.find((/** @type {any} */ each) => each.phase === phase);
+				by: (/** @type {Schemas['RooflineRow']} */ row) =>
+					row.phases.find(each => each.phase === phase)?.memory_time_share ?? -1,
+				cell: (/** @type {Schemas['RooflineRow']} */ row) => {
+					const of = row.phases.find(each => each.phase === phase);
 					return (
 						of &&
 						html`<strong>${of.answer}</strong> <small class="soft">

@@ -4,10 +4,10 @@ import {duration} from '../format.js';
 import {Table, Time} from '../pieces.js';
 import {State} from '../words.js';
 
-/** @typedef {import('../pieces.js').Column<any>} Column */
+/** @typedef {import('../pieces.js').Column<import('../schemas').Schemas['AttemptSummary']>} Column */
 
-/** The duration of an attempt. @param {any} of */
-const took = of => duration((Date.parse(of.finished_at) - Date.parse(of.claimed_at)) / 1000);
+/** The duration of an attempt. @param {import('../schemas').Schemas['AttemptSummary']} of */
+const took = of => duration((Date.parse(of.finished_at ?? '') - Date.parse(of.claimed_at)) / 1000);
 
 /** @type {Column[]} */
 const COLUMNS = [
@@ -19,6 +19,6 @@ const COLUMNS = [
 	{name: 'error', label: 'Error', class: 'question', cell: a => a.error?.detail ?? a.error?.slug ?? ''}
 ];
 
-/** @param {{rows: any[], first: Column, caption: string}} props first: the column before the number */
+/** @param {{rows: import('../schemas').Schemas['AttemptSummary'][], first: Column, caption: string}} props first: the column before the number */
 export const AttemptTable = ({rows, first, caption}) =>
 	html`<${Table} caption=${caption} rows=${rows} id=${a => a.id} columns=${[first, ...COLUMNS]} />`;

@@ -9,7 +9,7 @@ import {State, STATES} from '../words.js';
 
 /**
  * How many rows are shown, and buttons for other pages.
- * @param {{page: any, total: number | null | undefined, here: number, what: string}} props
+ * @param {{page: {next_cursor?: string | null}, total: number | null | undefined, here: number, what: string}} props
  */
 export function Pages({page, total, here, what}) {
 	const {params} = address.value;
@@ -31,7 +31,7 @@ function toggle(id) {
 /**
  * The comparison of the selected runs: those of the first one's variant against all others.
  * @param {number[]} ids
- * @param {any[]} rows
+ * @param {import('../schemas').Schemas['RunRow'][]} rows
  */
 function comparison(ids, rows) {
 	if (ids.length < 2) return null;

@@ -19,12 +19,12 @@ const LASTS = /** @type {[string, string][]} */ ([
 	[String(365 * 86400), 'for a year']
 ]);
 
-/** @param {any} each */
+/** @param {import('../schemas').Schemas['KeySummary']} each */
 const stateOf = each =>
 	each.revoked_at ? 'revoked' : each.expires_at && Date.parse(each.expires_at) < Date.now() ? 'expired' : 'valid';
 
 function Create() {
-	const [made, setMade] = useState(/** @type {any} */ (null));
+	const [made, setMade] = useState(/** @type {import('../schemas').Schemas['KeyCreated'] | null} */ (null));
 	const {run, busy, problem} = useAction(async (/** @type {HTMLFormElement} */ form) => {
 		const said = new FormData(form);
 		const lasts = said.get('lasts');
@@ -74,7 +74,7 @@ function Create() {
 	</form>`;
 }
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['KeySummary']}} props */
 function Revoke({of}) {
 	const [sure, setSure] = useState(false);
 	const {run, busy, problem} = useAction(async () => {
@@ -95,8 +95,8 @@ function Revoke({of}) {
 }
 
 function Prune() {
-	const [found, setFound] = useState(/** @type {any} */ (null));
-	const [asked, setAsked] = useState(/** @type {any} */ (null));
+	const [found, setFound] = useState(/** @type {import('../schemas').Schemas['PruneReport'] | null} */ (null));
+	const [asked, setAsked] = useState(/** @type {import('../schemas').Schemas['PruneRequest'] | null} */ (null));
 	const {run, busy, problem} = useAction(async body => {
 		setAsked(body);
 		setFound(await ask('prune', {method: 'POST', body}));

@@ -113,15 +113,20 @@ const instructionsSaid = of =>
 
 /**
  * Each side's processes; pairs are joined by lines.
- * @param {{of: import('../schemas').Schemas['Comparison'], runs: any[]}} props
+ * @param {{of: import('../schemas').Schemas['Comparison'], runs: import('../schemas').Schemas['RunRow'][]}} props
  */
 function Processes({of, runs}) {
 	const byId = new Map(runs.map(run => [run.id, run]));
-	const sides = [of.a, of.b].map(side => side.runs.map(id => byId.get(id)).filter(run => run?.median_step_s != null));
+	const sides = [of.a, of.b].map(side =>
+		side.runs.flatMap(id => {
+			const run = byId.get(id);
+			return run?.median_step_s == null ? [] : [{...run, median_step_s: run.median_step_s}];
+		})
+	);
 	const every = sides.flat().map(run => run.median_step_s * 1e3);
 	const all = of.a.runs.length + of.b.runs.length;
 	if (!every.length) return null;
-	const key = (/** @type {any} */ run) => `${run.experiment_id} ${run.block}`;
+	const key = (/** @type {import('../schemas').Schemas['RunRow']} */ run) => `${run.experiment_id} ${run.block}`;
 	const pairs = of.paired
 		? (sides[0] ?? []).flatMap(a => {
 				const b = sides[1]?.find(each => key(each) === key(a));
@@ -138,7 +143,7 @@ function Processes({of, runs}) {
 			parts: html`
 				<${YAxis} y=${y} left=${56} right=${width - 10} label="median step, milliseconds" />
 				${pairs.map(
-					(/** @type {any[]} */ [a, b], /** @type {number} */ i) => html`<path
+					([a, b], i) => html`<path
 						key=${i}
 						d=${`M${at(0)} ${y(a.median_step_s * 1e3)}L${at(1)} ${y(b.median_step_s * 1e3)}`}
 						stroke=${b.median_step_s < a.median_step_s ? 'var(--good)' : 'var(--fork-join)'}
@@ -371,7 +376,7 @@ export default function Compare() {
 	`;
 }
 
-/** The timelines of the first traced run of each side. @param {{of: any, runs: any[]}} props */
+/** The timelines of the first traced run of each side. @param {{of: import('../schemas').Schemas['Comparison'], runs: import('../schemas').Schemas['RunRow'][]}} props */
 function Traced({of, runs}) {
 	const [asked, ask] = useState(false);
 	const traced = (/** @type {number[]} */ ids) =>

@@ -11,7 +11,7 @@ import {State, presentOf, tone} from '../words.js';
 
 const BUILD = 'build-'; // how the labels of kept trainers begin
 
-/** The state of the fleet in one sentence. @param {any} overview */
+/** The state of the fleet in one sentence. @param {import('../schemas').Schemas['Overview']} overview */
 export function fleetSaid(overview) {
 	const {busy = 0, silent = 0, measuring_peaks: measuring = 0} = overview.workers;
 	const present = presentOf(overview.workers);
@@ -45,7 +45,7 @@ function ranges(cores) {
 	return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(', ');
 }
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['WorkerSummary']}} props */
 function Remove({of}) {
 	const [sure, setSure] = useState(false);
 	const {run, busy, problem} = useAction(async () => {
@@ -68,14 +68,14 @@ function Remove({of}) {
 
 /**
  * A node's workers, core by core.
- * @param {{node: string, workers: any[], calibration: any}} props calibration: null while it is being computed
+ * @param {{node: string, workers: import('../schemas').Schemas['WorkerSummary'][], calibration: import('../schemas').Schemas['Calibration'] | null | undefined}} props calibration: null while it is being computed
  */
 function Node({node, workers, calibration}) {
 	const first = workers[0];
 	const labels = Object.entries(first.labels);
 	const others = labels.filter(([name]) => !name.startsWith(BUILD));
 	const builds = labels.length - others.length;
-	const ten = calibration?.detectable?.find((/** @type {any} */ each) => each.pairs === 10)?.relative;
+	const ten = calibration?.detectable?.find(each => each.pairs === 10)?.relative;
 	return html`<section class="panel stack tight">
 		<div class="row between">
 			<h2>${node}</h2>
@@ -107,7 +107,7 @@ function Node({node, workers, calibration}) {
 						.map(
 							(/** @type {number} */ core) => html`<span
 								key=${core}
-								class=${`core ${tone(worker.state)} ${worker.state}`}
+								class=${`core ${tone(worker.state ?? '')} ${worker.state}`}
 								title=${`core ${core}: ${worker.state}`}
 							>
 								${core}
@@ -194,9 +194,12 @@ export default function Fleet() {
 			${chosen && html`<${Worker} key=${chosen} id=${chosen} />`}
 			<${Answered} answer=${workers} height=${200}>
 				${page => {
-					const nodes = [...Map.groupBy(/** @type {any[]} */ (page.items), worker => worker.node).entries()].sort(
-						([a], [b]) => (a < b ? -1 : 1)
-					);
+					const nodes = [
+						...Map.groupBy(
+							/** @type {import('../schemas').Schemas['WorkerSummary'][]} */ (page.items),
+							worker => worker.node
+						).entries()
+					].sort(([a], [b]) => (a < b ? -1 : 1));
 					return nodes.length
 						? html`<div class="columns">
 								${nodes.map(
@@ -206,7 +209,9 @@ export default function Fleet() {
 										workers=${those}
 										calibration=${calibrations.data === undefined
 											? null
-											: calibrations.data.items.find((/** @type {any} */ each) => each.node === node)}
+											: calibrations.data.items.find(
+													(/** @type {import('../schemas').Schemas['Calibration']} */ each) => each.node === node
+												)}
 									/>`
 								)}
 							</div>`
@@ -231,8 +236,12 @@ export default function Fleet() {
 							name: 'jobs',
 							label: 'Jobs',
 							cell: p =>
-								p.jobs.map((/** @type {any} */ j) => `${j.job_id} ${j.state}${j.reason ? ` (${j.reason})` : ''}`).join(', ') ||
-								'none'
+								p.jobs
+									.map(
+										(/** @type {import('../schemas').Schemas['PoolJobSeen']} */ j) =>
+											`${j.job_id} ${j.state}${j.reason ? ` (${j.reason})` : ''}`
+									)
+									.join(', ') || 'none'
 						},
 						{name: 'problem', label: 'Problem', class: 'question', cell: p => p.problem ?? ''},
 						{name: 'seen', label: 'Last seen', cell: p => html`<${Time} at=${p.seen_at} />`}

@@ -12,7 +12,7 @@ import {State} from '../words.js';
 
 const SHOWN = ['model', 'mode', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
 
-/** A short name of a series. @param {any} series */
+/** A short name of a series. @param {import('../schemas').Schemas['SeriesRow']} series */
 const nameOf = series =>
 	`${SHOWN.filter(name => series.config[name] != null)
 		.map(
@@ -49,9 +49,9 @@ function Spark({values}) {
 	</svg>`;
 }
 
-/** @param {{alert: any}} props */
+/** @param {{alert: import('../schemas').Schemas['AlertSummary'] | import('../schemas').Schemas['Alert']}} props */
 function Confirm({alert}) {
-	const runId = alert.change?.first_after ?? alert.run_id;
+	const runId = 'change' in alert ? alert.change.first_after : alert.run_id;
 	const {run, busy, problem} = useAction(async () => {
 		const made = await ask(`analysis/history/${runId}/confirm`, {method: 'POST'});
 		changed('overview');
@@ -80,7 +80,9 @@ function One({id}) {
 	const missing = [series, points, found].find(each => each.data === undefined);
 	if (missing)
 		return html`<section class="panel"><${Answered} answer=${missing} height=${380}>${() => null}<//></section>`;
-	const known = points.data.items.filter((/** @type {any} */ point) => point.median_step_s !== null).reverse();
+	const known = points.data.items
+		.filter((/** @type {import('../schemas').Schemas['SeriesRun']} */ point) => point.median_step_s !== null)
+		.reverse();
 	return html`<${Points} of=${{...found.data, ...series.data, alerts: found.data.alerts, points: known}} />`;
 }
 
@@ -233,7 +235,9 @@ export default function History() {
 	const {params} = address.value;
 	useFollow('overview');
 	const alerts = useAnswer('analysis/alerts', {state: params.get('alert'), limit: 50}, {follow: 'overview'});
-	const states = JSON.stringify(alerts.data?.items.map((/** @type {any} */ each) => [each.id, each.state]));
+	const states = JSON.stringify(
+		alerts.data?.items.map((/** @type {import('../schemas').Schemas['AlertSummary']} */ each) => [each.id, each.state])
+	);
 	const before = useRef(states);
 	useEffect(() => {
 		if (before.current !== undefined && before.current !== states) changed('history');
@@ -326,7 +330,7 @@ export default function History() {
 											label: 'Slowdowns',
 											cell: s =>
 												s.alerts.map(
-													(/** @type {any} */ a) => html`<${State}
+													(/** @type {import('../schemas').Schemas['AlertSummary']} */ a) => html`<${State}
 														key=${a.id}
 														of=${a.state}
 														says=${`${a.state}, ${percent(a.ratio - 1)} slower`}

@@ -8,7 +8,7 @@ import {Answered, Empty, Figures, Head, Question, RunLink, Submit, Table, Time} 
 import {State, StateBar, presentOf} from '../words.js';
 import {Known} from '../lists/experiments.js';
 
-/** @param {any} of */
+/** @param {import('../schemas').Schemas['Overview']} of */
 function said(of) {
 	const {busy = 0, measuring_peaks: measuring = 0} = of.workers;
 	const left = of.runs.queued + of.runs.leased + of.runs.running;
@@ -25,7 +25,7 @@ function said(of) {
 
 export default function Now() {
 	const answer = useAnswer('overview');
-	const [live, setLive] = useState(/** @type {any} */ (null));
+	const [live, setLive] = useState(/** @type {import('../schemas').Schemas['Overview'] | null} */ (null));
 	useTopic('overview', told => setLive(told.data));
 	const first = answer.data;
 	const of = live && (!first?.at || live.at >= first.at) ? live : first;
@@ -79,7 +79,7 @@ export default function Now() {
 								html`<section class="notice warn">
 									<strong>Nothing runs</strong>
 									${of.waiting.map(
-										(/** @type {any} */ each) => html`<span key=${each.reason}>
+										(/** @type {import('../schemas').Schemas['Waiting']} */ each) => html`<span key=${each.reason}>
 											${plural(each.runs, 'run')}: ${each.waiting_for}. <a href=${link('fleet')}>See the fleet</a>
 										</span>`
 									)}
@@ -89,7 +89,7 @@ export default function Now() {
 									<div class="row between"><h2>Slowdowns</h2><a href=${link('history')}>History</a></div>
 									<ul class="stack tight">
 										${of.newest_alerts.map(
-											(/** @type {any} */ alert) => html`<li key=${alert.id} class="row">
+											(/** @type {import('../schemas').Schemas['AlertSummary']} */ alert) => html`<li key=${alert.id} class="row">
 												<${State} of=${alert.state} />
 												<span>${number(alert.ratio)} times the step time since run <${RunLink} id=${alert.run_id} /></span>
 												<small class="soft">${alert.reason}</small>

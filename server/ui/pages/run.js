@@ -39,11 +39,11 @@ function Among({of}) {
 		limit: 500
 	});
 	const same = (siblings.data?.items ?? []).filter(
-		(/** @type {any} */ each) =>
+		(/** @type {import('../schemas').Schemas['RunRow']} */ each) =>
 			each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant)
 	);
 	const times = same
-		.map((/** @type {any} */ each) => each.median_step_s)
+		.map((/** @type {import('../schemas').Schemas['RunRow']} */ each) => each.median_step_s)
 		.sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
 	const rank = times.filter((/** @type {number} */ each) => each < (of.median_step_s ?? 0)).length + 1;
 	const middle = times.length ? (times[(times.length - 1) >> 1] + times[times.length >> 1]) / 2 : null;
@@ -117,7 +117,7 @@ export default function Run() {
 	const {params} = address.value;
 	const id = params.get('id') ?? '';
 	const topic = `run:${id}`;
-	const [live, setLive] = useState(/** @type {any} */ (null));
+	const [live, setLive] = useState(/** @type {import('../schemas').Schemas['RunEvent'] | null} */ (null));
 	const answer = useAnswer(`runs/${encodeURIComponent(id)}`, {}, {follow: topic});
 	/** @type {import('../schemas').Schemas['RunDetail'] | undefined} */
 	const known = answer.data;

@@ -31,8 +31,9 @@ export function Attempts({of, topic}) {
 	</div>`;
 }
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail']}} props */
 export function Settings({of}) {
+	const model = /** @type {{name?: string} | null} */ (of.spec['model']);
 	const base = Object.fromEntries(Object.entries(of.spec).filter(([, value]) => value !== null));
 	return html`<div class="columns">
 		<section class="panel">
@@ -47,13 +48,13 @@ export function Settings({of}) {
 		<section class="panel">
 			<h2>Command line</h2>
 			<pre class="command">${commandOf({
-				base: {...base, model: of.spec.model?.name && of.spec.model.name !== 'custom' ? of.spec.model.name : of.spec.model}
+				base: {...base, model: model?.name && model.name !== 'custom' ? model.name : model}
 			})}</pre>
 		</section>
 	</div>`;
 }
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
 export function Files({of, topic}) {
 	const answer = useAnswer(`runs/${of.id}/artifacts`, {}, {follow: topic});
 	const {run, busy, problem} = useAction(async file => download(file.path, file.params, file.name));

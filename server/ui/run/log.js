@@ -6,14 +6,14 @@ import {Answered, Empty} from '../pieces.js';
 
 const TAIL = 500; // lines that are shown first
 
-/** The order of two lines. @param {any} a @param {any} b */
+/** The order of two lines. @param {import('../schemas').Schemas['LogLine']} a @param {import('../schemas').Schemas['LogLine']} b */
 const order = (a, b) => a.attempt_no - b.attempt_no || a.line_no - b.line_no;
 
 /** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
 export function Log({of, topic}) {
 	const [whole, setWhole] = useState(false);
 	const answer = useGrowing(`runs/${of.id}/log`, topic, whole ? null : TAIL);
-	const [added, add] = useState(/** @type {any[]} */ ([]));
+	const [added, add] = useState(/** @type {import('../schemas').Schemas['LogLine'][]} */ ([]));
 	const place = useRef(/** @type {HTMLElement | null} */ (null));
 	useTopic(topic, told => {
 		if (told.event === 'line') add(before => [...before.slice(-4000), told.data]);

@@ -6,18 +6,24 @@ import {Answered, Empty, Pairs, Table} from '../pieces.js';
 import {Shares} from '../plots/shares.js';
 import {State} from '../words.js';
 
-/** @param {any} of */
+/** @param {import('../schemas').Schemas['RunDetail']} of */
 const useResult = of => useAnswer(of.median_step_s === null ? null : `runs/${of.id}/result`);
 const none = html`<${Empty}><p>This run has no result.</p><//>`;
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail']}} props */
 export function Ops({of}) {
 	const answer = useResult(of);
 	if (of.median_step_s === null) return none;
 	return html`<${Answered} answer=${answer} height=${420}>
 		${result => {
-			const all = result.ops.reduce((/** @type {number} */ sum, /** @type {any} */ op) => sum + op.time_s, 0) || 1;
-			const threads = (result.threads ?? []).filter((/** @type {any} */ thread) => thread.useful_s != null);
+			const all =
+				result.ops.reduce(
+					(/** @type {number} */ sum, /** @type {import('../schemas').Schemas['ResultOp']} */ op) => sum + op.time_s,
+					0
+				) || 1;
+			const threads = (result.threads ?? []).filter(
+				(/** @type {import('../schemas').Schemas['ResultThread']} */ thread) => thread.useful_s != null
+			);
 			return html`<div class="stack">
 				${threads.length > 0 &&
 				html`<section class="panel">
@@ -34,16 +40,20 @@ export function Ops({of}) {
 							scheduling: 'scheduling',
 							idle: 'idle'
 						}}
-						rows=${threads.map((/** @type {any} */ t) => ({
-							name: `thread ${t.thread}, core ${t.core}`,
-							parts: {
-								useful: t.useful_s,
-								'no work': t.starvation_s ?? 0,
-								'at barriers': t.barrier_s ?? 0,
-								scheduling: t.scheduling_s ?? 0,
-								idle: t.idle_s ?? 0
-							}
-						}))}
+						rows=${threads.map(
+							(
+								/** @type {import('../schemas').Schemas['ResultThread'] & {thread: number, core: number, scheduling_s?: number}} */ t
+							) => ({
+								name: `thread ${t.thread}, core ${t.core}`,
+								parts: {
+									useful: t.useful_s,
+									'no work': t.starvation_s ?? 0,
+									'at barriers': t.barrier_s ?? 0,
+									scheduling: t.scheduling_s ?? 0,
+									idle: t.idle_s ?? 0
+								}
+							})
+						)}
 					/>
 				</section>`}
 				<section class="panel">
@@ -81,7 +91,7 @@ export function Ops({of}) {
 	<//>`;
 }
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail']}} props */
 export function Validity({of}) {
 	const answer = useResult(of);
 	if (of.median_step_s === null) return none;

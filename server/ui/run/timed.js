@@ -89,7 +89,7 @@ export function useView(trace, name = 't') {
 	return /** @type {[typeof view, typeof setView]} */ ([view, setView]);
 }
 
-/** @param {{of: any, trace: import('../timeline/trace.js').Trace}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail'], trace: import('../timeline/trace.js').Trace}} props */
 function Shown({of, trace}) {
 	const [view, setView] = useView(trace);
 	return html`<section class="panel">
@@ -103,14 +103,14 @@ function Shown({of, trace}) {
 	</section>`;
 }
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail']}} props */
 export function Timed({of}) {
 	const {trace, problem, retry} = useTrace(of.id);
 	if (problem) return html`<${NoTrace} problem=${problem} retry=${retry} />`;
 	return trace ? html`<${Shown} key=${of.id} of=${of} trace=${trace} />` : html`<${Skeleton} height=${220} />`;
 }
 
-/** @param {{of: any}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail']}} props */
 export function Graph({of}) {
 	const {trace, problem, retry} = useTrace(of.id);
 	const graph = useMemo(() => trace, [trace]);
