@@ -9,7 +9,7 @@ import {Shares} from '../plots/shares.js';
 import {Medians, Ratios, Slices, Speedups, comparisons, namesOf, placeOf, sidesOf} from '../plots/variants.js';
 import {State, tone} from '../words.js';
 
-/** Shown while no run has succeeded. @param {{of: any}} props */
+/** Shown while no run has succeeded. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
 export function Nothing({of}) {
 	return html`<${Empty}>
 		<p>No run has succeeded yet. ${of.state === 'active' ? 'Results appear after the first one.' : ''}</p>
@@ -18,10 +18,10 @@ export function Nothing({of}) {
 	<//>`;
 }
 
-/** Runs of an experiment, for plots. @param {any} of @param {string} topic */
+/** Runs of an experiment, for plots. @param {import('../schemas').Schemas['ExperimentDetail']} of @param {string} topic */
 export const useRuns = (of, topic) => useAnswer('runs', {experiment_id: of.id, limit: 500}, {follow: topic});
 
-/** Each run as a cell: one row per variant, one column per block. @param {{of: any, runs: any[]}} props */
+/** Each run as a cell: one row per variant, one column per block. @param {{of: import('../schemas').Schemas['ExperimentDetail'], runs: import('../schemas').Schemas['RunRow'][]}} props */
 function Grid({of, runs}) {
 	const variants = [...new Map(runs.map(run => [JSON.stringify(run.variant), run.variant])).entries()].sort(
 		([, a], [, b]) => variantName(a).localeCompare(variantName(b), 'en', {numeric: true})
@@ -93,7 +93,7 @@ function Comparisons({axis, rows}) {
 								name: 'what',
 								label: 'Second against first',
 								tight: true,
-								cell: (/** @type {any} */ row) => {
+								cell: (/** @type {import('../schemas').Schemas['SweepRow']} */ row) => {
 									const [a, b] = namesOf(axis, row);
 									return `${b} against ${a}`;
 								}
@@ -142,7 +142,7 @@ export function Marks({of}) {
 	</details>`;
 }
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
 export function Answer({of, topic}) {
 	const done = (of.by_state.succeeded ?? 0) > 0;
 	const scaling = useAnswer(done ? 'analysis/scaling' : null, {experiment_id: of.id}, {follow: topic});
@@ -180,12 +180,15 @@ export function Answer({of, topic}) {
 			: html`<${Nothing} of=${of} />`}
 		<${Answered} answer=${runs} height=${160}>${() => html`<${Grid} of=${of} runs=${items} />`}<//>
 		<${Marks}
-			of=${[...(scaling.data?.warnings ?? []), ...(sweep.data?.rows ?? []).flatMap((/** @type {any} */ row) => row.marks)]}
+			of=${[
+				...(scaling.data?.warnings ?? []),
+				...(sweep.data?.rows ?? []).flatMap((/** @type {import('../schemas').Schemas['SweepRow']} */ row) => row.marks)
+			]}
 		/>
 	</div>`;
 }
 
-/** Quantiles of the step's time, of variants of inference. @param {{rows: any[]}} props */
+/** Quantiles of the step's time, of variants of inference. @param {{rows: import('../schemas').Schemas['ScalingRow'][]}} props */
 function Latencies({rows}) {
 	if (!rows.length) return null;
 	return html`<section class="panel">
@@ -216,11 +219,11 @@ function Latencies({rows}) {
 	</section>`;
 }
 
-/** A colour for each phase of some variants. @param {any[]} rows @returns {Record<string, string>} */
+/** A colour for each phase of some variants. @param {import('../schemas').Schemas['ScalingRow'][]} rows @returns {Record<string, string>} */
 const coloursOf = rows =>
 	Object.fromEntries(rows.flatMap(row => Object.keys(row.phase_s)).map(phase => [phase, phase]));
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
 export function Scaling({of, topic}) {
 	const scaling = useAnswer(of.by_state.succeeded ? 'analysis/scaling' : null, {experiment_id: of.id}, {follow: topic});
 	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
@@ -244,11 +247,11 @@ export function Scaling({of, topic}) {
 						unit=${v => `${v.toPrecision(4)} ms`}
 						colours=${coloursOf(found.rows)}
 						said=${'Medians over processes of the span of each phase, with waiting.' +
-						(found.rows.some((/** @type {any} */ row) => row.phases_overlap)
+						(found.rows.some((/** @type {import('../schemas').Schemas['ScalingRow']} */ row) => row.phases_overlap)
 							? ' Under task with sync step or none, phases overlap: there each is the time of its own tasks ' +
 								'divided by the number of threads, without waiting.'
 							: '')}
-						rows=${found.rows.map((/** @type {any} */ row) => ({
+						rows=${found.rows.map((/** @type {import('../schemas').Schemas['ScalingRow']} */ row) => ({
 							name: nameOf(row),
 							parts: Object.fromEntries(
 								Object.entries(row.phase_s).map(([name, s]) => [name, /** @type {number} */ (s) * 1e3])
@@ -257,10 +260,15 @@ export function Scaling({of, topic}) {
 						}))}
 					/>
 				</section>
-				${new Set(found.rows.map((/** @type {any} */ row) => `${row.batch_slice} ${row.token_slice}`)).size > 1 &&
-				html`<section class="panel"><${Slices} rows=${found.rows} /></section>`}
+				${new Set(
+					found.rows.map(
+						(/** @type {import('../schemas').Schemas['ScalingRow']} */ row) => `${row.batch_slice} ${row.token_slice}`
+					)
+				).size > 1 && html`<section class="panel"><${Slices} rows=${found.rows} /></section>`}
 			</div>
-			<${Latencies} rows=${found.rows.filter((/** @type {any} */ row) => row.latency_s)} />
+			<${Latencies}
+				rows=${found.rows.filter((/** @type {import('../schemas').Schemas['ScalingRow']} */ row) => row.latency_s)}
+			/>
 			<section class="panel">
 				<h2>Variants</h2>
 				<p class="soft">${found.base}</p>
@@ -308,7 +316,12 @@ export function Scaling({of, topic}) {
 					]}
 				/>
 			</section>
-			<${Marks} of=${[...found.warnings, ...found.rows.flatMap((/** @type {any} */ row) => row.diagnosis)]} />
+			<${Marks}
+				of=${[
+					...found.warnings,
+					...found.rows.flatMap((/** @type {import('../schemas').Schemas['ScalingRow']} */ row) => row.diagnosis)
+				]}
+			/>
 		</div>`}
 	<//>`;
 }

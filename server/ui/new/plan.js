@@ -15,7 +15,7 @@ const SHOWN = 24;
  * @param {() => void} onAsked
  */
 export function useDryRun(request, onAsked) {
-	const [plan, setPlan] = useState(/** @type {any} */ (null));
+	const [plan, setPlan] = useState(/** @type {import('../schemas').Schemas['DryRun'] | null} */ (null));
 	const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
 	useEffect(() => {
 		const stop = new AbortController();
@@ -39,19 +39,19 @@ export function useDryRun(request, onAsked) {
 	return {plan, problem};
 }
 
-/** The smallest difference that a node detects, by its last A/A experiment. @param {any} each */
+/** The smallest difference that a node detects, by its last A/A experiment. @param {import('../schemas').Schemas['DetectableDifference']} each */
 const detectable = each => `${each.node}: ${each.relative === null ? 'nothing' : percent(each.relative)}`;
 
-/** A dry run in one sentence. @param {any} plan */
+/** A dry run in one sentence. @param {import('../schemas').Schemas['DryRun']} plan */
 function planSaid(plan) {
-	const found = plan.detectable.filter((/** @type {any} */ each) => each.relative !== null);
-	const least = found.length ? Math.min(...found.map((/** @type {any} */ each) => each.relative)) : null;
+	const found = (plan.detectable ?? []).flatMap(each => (each.relative === null ? [] : [each.relative]));
+	const least = found.length ? Math.min(...found) : null;
 	const long =
 		plan.estimated_s === null
 			? 'duration unknown: nothing of this shape has run yet'
 			: `about ${duration(plan.estimated_s)}` +
 				(plan.estimate_basis === 'guess' ? ' (a guess: not all of these shapes have run)' : '');
-	const unclear = plan.detectable.length ? ', too few to detect a difference' : '';
+	const unclear = plan.detectable?.length ? ', too few to detect a difference' : '';
 	return (
 		`${plural(plan.runs, 'run')}, ${long}` +
 		(least === null ? unclear : `, detects differences of ${percent(least)} or more`)
@@ -66,7 +66,7 @@ function decides({pairs, needed, decidable}) {
 		: `${plural(pairs, 'pair')} cannot decide it, whatever the times; at least ${needed} repetitions can`;
 }
 
-/** What the planned repetitions can decide, a sentence each. @param {any} plan @returns {string[]} */
+/** What the planned repetitions can decide, a sentence each. @param {import('../schemas').Schemas['DryRun']} plan @returns {string[]} */
 function decidable({primary, family}) {
 	const told = [];
 	if (primary) told.push(`The question (${primary.b} against ${primary.a}): ${decides(primary)}.`);
@@ -80,14 +80,14 @@ function decidable({primary, family}) {
 	return told;
 }
 
-/** @param {{plan: any, problem: Problem | null}} props */
+/** @param {{plan: import('../schemas').Schemas['DryRun'] | null, problem: Problem | null}} props */
 export function Plan({plan, problem}) {
 	return html`<p class=${`verdict ${plan ? '' : 'undecided'}`} role="status">
 		${plan ? planSaid(plan) : problem ? 'This experiment cannot run as it is.' : 'Planning the runs…'}
 		${plan &&
 		html`<small class="soft">
 			${plural(plan.variants, 'variant')}, arenas of at most ${bytes(plan.memory_bytes)}
-			${plan.detectable.length
+			${plan.detectable?.length
 				? `; smallest detectable difference on ${plan.detectable.map(detectable).join(', ')} (last A/A experiment)`
 				: '; no node is calibrated, so the smallest detectable difference is unknown'}
 		</small>`}
@@ -95,7 +95,7 @@ export function Plan({plan, problem}) {
 	</p>`;
 }
 
-/** The first runs, in the order in which they will be queued. @param {{plan: any}} props */
+/** The first runs, in the order in which they will be queued. @param {{plan: import('../schemas').Schemas['DryRun']}} props */
 export function Order({plan}) {
 	return html`<section class="panel">
 		<h2>Order</h2>
