@@ -324,9 +324,13 @@ export default function Compare() {
 									of=${[
 										['A', html`${variantName(of.a.variant)}: ${ms(of.a.step_s.median)}, ${plural(of.a.runs.length, 'run')}`],
 										['B', html`${variantName(of.b.variant)}: ${ms(of.b.step_s.median)}, ${plural(of.b.runs.length, 'run')}`],
-										['test', `${of.test}, ${sample(of.n, of.unit)}, ` + (of.paired ? 'paired' : 'not paired')],
-										['p', of.p_value == null ? '–' : of.p_value.toPrecision(2)],
-										['probability that B is faster', number(of.superiority)],
+										...(of.n
+											? [
+													['test', `${of.test}, ${sample(of.n, of.unit)}, ` + (of.paired ? 'paired' : 'not paired')],
+													['p', of.p_value == null ? '–' : of.p_value.toPrecision(2)],
+													['probability that B is faster', number(of.superiority)]
+												]
+											: []),
 										...(of.e_value == null ? [] : [['evidence (e-value)', number(of.e_value)]]),
 										...instructionsSaid(of.instructions),
 										...(of.scope ? [['scope', of.scope]] : [])
@@ -350,7 +354,8 @@ export default function Compare() {
 									<strong>Other differences between A and B</strong>
 									${of.differs.map(each => html`<span key=${each}>${each}</span>`)}
 								</section>`
-							: html`<section class="notice good">
+							: of.verdict !== 'refused' &&
+								html`<section class="notice good">
 									<span>Nothing else differs: same machine, same software, same remaining settings.</span>
 								</section>`}
 						${!!of.diagnosis?.length &&
