@@ -76,6 +76,12 @@ const two =
 """
 
 
+def test_every_page_has_a_line_in_the_list_of_pages():
+    code = FILES.by_path["pages.js"].plain.decode()
+    listed = re.findall(r"name: '(\w+)',\s*load: \(\) => import\('\./pages/(\w+)\.js'\)", code)
+    assert sorted(listed) == sorted((page, page) for page in FILES.pages if page)
+
+
 def test_a_page_that_does_not_exist_is_a_page_that_says_so(empty_api):
     answer = empty_api.http.get("/ui/nonsense")
     assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
