@@ -45,7 +45,7 @@ def test_other_outputs_are_another_problem(inferred, other):
 
 def test_training_and_inference_are_different_problems(inferred, make_result):
     """Only the mode is named: not an optimizer's settings, which inference does not read."""
-    for model in ("tiny", "resnet14-cifar"):
-        found = agree(inferred(1, model=model), Process(2, make_result(model=model)))
+    for settings in ({"model": "tiny"}, {"model": "resnet14-cifar", "token_slice": 1}):
+        found = agree(inferred(1, **settings), Process(2, make_result(**settings)))
         assert not found.holds
         assert found.reason == "the runs compute different problems: mode: infer / train"
