@@ -42,11 +42,14 @@ def _function(kernel: Kernel, source: str) -> Callable[..., Any]:
 
 
 def source_of(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> str:
-    """Source of a kernel's entry: `x` are the operands, `t` the tile's integers, `c` the context (see jit)."""
+    """Source of a kernel's entry: `x` are the operands, `t` the tile's integers, `c` the context (see jit). A poll
+    leaves its answer in the context.
+    """
     known = signature(kernel).of(dtypes)
     operand = {name: number for number, name in enumerate(known.operands)}
     integer = {name: number for number, name in enumerate(known.integers)}
-    lines = [f"def {known.name}_entry(x, t, c):", "    kernel("]
+    answer = f"c[{jit.COMPLETE}] = " if known.polls else ""
+    lines = [f"def {known.name}_entry(x, t, c):", f"    {answer}kernel("]
     for name, kind in known.kinds.items():
         argument = _argument(kind, jit.OPERAND_SIZE * operand.get(name, 0), integer.get(name, 0))
         lines.append(f"        {argument},  # {name}")

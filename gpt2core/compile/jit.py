@@ -7,7 +7,7 @@ Entries are generated from kernels' signatures (entries.py).
     operands  4 int64 for each operand: address, two dimensions, bytes between the parts of two threads if each has its
               own; a scalar is in the first
     tile      the tile's integers, as the step program gives them
-    context   STEP, THREAD, SCRATCH (address of this thread's words for matrix products)
+    context   STEP, THREAD, SCRATCH (address of this thread's words for matrix products), COMPLETE (what a poll found)
 
 Declaring loads neither a compiler nor NumPy (later.py). A called function is loaded from the cache (objects.py), or
 compiled (compiler.py).
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpt2core.compile.calls import Call
     from gpt2core.compile.code import Compiled, Loaded
 
-STEP, THREAD, SCRATCH = 0, 1, 2
+STEP, THREAD, SCRATCH, COMPLETE = range(4)
 CONTEXT_SIZE = 8  # int64; one cache line
 OPERAND_SIZE = 4  # int64
 OF_KERNEL = "ppp"  # parameters of a kernel's entry: three pointers

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.compile.atomics import store_release
+from gpt2core.compile.atomics import load_acquire, store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, inlined
 from gpt2core.measure.usage import DESK_CELLS, ENDED, LONG_TICKS, UNKNOWN, grown_run_delay_ns, read_usage
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 FIRST, LAST, BUSY = 0, 1, 2
 LINE = 8  # int64 of a cache line; rows of different threads keep that distance
 LONG_S = 200e-6  # spans above are read for run delay, which takes a microsecond; a preemption lasts longer
-BARRIER, STARVATION, APART, ENTERED, LAST_BEGIN = range(5)  # columns of Record.waited
+BARRIER, STARVATION, APART, ENTERED, LAST_BEGIN, CAUSE, SINCE = range(7)  # columns of Record.waited
 PASSED, LAST_START, PASSED_AT = range(3)  # cells of Record.passed
 
 
@@ -34,7 +34,7 @@ class Record(NamedTuple):
     op_calls: Ints  # (P, K + LINE)
     phases: Ints  # (P, S, A * phases * 3 + 1), A micro-batches: first begin, last end, busy time
     task_time: Ints  # (tasks,) summed over all steps
-    waited: Ints  # (P, LINE): time without a task, by cause; begin of the loop and of the last task
+    waited: Ints  # (P, LINE): time without a task, by cause; begin of the loop and of the last task; the open wait
     passed: Ints  # (LINE,): number of passed waits of the graph; begin of the last task before the latest; its time
     usage: Ints  # (P, timed steps + 1, LINE): Linux's counts of the thread at each step; or no rows
     desk: Ints  # (P, DESK_CELLS) buffer for such a reading
@@ -130,11 +130,25 @@ def note_waited(record, thread, cause, since, until):
 
 
 @inlined
-def note_wait_ended(record, thread, cause, since):
-    """Record a wait that ended with the task that just ran, if there was one; return 0, since no wait is open."""
+def open_wait(record, thread, cause, since):
+    """Note that a thread waits since then, or with 0 that it does not. Its next task, or close_wait, ends the wait."""
+    record.waited[thread, CAUSE], record.waited[thread, SINCE] = cause, since
+
+
+@inlined
+def close_wait(record, thread, until):
+    """Record a thread's wait until then, or with 0 until now, if one is open."""
+    since = record.waited[thread, SINCE]
     if since:
-        note_waited(record, thread, cause, since, record.waited[thread, LAST_BEGIN])
-    return 0
+        record.waited[thread, SINCE] = 0
+        note_waited(record, thread, record.waited[thread, CAUSE], since, until or ticks())
+
+
+@inlined
+def enter(record, thread, step):
+    """Note that a thread begins its loop, at a step."""
+    note_usage(record, thread, step)
+    record.waited[thread, ENTERED], record.waited[thread, SINCE] = ticks(), 0
 
 
 @inlined
@@ -167,3 +181,15 @@ def note_wait(record, thread, since, now):
     note_waited(record, thread, STARVATION, since, starved)
     note_waited(record, thread, BARRIER, starved, until)
     return until
+
+
+@inlined
+def note_node(record, thread, since, waits):
+    """Record a wait for a node of the graph, which has just run: until its task began or, for a wait, until now.
+    waits: number of passed waits, when the thread last recorded them."""
+    until = record.waited[thread, LAST_BEGIN]
+    if until < since:
+        until = ticks()
+    if load_acquire(address_of(record.passed, PASSED)) != waits:
+        since = note_wait(record, thread, since, until)
+    note_waited(record, thread, STARVATION, since, until)

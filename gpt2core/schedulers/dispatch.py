@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.compile.atomics import pause
+from gpt2core.compile.atomics import pause, yield_core
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.entries import kernel_entry
 from gpt2core.compile.jit import (
+    COMPLETE,
     CONTEXT_SIZE,
     OF_KERNEL,
     OPERAND_SIZE,
@@ -28,7 +29,7 @@ from gpt2core.compile.jit import (
     pointer_i64,
 )
 from gpt2core.gemm.table import Products
-from gpt2core.measure.tracing import LAST_BEGIN, begins, note
+from gpt2core.measure.tracing import LAST_BEGIN, begins, close_wait, note
 from gpt2core.spec import settings
 from gpt2core.step import tensors
 from gpt2core.step.memory import Memory
@@ -38,6 +39,7 @@ from gpt2core.step.signature import Array, signature
 ENTRY, OPERANDS, TILE, KIND, PHASE, NUMBER, NEXT = range(7)
 CALL = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)  # an entry's type
 COLUMNS = 8  # of the tables; one cache line a call
+START, ON, POLL = range(3)  # operands of hold_entry: a task's own entry, its operands, the entry of its poll
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,22 @@ class Dispatch:
     """A program as tables. A call's NUMBER is its index in the program."""
 
     tasks: NDArray[np.int64]  # (n, COLUMNS) each task's first call; NEXT: address of the task's next call, or 0
+    later: tuple[int, ...]  # tasks that are complete only after they ran; those of `tasks` hold their thread until then
+    held: NDArray[np.int64]  # (later, OPERAND_SIZE) operands of hold_entry
     context: NDArray[np.int64]  # (P, CONTEXT_SIZE) a line for each thread
     op_first: NDArray[np.int64]  # (loops + 1,) where the tasks of each loop, an op or ops side by side, begin
     kinds: tuple[tuple[str, str], ...]  # (name, phase) by which times are summed
     blas: Mapping[tuple[str, str], str]  # libraries of their products
     kept: tuple[NDArray[np.int64], ...]  # memory to which the tables point
+
+    @property
+    def started(self) -> NDArray[np.int64]:
+        """`tasks`, of which those that are complete only later return once they have started it."""
+        if not self.later:
+            return self.tasks
+        tasks, later = self.tasks.copy(), list(self.later)
+        tasks[later, ENTRY], tasks[later, OPERANDS] = self.held[:, START], self.held[:, ON]
+        return tasks
 
 
 @entry(OF_KERNEL)
@@ -76,8 +89,22 @@ def dawdling(tasks: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return operands
 
 
+@entry(OF_KERNEL)
+def hold_entry(x, t, c):
+    """Run a task that only starts something, and hold the thread until it is complete. operands: START, ON, POLL."""
+    call_entry(x[START], x[ON], address(t), address(c))
+    c[COMPLETE] = 0
+    while c[COMPLETE] == 0:
+        call_entry(x[POLL], x[ON], address(t), address(c))
+        if c[COMPLETE] == 0:
+            yield_core()
+
+
 def bind(program: Program, memory: Memory, threads: int, products: Products | None = None) -> Dispatch:
     """Resolve every kernel and operand to its address. A program without matrix products needs no `products`.
+
+    A task that is complete only later holds its thread until it is, so that every scheduler may run it; one that knows
+    both moments uses `Dispatch.started`.
 
     With TASKLOOM_STRESS set to a number, every task is preceded by a random delay with that seed.
     """
@@ -91,6 +118,8 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     args = np.zeros((count, max(width, 1)), np.int64)
     tasks = np.zeros((len(program.tasks), COLUMNS), np.int64)
     following = np.zeros((count - len(tasks) + 1, COLUMNS), np.int64)
+    later = tuple(task for task, (op, _) in enumerate(program.tasks) if op.poll)
+    held = np.zeros((len(later), OPERAND_SIZE), np.int64)
     task, number, place, more = 0, 0, 0, 0
     for op in program.ops:
         for call in op.calls:
@@ -113,6 +142,10 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
                     number,
                 )
                 number += 1
+            if op.poll:
+                row, waits = tasks[task], held[later.index(task)]
+                waits[: POLL + 1] = row[ENTRY], row[OPERANDS], kernel_entry(op.poll, op.calls[0].dtypes).address
+                row[ENTRY], row[OPERANDS] = hold_entry.address, waits.ctypes.data
             task += 1
     seed = settings.stress()
     delays = np.zeros((0, 0), np.int64) if seed is None else dawdling(tasks, seed)
@@ -128,7 +161,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
         if products and isinstance(operand, Product)
     }
     op_first = np.array(program.loop_first, np.int64)
-    return Dispatch(tasks, context, op_first, kinds, blas, (operands, args, following, delays))
+    return Dispatch(tasks, later, held, context, op_first, kinds, blas, (operands, args, following, delays))
 
 
 def run_once(program: Program, memory: Memory, products: Products | None = None) -> None:
@@ -169,6 +202,13 @@ def operands_of(call: Call, memory: Memory, products: Products | None) -> list[i
 
 @inlined
 def run_task(tasks, context, record, thread, step, task):
+    """Run one task on this thread. Record how long each of its calls took, and the wait that it ends."""
+    run_calls(tasks, context, record, thread, step, task)
+    close_wait(record, thread, record.waited[thread, LAST_BEGIN])
+
+
+@inlined
+def run_calls(tasks, context, record, thread, step, task):
     """Run one task's calls on this thread and record how long each took."""
     context[thread, STEP] = step
     begin = begins(record, thread, ticks())

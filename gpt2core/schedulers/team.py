@@ -7,13 +7,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpt2core.compile.jit import Function
 from gpt2core.node.pinning import pin_this_thread
 from gpt2core.schedulers.scheduler import Job, Prepared, Stage
 from gpt2core.spec.errors import Stalled
 from gpt2core.step.control import FINISHED, FIRST, LAST
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Team:
@@ -92,6 +96,10 @@ class OnTeam(Prepared):
     def loop(self, stage: Stage) -> tuple[Callable[..., None], list[Any]]:
         """The compiled loop of a stage, and its arguments after the common ones (see `run`)."""
 
+    def tasks(self) -> NDArray[np.int64]:
+        """The table from which the loop runs tasks: each is complete when it has returned."""
+        return self.job.bound.tasks
+
     def team(self) -> Team:
         """The team that runs the next stage."""
         return Team(self.job.cores)
@@ -101,6 +109,6 @@ class OnTeam(Prepared):
         job, team = self.job, self.team()
         job.control[FINISHED], job.control[LAST], job.control[FIRST] = 0, 0, stage.first
         loop, more = self.loop(stage)
-        common = [job.bound.tasks, job.bound.context, stage.record, job.control, stage.end]
+        common = [self.tasks(), job.bound.context, stage.record, job.control, stage.end]
         self.observed = team.observed
         team.run(loop, [*common, *more], stage.watch, inside=stage.inside)

@@ -278,6 +278,19 @@ class Builder:
             draft = self._drafts[number]
             self._drafts[number] = dataclasses.replace(draft, op=dataclasses.replace(draft.op, beside=True))
 
+    def complete_when(self, poll: Kernel) -> None:
+        """Let the tasks of the last op be complete only when `poll` answers so (see ops.Op). Their accesses are those
+        of what they start too. Raises TypeError unless it takes the parameters of the op's kernel and is a poll.
+        """
+        *_, draft = self._drafts
+        (call,) = draft.op.calls
+        known, asked = signature(call.kernel), signature(poll)
+        if asked.kinds != known.kinds or not asked.polls:
+            raise TypeError(
+                f"{draft.op.label}: {asked.name} should take the parameters of {known.name} and return Complete"
+            )
+        self._drafts[-1] = dataclasses.replace(draft, op=dataclasses.replace(draft.op, poll=poll))
+
     def join(self) -> None:
         """Fuse the last op with the one before it, unless every kernel is an op of its own."""
         if self.fusion != "none":
@@ -287,6 +300,8 @@ class Builder:
         """Fuse the last `count` ops into one, whose tile i runs their tiles i in order."""
         *self._drafts, drafts = [*self._drafts[:-count], self._drafts[-count:]]
         parts = [draft.op for draft in drafts]
+        if any(op.poll for op in parts):
+            raise GraphError(f"{parts[0].label} cannot be fused: it or an op after it is complete only later")
         tiles = [
             Tile(tuple(work for tile in together for work in tile.work), (), together[0].label)
             for together in zip(*(op.tiles for op in parts), strict=True)

@@ -38,6 +38,11 @@ class Graph:
     end: int
     gate: int | None = None
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether an iteration may begin before the one before it is complete."""
+        return self.gate is not None
+
     def __len__(self) -> int:
         return len(self.task)
 

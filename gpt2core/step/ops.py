@@ -231,6 +231,8 @@ class Op:
     `beside`: so may its tiles and those of the op before it, such as those of another layer (see Program.loops).
     `filler`: off the critical path, since only updates need its result, and what it reads is overwritten much later. It
     runs when nothing else is ready.
+    `poll`: of an op whose tasks only start something, such as a transfer. A task that ran is complete once this kernel,
+    called with the same operands and integers, answers so; what depends on it runs after that.
     """
 
     layer: int | None
@@ -239,6 +241,7 @@ class Op:
     micro: int = 0  # its micro-batch
     filler: bool = False
     beside: bool = False
+    poll: Kernel | None = None
 
     @property
     def name(self) -> str:
@@ -294,9 +297,10 @@ class Program:
 
     @property
     def kernels(self) -> list[tuple[Kernel, tuple[str, ...]]]:
-        """Each kernel of its calls once, with the dtypes of its choices."""
+        """Each kernel of its calls, and each poll, once, with the dtypes of its choices."""
         mine = [(call.kernel, call.dtypes) for op in self.ops for call in op.calls]
-        return list(dict.fromkeys([*(self.once.kernels if self.once else ()), *mine]))
+        polls = [(op.poll, call.dtypes) for op in self.ops for call in op.calls if op.poll]
+        return list(dict.fromkeys([*(self.once.kernels if self.once else ()), *mine, *polls]))
 
     @property
     def loops(self) -> list[list[Op]]:

@@ -4,7 +4,8 @@
 
 One kernel may serve several dtypes (`MatrixOrHalves`): each combination that a program uses has an entry of its own.
 Arrays are views of the tensors that an op names. A `TileInt` is the integer of that name of each tile; a `Scalar` is
-one integer for the whole op. `Multiply`, `Step` and `TileInts` come from the runtime.
+one integer for the whole op. `Multiply`, `Step` and `TileInts` come from the runtime. A kernel that returns `Complete`
+is a poll: it answers whether a task that ran is complete (see Builder.op).
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ class Integer:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """The result of a poll."""
+
+
+@dataclass(frozen=True)
 class Multiplier:
     """Parameter of a matrix product (gemm.libraries.multiply), with the thread's scratch."""
 
@@ -63,6 +69,7 @@ TileInt = Annotated[Any, Integer("tile")]
 TileInts = Annotated[Any, Integer("all")]
 Step = Annotated[Any, Integer("step")]
 Multiply = Annotated[Any, Multiplier()]
+Complete = Annotated[bool, Answer()]
 
 Kind = Array | Integer | Multiplier
 Kernel = Callable[..., Any]
@@ -74,6 +81,7 @@ class Signature:
 
     name: str
     kinds: dict[str, Kind]
+    polls: bool = False
 
     @property
     def operands(self) -> dict[str, Kind]:
@@ -101,7 +109,7 @@ class Signature:
             if not isinstance(kind, Array) or dtype not in kind.dtypes:
                 raise TypeError(f"{self.name}: {name} takes {kind}, not {dtype}")
             kinds[name] = Array((dtype,), kind.rank, kind.own)
-        return Signature(self.name, kinds)
+        return Signature(self.name, kinds, self.polls)
 
     @property
     def takes_all_integers(self) -> bool:
@@ -123,4 +131,5 @@ def signature(kernel: Kernel) -> Signature:
         if not isinstance(kind, Array | Integer | Multiplier):
             raise TypeError(f"{function.__name__}: parameter {name} has no annotation of gpt2core.step.signature")
         kinds[name] = kind
-    return Signature(function.__name__, kinds)
+    polls = Answer() in getattr(hints.get("return"), "__metadata__", ())
+    return Signature(function.__name__, kinds, polls)

@@ -49,6 +49,9 @@ class Sketch(Builder):
         uses = [(use.mode, use.of) for use in given.values() if isinstance(use, Use) and isinstance(use.of, Tensor)]
         self._ops.append(Uses(sorted(uses, key=lambda use: use[0] not in READS), layer, filler))
 
+    def complete_when(self, poll: Kernel) -> None:
+        """Nothing: lives follow from the accesses."""
+
     def blocks(self, matrix: Tensor) -> Sequence[Range]:
         """One, since lives do not depend on blocks, of which a huge matrix has 100,000."""
         return [(0, self.shape(matrix)[0])]

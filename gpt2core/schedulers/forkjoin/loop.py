@@ -14,12 +14,12 @@ from gpt2core.compile.jit import address_of, runtime
 from gpt2core.measure.tracing import (
     APART,
     BARRIER,
-    ENTERED,
     LINE,
     STARVATION,
+    close_wait,
+    enter,
     note_usage,
-    note_wait_ended,
-    note_waited,
+    open_wait,
 )
 from gpt2core.schedulers.dispatch import run_task
 from gpt2core.schedulers.scheduler import Stage
@@ -53,13 +53,11 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
     stop, done, last = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, LAST)
     barriers = address_of(cells, 0)
     ops, start = split.threads.shape[0], control[STEPS_DONE]
-    note_usage(record, thread, start)
-    record.waited[thread, ENTERED] = ticks()
+    enter(record, thread, start)
     barrier(barriers, threads, spin)
     if thread == 0:
         record.begin[0] = ticks()
     barrier(barriers, threads, spin)  # no thread works before the begin
-    since, cause = 0, BARRIER  # of a wait that the next task, or else this thread's turn, ends
     for step in range(start, steps):
         for op in range(ops):
             first, count, sharing = split.first[op], split.first[op + 1] - split.first[op], split.threads[op]
@@ -71,19 +69,18 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
                     tile = fetch_add(tickets, 1)
                     while tile < count:
                         run_task(tasks, context, record, thread, step, first + tile)
-                        idle, since = BARRIER, note_wait_ended(record, thread, cause, since)
+                        idle = BARRIER
                         tile = fetch_add(tickets, 1)
                 else:
                     for tile in range(count * thread // sharing, count * (thread + 1) // sharing):
                         run_task(tasks, context, record, thread, step, first + tile)
-                        idle, since = BARRIER, note_wait_ended(record, thread, cause, since)
-            if since:
-                note_waited(record, thread, cause, since, ticks())
+                        idle = BARRIER
+            close_wait(record, thread, 0)  # of a thread without a tile
             if thread == 0:
                 split.tickets[op, (step + 1) & 1, 0] = 0  # of the next step: no thread uses them before the barrier
                 if op == ops - 1 and load_acquire(stop):
                     store_release(last, step + 1)  # a number: a slow thread may read it one step late
-            since, cause = barrier(barriers, threads, spin), idle
+            open_wait(record, thread, idle, barrier(barriers, threads, spin))
         if thread == 0:
             record.step_end[step] = ticks()
             store_release(done, step + 1)
@@ -91,8 +88,7 @@ def forkjoin_loop(thread, tasks, context, record, control, steps, split, cells, 
         if load_acquire(last) == step + 1:
             break
     barrier(barriers, threads, spin)  # thread 0 has recorded the end of the last step
-    if since:
-        note_waited(record, thread, cause, since, record.step_end[control[STEPS_DONE] - 1])
+    close_wait(record, thread, record.step_end[control[STEPS_DONE] - 1])
 
 
 class ForkJoinRun(OnTeam):

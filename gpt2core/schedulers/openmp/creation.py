@@ -45,7 +45,7 @@ def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -
     members = members_of(program)
     markers = np.zeros(MARKERS + len(program.regions) + sum(map(len, members.values())), np.int64)
     address = int(markers.ctypes.data)
-    gated = list(graph.crossing) != [(graph.end, graph.begin)]
+    gated = graph.overlaps
     last, losses = set[int](), set[int]()
     if gated:  # the waits of the graph as clauses of the tasks before them
         losses = {a for a, b in graph.edges if b == graph.gate and graph.task[a] != WAIT}

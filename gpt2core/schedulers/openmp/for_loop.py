@@ -14,11 +14,11 @@ from gpt2core.compile.jit import address_of, runtime
 from gpt2core.measure.tracing import (
     APART,
     BARRIER,
-    ENTERED,
     STARVATION,
+    close_wait,
+    enter,
     note_usage,
-    note_wait_ended,
-    note_waited,
+    open_wait,
 )
 from gpt2core.node.openmp import ENTRY_POINTS
 from gpt2core.schedulers.dispatch import run_task
@@ -44,13 +44,11 @@ def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openm
     stop, done, last = address_of(control, STOP), address_of(control, STEPS_DONE), address_of(control, LAST)
     ops, start = op_first.shape[0] - 1, control[STEPS_DONE]
     begin, end = address_of(bounds, thread * bounds.shape[1]), address_of(bounds, thread * bounds.shape[1] + 1)
-    note_usage(record, thread, start)
-    record.waited[thread, ENTERED] = ticks()
+    enter(record, thread, start)
     call_c(openmp[GOMP_BARRIER], ())
     if thread == 0:
         record.begin[0] = ticks()
     call_c(openmp[GOMP_BARRIER], ())  # no thread works before the begin
-    since, cause = 0, BARRIER  # of a wait that the next task, or else the next barrier, ends
     for step in range(start, steps):
         for op in range(ops):
             first, count, threads, idle = op_first[op], op_first[op + 1] - op_first[op], sharing[op], STARVATION
@@ -59,7 +57,7 @@ def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openm
                 while more & LOW_BYTE:
                     for task in range(bounds[thread, 0], bounds[thread, 1]):
                         run_task(tasks, context, record, thread, step, task)
-                        idle, since = BARRIER, note_wait_ended(record, thread, cause, since)
+                        idle = BARRIER
                     more = call_c(openmp[LOOP_NEXT], (begin, end))
                 call_c(openmp[LOOP_END], ())
             elif thread >= threads:
@@ -69,12 +67,11 @@ def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openm
                 mine = first + each * thread + min(thread, more)
                 for task in range(mine, mine + each + (thread < more)):
                     run_task(tasks, context, record, thread, step, task)
-                    idle, since = BARRIER, note_wait_ended(record, thread, cause, since)
-            if since:
-                note_waited(record, thread, cause, since, ticks())
+                    idle = BARRIER
+            close_wait(record, thread, 0)  # of a thread without a tile
             if thread == 0 and op == ops - 1 and load_acquire(stop):
                 store_release(last, step + 1)  # a number: a slow thread may read it one step late
-            since, cause = ticks(), idle
+            open_wait(record, thread, idle, ticks())
             call_c(openmp[GOMP_BARRIER], ())
         if thread == 0:
             record.step_end[step] = ticks()
@@ -83,8 +80,7 @@ def omp_for_loop(thread, tasks, context, record, control, steps, op_first, openm
         if load_acquire(last) == step + 1:
             break
     call_c(openmp[GOMP_BARRIER], ())  # thread 0 has recorded the end of the last step
-    if since:
-        note_waited(record, thread, cause, since, record.step_end[control[STEPS_DONE] - 1])
+    close_wait(record, thread, record.step_end[control[STEPS_DONE] - 1])
 
 
 class OmpForRun(OnOpenMP):

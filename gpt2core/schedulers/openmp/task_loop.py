@@ -22,12 +22,13 @@ from gpt2core.compile.foreign import call_c
 from gpt2core.compile.jit import address_of, entry, inlined, runtime
 from gpt2core.measure.tracing import (
     BARRIER,
-    ENTERED,
-    LAST_BEGIN,
     LINE,
+    SINCE,
     STARVATION,
+    close_wait,
+    enter,
     note_usage,
-    note_waited,
+    open_wait,
 )
 from gpt2core.node.openmp import ENTRY_POINTS
 from gpt2core.schedulers.dispatch import run_task
@@ -46,7 +47,7 @@ DEPEND, PRIORITY = 8, 16  # flags of GOMP_task
 FRAME, STEP, TASK = range(3)  # cells of a task's argument, which the runtime copies
 ARGUMENT_CELLS = 3
 OPENMP, TASKS, CONTEXT, CONTROL, SEEN, RECORD = range(6)  # rows of the frame
-LAST_STEP, SINCE, CAUSE = range(3)  # cells of a thread's row of `seen`; SINCE: of a wait that is open, or 0
+LAST_STEP = 0  # cell of a thread's row of `seen`
 
 
 @entry("p")
@@ -58,10 +59,10 @@ def run_task_entry(argument):
     if argument[STEP] > seen[thread, LAST_STEP]:
         seen[thread, LAST_STEP] = argument[STEP]
         note_usage(record, thread, argument[STEP])
+    waits = record.waited[thread, SINCE] != 0
     run_task(matrix(frame, TASKS), matrix(frame, CONTEXT), record, thread, argument[STEP], argument[TASK])
-    if seen[thread, SINCE]:
-        note_waited(record, thread, seen[thread, CAUSE], seen[thread, SINCE], record.waited[thread, LAST_BEGIN])
-        seen[thread, SINCE] = ticks()
+    if waits:
+        record.waited[thread, SINCE] = ticks()  # it goes on in the runtime
 
 
 @entry("p")
@@ -79,13 +80,11 @@ def end_step(record, done, step):
 
 
 @inlined
-def wait(openmp, call, arguments, seen, thread, cause):
-    """Call a function that returns once tasks are complete; return the time since which this thread has had none.
-    run_task_entry records the waits before the tasks that it runs meanwhile."""
-    seen[thread, CAUSE], seen[thread, SINCE] = cause, ticks()
+def wait(openmp, call, arguments, record, thread, cause):
+    """Call a function that returns once tasks are complete. Tasks that this thread runs meanwhile divide its wait,
+    whose last part stays open."""
+    open_wait(record, thread, cause, ticks())
     call_c(openmp[call], arguments)
-    since, seen[thread, SINCE] = seen[thread, SINCE], 0
-    return since
 
 
 @runtime
@@ -95,29 +94,28 @@ def omp_task_loop(thread, tasks, context, record, control, steps, creation, open
     openmp: addresses of ENTRY_POINTS; bodies: of run_task_entry and end_step_entry; argument: room for a task's.
     """
     first, seen = control[STEPS_DONE], matrix(frame, SEEN)
-    note_usage(record, thread, first)
+    enter(record, thread, first)
     seen[thread, LAST_STEP] = first
-    record.waited[thread, ENTERED] = ticks()
     call_c(openmp[GOMP_BARRIER], ())
     if thread == 0:
         record.begin[0] = ticks()
         for step in range(first, steps):
-            create_step(creation, openmp, bodies, frame, argument, record, seen, step)
+            create_step(creation, openmp, bodies, frame, argument, record, step)
             if not creation.gated:
                 end_step(record, address_of(control, STEPS_DONE), step)
             else:
                 create_end(creation, openmp, bodies, argument, step)
                 if step + 1 < steps:  # the last step's end is awaited at the barrier: waiting after it does not count
-                    pass_gate(openmp, argument, record, seen)
+                    pass_gate(openmp, argument, record)
             if load_acquire(address_of(control, STOP)):
                 break
-    since = wait(openmp, GOMP_BARRIER, (), seen, thread, STARVATION)  # after it all tasks are complete
-    note_waited(record, thread, STARVATION, since, record.step_end[control[STEPS_DONE] - 1])
+    wait(openmp, GOMP_BARRIER, (), record, thread, STARVATION)  # after it all tasks are complete
+    close_wait(record, thread, record.step_end[control[STEPS_DONE] - 1])
     note_usage(record, thread, control[STEPS_DONE])
 
 
 @inlined
-def create_step(creation, openmp, bodies, frame, argument, record, seen, step):
+def create_step(creation, openmp, bodies, frame, argument, record, step):
     """Create a step's tasks in the program's order, and wait at the graph's waits."""
     argument[FRAME], argument[STEP] = address_of(frame, 0), step
     flags = DEPEND + PRIORITY * creation.prioritised
@@ -125,8 +123,8 @@ def create_step(creation, openmp, bodies, frame, argument, record, seen, step):
     for i in range(creation.order.shape[0]):
         task = creation.order[i]
         if task == TASKWAIT:
-            since = wait(openmp, GOMP_TASKWAIT, (), seen, 0, BARRIER)
-            note_waited(record, 0, BARRIER, since, ticks())
+            wait(openmp, GOMP_TASKWAIT, (), record, 0, BARRIER)
+            close_wait(record, 0, 0)
             continue
         if creation.ends[task] >= 0:
             creation.depend[creation.ends[task]] = end
@@ -148,11 +146,11 @@ def create_end(creation, openmp, bodies, argument, step):
 
 
 @inlined
-def pass_gate(openmp, argument, record, seen):
+def pass_gate(openmp, argument, record):
     """Wait until the gate's clause is fulfilled."""
     clause = argument[ARGUMENT_CELLS:]
-    since = wait(openmp, GOMP_TASKWAIT_DEPEND, (address_of(clause, 0),), seen, 0, STARVATION)
-    note_waited(record, 0, STARVATION, since, ticks())
+    wait(openmp, GOMP_TASKWAIT_DEPEND, (address_of(clause, 0),), record, 0, STARVATION)
+    close_wait(record, 0, 0)
 
 
 @inlined

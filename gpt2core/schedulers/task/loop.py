@@ -4,51 +4,72 @@ Order with policy breadth-first: the oldest of the own ready tasks, then of anot
 whose weights have been out of use for longest (docs/decisions/0005). With the other policies: the own successor of
 highest priority (its data is in this core's cache), then the latest of the own other ready tasks, then the oldest of
 another thread's. replay.record defines fillers and priorities.
+
+A node that is complete only after it ran (replay.Later) is open meanwhile. One thread at a time polls the open nodes:
+an idle one, or a busy one between two tasks if nobody has polled for POLL_S. The successors of a node that is complete
+become ready on the thread that found it so. No thread parks while a node is open.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gpt2core.compile.atomics import fence, fetch_add, load_acquire, load_relaxed, pause, store_release, yield_core
+from gpt2core.compile.atomics import (
+    compare_exchange,
+    fence,
+    fetch_add,
+    load_acquire,
+    load_relaxed,
+    pause,
+    store_relaxed,
+    store_release,
+    yield_core,
+)
 from gpt2core.compile.clock import ticks
-from gpt2core.compile.jit import address_of, inlined, runtime
+from gpt2core.compile.jit import COMPLETE, STEP, address_of, call_entry, inlined, runtime
 from gpt2core.compile.parking import EVERYONE, fence_everyone, park, register, wake
 from gpt2core.measure.tracing import (
-    ENTERED,
-    LAST_BEGIN,
     PASSED,
-    STARVATION,
+    enter,
+    note_node,
     note_usage,
     note_wait,
-    note_waited,
     pass_wait,
 )
-from gpt2core.schedulers.dispatch import run_task
+from gpt2core.schedulers.dispatch import ON, POLL, TILE, run_calls
 from gpt2core.schedulers.scheduler import Job, Stage
 from gpt2core.schedulers.task import replay as replays
 from gpt2core.schedulers.task.deque import EMPTY, new_deques, push, size, steal, take
-from gpt2core.schedulers.task.replay import BEGIN_NODE, END_NODE
+from gpt2core.schedulers.task.replay import BEGIN_NODE, END_NODE, FIRST_LATER
 from gpt2core.schedulers.team import OnTeam
-from gpt2core.schedulers.waiting import LOOKS, PATIENCE, spin_ticks
+from gpt2core.schedulers.waiting import LOOKS, PATIENCE, spin_ticks, ticks_per_s
 from gpt2core.step.control import FINISHED, FIRST, LAST, STEPS_DONE, STOP
 from gpt2core.step.graph import WAIT
 
-PARKED, WAKES = 0, 64  # bytes of the cells for idle threads: how many are parked, and a count that wakes them
-IDLE_CELLS = 16  # int64; two cache lines, written only where a thread parks or is woken
+# Bytes of the cells for idle threads: how many are parked, and OPEN for each open node; a count that wakes them;
+# whether a thread polls; when the last one did, in ticks.
+PARKED, WAKES, POLLING, POLLED = 0, 64, 128, 136
+IDLE_CELLS = 24  # int64; cache lines that are written only where a thread parks, is woken or polls
+OPEN = 1 << 32  # in PARKED, so that a busy thread looks at one cell for both
+POLL_S = 200e-6  # MPI makes progress only in its calls: every 0.2 to 2 ms hides a transfer, every 10 ms does not
 
 
 @runtime
-def task_loop(thread, tasks, context, record, control, steps, replay, deques, mask, idle, spin):
-    """Replay the graph until all steps are done or control[STOP] is set when an iteration is about to begin."""
+def task_loop(
+    thread, tasks, context, record, control, steps, replay, later, held, deques, mask, idle, spin, poll_ticks
+):
+    """Replay the graph until all steps are done or control[STOP] is set when an iteration is about to begin.
+
+    held: see dispatch.Dispatch.
+    """
     rest_cells = address_of(idle, 0)
     threads = deques.shape[0] // 2
     finished, own = address_of(control, FINISHED), address_of(deques, thread * deques.shape[1])
     passed, asked = address_of(record.passed, PASSED), max(threads - 1, 1)
     seen = control[FIRST]
-    note_usage(record, thread, seen)
-    record.waited[thread, ENTERED] = ticks()
+    enter(record, thread, seen)
     if thread == 0:
         record.begin[0] = ticks()
         for i in range(replay.start.shape[0]):
@@ -74,6 +95,8 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
                 since, waits, waited = ticks(), load_acquire(passed), 0
             elif spun > asked and spun % LOOKS == 0:
                 waited = ticks() - since
+                if load_relaxed(rest_cells + PARKED) >= OPEN:
+                    poll(thread, tasks, context, replay, later, held, own, spare, mask, rest_cells)
             if waited < spin:
                 pause()
             elif waited < PATIENCE * spin:
@@ -87,9 +110,12 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
         if replay.iteration[node] > seen:
             seen = replay.iteration[node]
             note_usage(record, thread, seen)
-        node = run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, rest_cells, node)
+        node = run_node(
+            thread, tasks, context, record, control, steps, replay, later, held, own, spare, mask, rest_cells,
+            poll_ticks, node,
+        )  # fmt: skip
         if was_idle:  # recorded only now, when no thread waits for this one
-            end_wait(record, thread, since, waits)
+            note_node(record, thread, since, waits)
     last = load_acquire(address_of(control, LAST))
     note_usage(record, thread, last)
     if spun >= asked:
@@ -97,12 +123,14 @@ def task_loop(thread, tasks, context, record, control, steps, replay, deques, ma
 
 
 @inlined
-def run_node(thread, tasks, context, record, control, steps, replay, own, spare, mask, rest_cells, node):
-    """Run a ready node, release its successors, and return the one to run next, or EMPTY."""
+def run_node(
+    thread, tasks, context, record, control, steps, replay, later, held, own, spare, mask, rest_cells, poll_ticks, node
+):
+    """Run a ready node, release its successors if it is complete, and return the one to run next, or EMPTY."""
     iteration, task = replay.iteration[node], replay.task[node]
     replay.pending[node, iteration & 1] = replay.predecessors[node]  # armed again, for the iteration after the next
     if task >= 0:
-        run_task(tasks, context, record, thread, iteration, task)
+        run_calls(tasks, context, record, thread, iteration, task)
     elif task == BEGIN_NODE:
         if iteration == steps or (iteration != control[FIRST] and load_acquire(address_of(control, STOP))):
             # With sync = none the last iteration may still run: this node or its end, whichever is later, finishes.
@@ -120,9 +148,25 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
         fence()
         if load_acquire(address_of(control, LAST)) == iteration + 1:
             finish(record, control, rest_cells, iteration + 1)
+    elif task <= FIRST_LATER:
+        run_calls(tasks, context, record, thread, iteration, later.task[FIRST_LATER - task])
+        open_node(later, rest_cells, FIRST_LATER - task)
+        return EMPTY
     elif replay.barriers:
         pass_wait(record, ticks())
         wake_idle(rest_cells, EVERYONE)
+    following = release(replay, own, spare, mask, node, iteration)
+    present = load_relaxed(rest_cells + PARKED)
+    if present != 0:
+        wake_for(replay, own, spare, rest_cells)
+        if present >= OPEN and ticks() - load_relaxed(rest_cells + POLLED) > poll_ticks:
+            poll(thread, tasks, context, replay, later, held, own, spare, mask, rest_cells)
+    return following
+
+
+@inlined
+def release(replay, own, spare, mask, node, iteration):
+    """Make the successors of a complete node ready, and return the one to run next, or EMPTY."""
     replay.iteration[node] = iteration + 1
     following = EMPTY
     for i in range(replay.first[node], replay.first[node + 1]):
@@ -136,26 +180,63 @@ def run_node(thread, tasks, context, record, control, steps, replay, own, spare,
             if following != EMPTY:
                 push(own, mask, following)
             following = successor
-    if load_relaxed(rest_cells + PARKED) != 0:
-        spared = size(own) + size(spare) - replay.breadth_first  # nodes that this thread does not run next
-        if spared > 0:
-            wake_idle(rest_cells, spared)
     return following
+
+
+@inlined
+def wake_for(replay, own, spare, rest_cells):
+    """Wake parked threads for the nodes that this thread does not run next."""
+    spared = size(own) + size(spare) - replay.breadth_first
+    if spared > 0:
+        wake_idle(rest_cells, spared)
+
+
+@inlined
+def open_node(later, rest_cells, index):
+    """Note that a node of `later` ran and is not known to be complete. If threads are parked, one shall poll."""
+    store_release(address_of(later.open, index * later.open.shape[1]), 1)
+    fetch_add(rest_cells + PARKED, OPEN)
+    wake_idle(rest_cells, 1)
+
+
+@runtime
+def poll(thread, tasks, context, replay, later, held, own, spare, mask, rest_cells):
+    """Poll the open nodes, unless another thread does. Release the successors of those that are complete."""
+    if load_relaxed(rest_cells + POLLING) != 0 or not compare_exchange(rest_cells + POLLING, 0, 1):
+        return
+    for index in range(later.node.shape[0]):
+        is_open, node = address_of(later.open, index * later.open.shape[1]), later.node[index]
+        if load_acquire(is_open) == 0:
+            continue
+        context[thread, STEP], context[thread, COMPLETE] = replay.iteration[node], 0
+        call_entry(
+            held[index, POLL], held[index, ON], tasks[later.task[index], TILE],
+            address_of(context, thread * context.shape[1]),
+        )  # fmt: skip
+        if context[thread, COMPLETE] != 0:
+            store_relaxed(is_open, 0)
+            fetch_add(rest_cells + PARKED, -OPEN)
+            following = release(replay, own, spare, mask, node, replay.iteration[node])
+            if following != EMPTY:
+                push(own, mask, following)
+    wake_for(replay, own, spare, rest_cells)
+    store_relaxed(rest_cells + POLLED, ticks())
+    store_release(rest_cells + POLLING, 0)
 
 
 @inlined
 def wake_idle(rest_cells, count):
     """Wake at most `count` parked threads, if there are any. One that is about to park meanwhile sees what is ready."""
-    if load_relaxed(rest_cells + PARKED) != 0:
+    if load_relaxed(rest_cells + PARKED) & (OPEN - 1) != 0:
         fetch_add(rest_cells + WAKES, 1)
         wake(rest_cells + WAKES, count)
 
 
 @inlined
 def rest(deques, rest_cells, finished):
-    """Park this thread until it is woken, unless a node is ready or nothing is left to run."""
+    """Park this thread until it is woken, unless a node is ready or open or nothing is left to run."""
     wakes = announce(rest_cells)
-    if not (load_acquire(finished) or any_ready(deques)):
+    if not (load_acquire(finished) or any_ready(deques) or load_acquire(rest_cells + PARKED) >= OPEN):
         park(rest_cells + WAKES, wakes)
     fetch_add(rest_cells + PARKED, -1)
 
@@ -180,17 +261,6 @@ def any_ready(deques):
 
 
 @inlined
-def end_wait(record, thread, since, waits):
-    """Record a wait that ended with the node that just ran: at the begin of its task or, for a wait, now."""
-    until = record.waited[thread, LAST_BEGIN]
-    if until < since:
-        until = ticks()
-    if load_acquire(address_of(record.passed, PASSED)) != waits:
-        since = note_wait(record, thread, since, until)
-    note_waited(record, thread, STARVATION, since, until)
-
-
-@inlined
 def finish(record, control, rest_cells, iterations):
     """Let all threads leave their loops: every iteration is complete."""
     pass_wait(record, record.step_end[iterations - 1])
@@ -210,15 +280,20 @@ class TaskRun(OnTeam):
         self.flat_of: tuple[int, list[float]] = (-1, [])
 
     def loop(self, stage: Stage) -> tuple[Callable[..., None], list[Any]]:
-        wanted = (stage.first, list(stage.cost_s))
+        bound, wanted = self.job.bound, (stage.first, list(stage.cost_s))
         if self.flat is None or self.flat_of != wanted:
             cost = [0.0 if number == WAIT else wanted[1][number] for number in self.job.graph.task]
             policy = self.job.options.get("policy", "breadth-first")
-            self.flat, self.flat_of = replays.record(self.job.graph, cost, policy, stage.first), wanted
+            self.flat, self.flat_of = replays.record(self.job.graph, cost, policy, stage.first, bound.later), wanted
         self.running = replays.copy(self.flat)
         deques, mask = new_deques(len(self.job.cores), len(self.job.graph))
         idle = np.zeros(IDLE_CELLS, np.int64)
-        return task_loop, [self.running, deques, mask, idle, spin_ticks(self.job.cores)]
+        later, held = replays.later(self.job.graph, bound.later), bound.held
+        wait_ticks = spin_ticks(self.job.cores), round(POLL_S * ticks_per_s())
+        return task_loop, [self.running, later, held, deques, mask, idle, *wait_ticks]
+
+    def tasks(self) -> NDArray[np.int64]:
+        return self.job.bound.started
 
     def stuck(self) -> list[str]:
         """The waiting tasks, and the predecessors of each that have not run."""

@@ -13,6 +13,7 @@ from gpt2core.step.graph import WAIT, Graph, bottom_levels
 
 Ints = NDArray[np.int64]
 BEGIN_NODE, END_NODE, INNER_WAIT = -1, -2, -3  # kinds of nodes without a task
+FIRST_LATER = -4  # that of the first node of Later; the next ones have lower numbers
 
 
 class Replay(NamedTuple):
@@ -22,7 +23,7 @@ class Replay(NamedTuple):
     apart, in the cell of the iteration's parity. No node is two iterations ahead of another: see graph.build, `gate`.
     """
 
-    task: Ints  # (n,) task number, or one of the three kinds of wait
+    task: Ints  # (n,) task number, or one of the three kinds of wait, or FIRST_LATER - its index in Later
     first: Ints  # (n + 1,) where a node's successors begin
     successor: Ints  # (edges,) twice the node's number, plus one if the edge crosses to the next iteration
     predecessors: Ints  # (n,) of one iteration, crossing ones included
@@ -34,8 +35,26 @@ class Replay(NamedTuple):
     breadth_first: int  # whether a thread takes the oldest of its ready nodes instead of the one just released
 
 
-def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", iteration: int = 0) -> Replay:
-    """Flatten a graph whose next iteration is `iteration`. `cost` is seconds for each node.
+class Later(NamedTuple):
+    """The nodes whose tasks are complete only after they ran. m of them, in program order."""
+
+    node: Ints  # (m,)
+    task: Ints  # (m,)
+    open: Ints  # (m, LINE) 1 from when it ran until it is complete; a line each
+
+
+def later(graph: Graph, tasks: Sequence[int]) -> Later:
+    """The nodes of these tasks."""
+    node_of = {number: node for node, number in enumerate(graph.task) if number != WAIT}
+    nodes = [node_of[number] for number in tasks]
+    return Later(np.array(nodes, np.int64), np.array(tasks, np.int64), np.zeros((len(nodes), LINE), np.int64))
+
+
+def record(
+    graph: Graph, cost: Sequence[float], policy: str = "critical-path", iteration: int = 0, after: Sequence[int] = ()
+) -> Replay:
+    """Flatten a graph whose next iteration is `iteration`. `cost` is seconds for each node; `after` the tasks that are
+    complete only after they ran.
 
     Priority is the cost of the longest path from a node (policy critical-path) or its place in the program
     (program-order); with breadth-first a thread takes its ready nodes in the order in which they became ready, so that
@@ -61,7 +80,11 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
     pending[:, iteration & 1] = within  # edges into the first iteration are already satisfied
     pending[:, (iteration + 1) & 1] = all_of
     waits = {graph.begin: BEGIN_NODE, graph.end: END_NODE}
-    task = [waits.get(node, INNER_WAIT) if number == WAIT else number for node, number in enumerate(graph.task)]
+    kinds = {number: FIRST_LATER - index for index, number in enumerate(after)}
+    task = [
+        waits.get(node, INNER_WAIT) if number == WAIT else kinds.get(number, number)
+        for node, number in enumerate(graph.task)
+    ]
     return Replay(
         np.array(task, np.int64),
         first,
@@ -71,7 +94,7 @@ def record(graph: Graph, cost: Sequence[float], policy: str = "critical-path", i
         np.full(n, iteration, np.int64),
         np.array([node for node in range(n) if within[node] == 0], np.int64),
         np.array(graph.filler, np.int64) if policy == "breadth-first" else np.zeros(n, np.int64),
-        int(list(graph.crossing) == [(graph.end, graph.begin)]),
+        int(not graph.overlaps),
         int(policy == "breadth-first"),
     )
 

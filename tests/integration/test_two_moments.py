@@ -1,0 +1,162 @@
+"""Tasks that are complete only after they ran: a toy op that starts something, which arrives some polls later."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from stages import run_program
+
+from gpt2core.compile.jit import kernel
+from gpt2core.schedulers import dispatch
+from gpt2core.spec import schedulers
+from gpt2core.spec.errors import GraphError
+from gpt2core.spec.fields import SYNCS
+from gpt2core.step import graph
+from gpt2core.step.builder import Builder
+from gpt2core.step.control import CELLS
+from gpt2core.step.grid import Grid
+from gpt2core.step.memory import Memory
+from gpt2core.step.ops import Program, Read, Tensor, Update, Write
+from gpt2core.step.signature import Complete, Float64s, Int64s, Step, TileInt
+from gpt2core.step.tensors import TensorSpec, plan_arena
+
+ROUNDS, WIDTH, STEPS = 4, 3, 20
+CORES = {"serial": [[0]], "fork-join": [[0], [0, 0]], "task": [[0], [0, 0]]}  # OpenMP: one team in a process
+VARIANTS = [
+    (name, sync, cores) for name in schedulers.SCHEDULERS for sync in SYNCS for cores in CORES.get(name, [[0, 1]])
+]
+
+
+@kernel
+def make(value: Float64s, before: Float64s, step: Step, number: TileInt):
+    """Compute value `number` from what has arrived before it."""
+    value[number] = 0.5 * before[number] + 1.0 / (1 + number + step)
+
+
+@kernel
+def depart(arrived: Float64s, value: Float64s, left: Int64s, polls: Int64s, number: TileInt):  # noqa: ARG001
+    """Start the transfer of value `number`, which takes some polls."""
+    left[number] = polls[number]
+
+
+@kernel
+def is_here(
+    arrived: Float64s, value: Float64s, left: Int64s, polls: Int64s, number: TileInt,  # noqa: ARG001
+) -> Complete:  # fmt: skip
+    """Make progress. With the last poll the value arrives."""
+    left[number] -= 1
+    if left[number] == 0:
+        arrived[number] = value[number]
+    return left[number] == 0
+
+
+def rows(count: int) -> Grid:
+    return Grid(tuple(map(str, range(count)))).with_columns(number=range(count))
+
+
+def relay(waits: bool = True) -> tuple[Program, Memory]:
+    """Rounds of values: each is computed from what arrived in the round before, and sent."""
+    constant = ("polls",)
+    shapes = {"control": (CELLS,), "polls": (WIDTH,), **{f"left{i}": (WIDTH,) for i in range(ROUNDS)}}
+    specs = [TensorSpec(name, shape, "int64", constant=name in constant) for name, shape in shapes.items()]
+    for i in range(ROUNDS):
+        specs += [TensorSpec(f"{name}{i}", (WIDTH,), "float64") for name in ("value", "arrived")]
+    plans = {"temporary": plan_arena(specs)}
+    step, grid, cost = Builder(plans), rows(WIDTH), [(1, 1)] * WIDTH
+    for i in range(ROUNDS):
+        step.op(
+            "make", "forward", make, grid, cost, i,
+            value=Write(Tensor(f"value{i}"), "number"), before=Read(Tensor(f"arrived{(i - 1) % ROUNDS}"), "number"),
+        )  # fmt: skip
+        step.op(
+            "depart", "forward", depart, grid, cost, i, arrived=Write(Tensor(f"arrived{i}"), "number"),
+            value=Read(Tensor(f"value{i}"), "number"), left=Write(Tensor(f"left{i}"), "number"),
+            polls=Read(Tensor("polls"), "number"),
+        )  # fmt: skip
+        if waits:
+            step.complete_when(is_here)
+    memory = Memory(plans)
+    memory.arrays["polls"][:] = [1, 7, 300]
+    return step.build(), memory
+
+
+def expected() -> np.ndarray:
+    """What arrives in the last round, computed without tasks."""
+    arrived = np.zeros(WIDTH)
+    for step in range(STEPS):
+        for _ in range(ROUNDS):
+            arrived = 0.5 * arrived + 1.0 / (1 + np.arange(WIDTH) + step)
+    return arrived
+
+
+@pytest.mark.parametrize(("scheduler", "sync", "cores"), VARIANTS)
+def test_what_depends_on_a_task_runs_when_it_is_complete(scheduler, sync, cores):
+    step, memory = relay()
+    run_program(step, memory, scheduler, cores, STEPS, sync)
+    assert memory.arrays[f"arrived{ROUNDS - 1}"].tobytes() == expected().tobytes()
+    assert not any(memory.arrays[f"left{i}"].any() for i in range(ROUNDS))
+
+
+@pytest.mark.parametrize("policy", ["breadth-first", "critical-path", "program-order"])
+def test_every_policy_of_task_waits(policy):
+    step, memory = relay()
+    run_program(step, memory, "task", [0, 0], STEPS, "none", policy=policy)
+    assert memory.arrays[f"arrived{ROUNDS - 1}"].tobytes() == expected().tobytes()
+
+
+def test_without_the_second_moment_the_values_are_wrong():
+    """The checks above can fail: tasks that release their successors when they ran give other bits."""
+    step, memory = relay(waits=False)
+    run_program(step, memory, "task", [0], STEPS)
+    assert memory.arrays[f"arrived{ROUNDS - 1}"].tobytes() != expected().tobytes()
+
+
+def test_the_proof_covers_what_a_task_starts():
+    """What arrives after a task ran is among its accesses, so a graph without the order of its reader is refused."""
+    step, _ = relay()
+    tasks = graph.build(step, "step")
+    graph.validate(step, tasks)
+    sent = tasks.label.index("depart[0] 0")
+    edges = tuple(each for each in tasks.edges if each[0] != sent)
+    with pytest.raises(GraphError, match=r"'depart\[0\] 0' before 'make\[1\] 0'.*arrived0"):
+        graph.validate(step, dataclasses.replace(tasks, edges=edges))
+
+
+def test_only_tasks_with_a_second_moment_hold_their_threads():
+    step, memory = relay()
+    bound = dispatch.bind(step, memory, 1)
+    assert [step.tasks[number][0].label for number in bound.later[::WIDTH]] == [f"depart[{i}]" for i in range(ROUNDS)]
+    assert (bound.started != bound.tasks).any(axis=1).nonzero()[0].tolist() == list(bound.later)
+    plain, memory = relay(waits=False)
+    bound = dispatch.bind(plain, memory, 1)
+    assert not bound.later
+    assert bound.started is bound.tasks
+
+
+def test_a_poll_takes_the_parameters_of_its_op():
+    step = Builder({"temporary": plan_arena([TensorSpec("value0", (WIDTH,), "float64")])})
+    step.op(
+        "make", "forward", make, rows(WIDTH), [(1, 1)] * WIDTH,
+        value=Write(Tensor("value0"), "number"), before=Read(Tensor("value0"), "number"),
+    )  # fmt: skip
+    with pytest.raises(TypeError, match="make: is_here should take the parameters of make and return Complete"):
+        step.complete_when(is_here)
+    with pytest.raises(TypeError, match="make: make should take the parameters of make and return Complete"):
+        step.complete_when(make)
+
+
+def test_an_op_with_two_moments_is_not_fused():
+    plans = {"temporary": plan_arena([TensorSpec(name, (WIDTH,), "float64") for name in ("arrived", "value")]
+             + [TensorSpec(name, (WIDTH,), "int64") for name in ("left", "polls")])}  # fmt: skip
+    step = Builder(plans, "all")
+    for _ in range(2):
+        step.op(
+            "depart", "forward", depart, rows(WIDTH), [(1, 1)] * WIDTH,
+            arrived=Write(Tensor("arrived"), "number"), value=Read(Tensor("value"), "number"),
+            left=Update(Tensor("left"), "number"), polls=Read(Tensor("polls"), "number"),
+        )  # fmt: skip
+        step.complete_when(is_here)
+    with pytest.raises(GraphError, match="depart cannot be fused"):
+        step.fuse(2)
