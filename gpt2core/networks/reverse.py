@@ -46,6 +46,10 @@ class Training:
             self.update(self.step, self.config, blocks, None, GRADIENTS)
         self.step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
 
+    def accumulates(self) -> bool:
+        """Whether gradients are added to those of the micro-batches before."""
+        return self.step.micro > 0
+
     def _reverse(self, tape: Tape) -> None:
         """Add the reverse of each layer; then each share of a gradient, once what it needs has been computed."""
         shares: dict[object, list[Share]] = defaultdict(list)
@@ -55,7 +59,7 @@ class Training:
                 mine = shares[share.weight]
                 mine.append(share)
                 if self.keeps_gradients:
-                    share.add(Destination(own=False, adds=self.step.micro > 0 or len(mine) > 1))
+                    share.add(Destination(own=False, adds=self.accumulates() or len(mine) > 1))
                 elif len(mine) == tape.uses[share.weight]:
                     for number, each in enumerate(mine):
                         each.add(Destination(own=True, adds=number > 0))
@@ -64,7 +68,7 @@ class Training:
         tape.check_complete()
         for kind, total in tape.sums.items():
             blocks = [block for weight in total.weights for block in tape.parameters[kind][weight]]
-            total.add(blocks, Destination(own=not self.keeps_gradients, adds=self.step.micro > 0))
+            total.add(blocks, Destination(own=not self.keeps_gradients, adds=self.accumulates()))
             if not self.keeps_gradients:
                 self._update_at_once(blocks, None, 2)
 

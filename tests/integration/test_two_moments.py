@@ -118,8 +118,8 @@ def test_the_proof_covers_what_a_task_starts():
     step, _ = relay()
     tasks = graph.build(step, "step")
     graph.validate(step, tasks)
-    sent = tasks.label.index("depart[0] 0")
-    edges = tuple(each for each in tasks.edges if each[0] != sent)
+    made, sent, reader = (tasks.label.index(f"{name} 0") for name in ("make[0]", "depart[0]", "make[1]"))
+    edges = (*(each for each in tasks.edges if each != (sent, reader)), (made, reader), (sent, tasks.end))
     with pytest.raises(GraphError, match=r"'depart\[0\] 0' before 'make\[1\] 0'.*arrived0"):
         graph.validate(step, dataclasses.replace(tasks, edges=edges))
 
