@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
+from apart import processes
 from stages import run_program
 
 from gpt2core.compile.jit import kernel
+from gpt2core.node import openmp
 from gpt2core.schedulers import dispatch
 from gpt2core.spec import schedulers
 from gpt2core.spec.errors import GraphError
@@ -23,10 +26,9 @@ from gpt2core.step.signature import Complete, Float64s, Int64s, Step, TileInt
 from gpt2core.step.tensors import TensorSpec, plan_arena
 
 ROUNDS, WIDTH, STEPS = 4, 3, 20
-CORES = {"serial": [[0]], "fork-join": [[0], [0, 0]], "task": [[0], [0, 0]]}  # OpenMP: one team in a process
-VARIANTS = [
-    (name, sync, cores) for name in schedulers.SCHEDULERS for sync in SYNCS for cores in CORES.get(name, [[0, 1]])
-]
+CORES = sorted(os.sched_getaffinity(0))
+ON_OPENMP = [name for name in schedulers.SCHEDULERS if "runtime" in schedulers.scheduler(name).options]
+OURS = [("serial", 1), *((name, threads) for name in ("fork-join", "task") for threads in (1, 2))]
 
 
 @kernel
@@ -91,25 +93,44 @@ def expected() -> np.ndarray:
     return arrived
 
 
-@pytest.mark.parametrize(("scheduler", "sync", "cores"), VARIANTS)
-def test_what_depends_on_a_task_runs_when_it_is_complete(scheduler, sync, cores):
+def relayed(scheduler: str, cores: list[int], sync: str) -> tuple[bytes, int]:
+    """What arrives in the last round, and how many polls are left."""
     step, memory = relay()
     run_program(step, memory, scheduler, cores, STEPS, sync)
-    assert memory.arrays[f"arrived{ROUNDS - 1}"].tobytes() == expected().tobytes()
-    assert not any(memory.arrays[f"left{i}"].any() for i in range(ROUNDS))
+    left = [int(memory.arrays[f"left{i}"].sum()) for i in range(ROUNDS)]
+    return memory.arrays[f"arrived{ROUNDS - 1}"].tobytes(), sum(left)
+
+
+def test_every_scheduler_is_covered():
+    assert {name for name, _ in OURS} | set(ON_OPENMP) == set(schedulers.SCHEDULERS)
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize(("scheduler", "threads"), OURS)
+def test_what_depends_on_a_task_runs_when_it_is_complete(scheduler, threads, sync):
+    assert relayed(scheduler, CORES[:1] * threads, sync) == (expected().tobytes(), 0)
+
+
+@pytest.mark.skipif(not openmp.find(), reason="no OpenMP runtime on this node")
+def test_what_depends_on_a_task_runs_when_it_is_complete_under_openmp():
+    with processes() as apart:
+        for scheduler in ON_OPENMP:
+            for sync in SYNCS:
+                found = apart("openmp", relayed, scheduler, CORES[:2], sync)
+                assert found == (expected().tobytes(), 0), (scheduler, sync)
 
 
 @pytest.mark.parametrize("policy", ["breadth-first", "critical-path", "program-order"])
 def test_every_policy_of_task_waits(policy):
     step, memory = relay()
-    run_program(step, memory, "task", [0, 0], STEPS, "none", policy=policy)
+    run_program(step, memory, "task", CORES[:1] * 2, STEPS, "none", policy=policy)
     assert memory.arrays[f"arrived{ROUNDS - 1}"].tobytes() == expected().tobytes()
 
 
 def test_without_the_second_moment_the_values_are_wrong():
     """The checks above can fail: tasks that release their successors when they ran give other bits."""
     step, memory = relay(waits=False)
-    run_program(step, memory, "task", [0], STEPS)
+    run_program(step, memory, "task", CORES[:1], STEPS)
     assert memory.arrays[f"arrived{ROUNDS - 1}"].tobytes() != expected().tobytes()
 
 
