@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt2core.spec import networks
 from gpt2core.spec.latency import QUANTILES
 from gpt2core.spec.phases import in_order
 from gpt2core.spec.result import median
@@ -84,6 +85,7 @@ class ScalingRow:
     agrees: bool = field(metadata=says("losses and weights bit-identical to the other rows of the same slices"))
     diagnosis: list[str] = field(default_factory=list, metadata=says("findings against independent runs"))
     levels: Levels | None = field(default=None, metadata=says("variance components of step times"))
+    unit: str = field(default="tokens", metadata=says("what tokens_per_s counts: tokens, or images"))
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ def _row(
         runs=len(group),
         step_s=step_interval(group),
         tokens_per_s=sum(p.tokens for p in group) / sum(sum(p.timed_s) for p in group),
+        unit=networks.unit_of(config["model"]),
         phase_s={
             phase: median([process.median_phase_s[phase] for process in group])
             for phase in in_order(group[0].median_phase_s)

@@ -111,11 +111,17 @@ class StepsDone(Request):
     loss: list[Annotated[float, Field(ge=-1e100, le=1e100)] | None] = Field(
         max_length=STEPS, description="loss of each step"
     )
+    accuracy: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
+        None,
+        max_length=STEPS,
+        description="top 1 of each step; null unless the network has classes",
+        exclude_if=lambda accuracy: accuracy is None,  # earlier servers refuse unknown fields
+    )
 
     @model_validator(mode="after")
     def _of_each(self) -> StepsDone:
-        if len(self.loss) != len(self.step_s):
-            raise ValueError("step_s and loss have one entry a step")
+        if any(len(each) != len(self.step_s) for each in (self.loss, self.accuracy) if each is not None):
+            raise ValueError("step_s, loss and accuracy have one entry a step")
         return self
 
 

@@ -128,6 +128,14 @@ class ResultLatency(Block):
     steps_needed: dict[str, Count] | None = None
 
 
+class ResultEvaluation(Block):
+    """Loss and accuracy of all images of a split after some steps."""
+
+    step: Annotated[int, Field(ge=1, le=(1 << 63) - 1)]
+    loss: Number
+    accuracy: Annotated[float, Field(ge=0, le=1)]
+
+
 class TrainResult(Block):
     """A TrainResult (gpt2core/spec/result.py). Its config must equal the run's."""
 
@@ -136,6 +144,7 @@ class TrainResult(Block):
     environment: ResultEnvironment
     losses: list[Number] = Field(description="of each step; empty if its phases have no loss")
     accuracy: list[Number] = Field([], description="of each step, top 1; empty unless the network has classes")
+    evaluations: list[ResultEvaluation] = Field([], description="after every `evaluate_every` steps")
     step_s: list[StepSeconds] = Field(min_length=1)
     phase_s: dict[Phase, list[Seconds]]
     phase_busy_s: dict[Phase, list[Seconds]]

@@ -93,6 +93,7 @@ class StepSeen(Model):
     step: int = Field(description="1-based, as in `progress`")
     step_s: float
     loss: float | None = Field(description="null if it is not finite")
+    accuracy: float | None = Field(None, description="top 1; null unless the network has classes")
 
 
 class StepPage(Model):
@@ -162,6 +163,7 @@ class RunSummary(Model):
     finished_at: datetime | None
     median_step_s: float | None
     tokens_per_s: float | None
+    unit: str = Field("tokens", description="what `tokens_per_s` counts: tokens or images")
     final_loss: float | None
     settings: MainSettings | None = Field(None, description="its main settings; the run itself has all of them")
     node: str | None = Field(None, description="node of the canonical result")
@@ -250,6 +252,8 @@ class SampleRow(Model):
     warmup: bool
     loss: float | None = Field(description="null if the phases of the run have no loss")
     accuracy: float | None = Field(None, description="top 1; null unless the network has classes")
+    evaluation_loss: float | None = Field(None, description="of the evaluation after this step; null without one")
+    evaluation_accuracy: float | None = Field(None, description="likewise")
     step_s: float
     phase_s: dict[str, float]
 

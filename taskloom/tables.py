@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from taskloom.analysis.compared import Comparison, InstructionsRatio
-    from taskloom.analysis.scaling import ScalingTable
+    from taskloom.analysis.scaling import ScalingRow, ScalingTable
     from taskloom.analysis.statistics import Interval
     from taskloom.analysis.tuning.answer import Tuning
     from taskloom.contract.analysis import AlertSummary
@@ -61,11 +61,17 @@ def new_table(title: str | None, *columns: str, left: int = 1) -> Table:
     return table
 
 
+def per_second(rows: Iterable[RunSummary | ScalingRow]) -> str:
+    """Heading of rates: tokens/s, or images/s of networks that read them."""
+    return ", ".join(sorted({row.unit for row in rows} or {"tokens"})) + "/s"
+
+
 def runs(items: Iterable[RunSummary]) -> Table:
+    listed = list(items)
     table = new_table(
-        None, "run", "experiment", "variant", "state", "rep", "median step", "tokens/s", "final loss", left=4
+        None, "run", "experiment", "variant", "state", "rep", "median step", per_second(listed), "final loss", left=4
     )
-    for run in items:
+    for run in listed:
         table.add_row(
             str(run.id),
             str(run.experiment_id),
@@ -178,13 +184,19 @@ def artifacts(answer: ArtifactList) -> Table:
     return table
 
 
+OF_CLASSES = ("accuracy", "evaluation_loss", "evaluation_accuracy")
+
+
 def samples(answer: SampleList) -> Table:
     phases = list(answer.items[0].phase_s) if answer.items else []
-    table = new_table(None, "step", "", "loss", "step time", *phases, left=2)
+    known = [name for name in OF_CLASSES if any(getattr(item, name) is not None for item in answer.items)]
+    columns = [name.replace("_", " ") for name in known]
+    table = new_table(None, "step", "", "loss", *columns, "step time", *phases, left=2)
     for item in answer.items:
+        found = [number(getattr(item, name), 5) for name in known]
         times = [seconds(item.phase_s.get(phase)) for phase in phases]
         mark = "warm-up" if item.warmup else ""
-        table.add_row(str(item.step), mark, number(item.loss, 5), seconds(item.step_s), *times)
+        table.add_row(str(item.step), mark, number(item.loss, 5), *found, seconds(item.step_s), *times)
     return table
 
 
@@ -234,7 +246,9 @@ def _decides(found: PlannedFamily | PlannedQuestion) -> str:
 
 def scaling(answer: ScalingTable, title: str | None = None) -> Table:
     """Scheduler, threads, slices, median step with its interval and spread, speedup and efficiencies."""
-    table = new_table(title, "scheduler", "threads", "slices BxT", "median step [95 %]", "CV", "tokens/s", "speedup")
+    table = new_table(
+        title, "scheduler", "threads", "slices BxT", "median step [95 %]", "CV", per_second(answer.rows), "speedup"
+    )
     for column in ("efficiency fwd", "efficiency bwd", "SD process, step", "final loss"):
         table.add_column(column, justify="right")
     for row in answer.rows:

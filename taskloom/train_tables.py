@@ -78,6 +78,10 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
         table.add_row("loss, first to last step", f"{found['losses'][0]:.5f} to {found['losses'][-1]:.5f}")
     if found.get("accuracy"):
         table.add_row("accuracy, first to last step", f"{found['accuracy'][0]:.1%} to {found['accuracy'][-1]:.1%}")
+    if found.get("evaluations"):
+        first, last = found["evaluations"][0], found["evaluations"][-1]
+        title = f"{config.get('split') or 'val'} loss and accuracy, after step {first['step']} and {last['step']}"
+        table.add_row(title, " and ".join(f"{each['loss']:.5f} {each['accuracy']:.1%}" for each in (first, last)))
     if config.get("grad_accum", 1) > 1:
         table.add_row("micro-batches a step", str(config["grad_accum"]))
     norms = found.get("gradient_norms")

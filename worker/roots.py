@@ -69,7 +69,7 @@ def find_files(config: TrainConfig, data_root: Path | None, checkpoint_root: Pat
             raise RefusedName(field, value, "none, since only `taskloom train` writes files")
     found: dict[str, str] = {}
     if config.data not in BUILT_IN_DATA:
-        form, name = data.split(config.data)
+        form, name = data.parts(config.data)
         found["data"] = data.with_path(config.data, str(find_file("data", name, data_root, folders=bool(form))))
     if config.checkpoint is not None:
         found["checkpoint"] = str(find_file("checkpoint", config.checkpoint, checkpoint_root, folders=True))

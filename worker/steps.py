@@ -24,7 +24,8 @@ class Steps:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[float, float | None]] = deque(maxlen=KEPT_STEPS)  # time and loss
+        # time, loss, accuracy
+        self._waiting: deque[tuple[float, float | None, float | None]] = deque(maxlen=KEPT_STEPS)
         self._last = 0
         self._left_out = False
 
@@ -38,7 +39,7 @@ class Steps:
                 return
             if step != self._last + 1:
                 self._waiting.clear()
-            self._waiting.append((step_s, told(event.get("loss"))))
+            self._waiting.append((step_s, told(event.get("loss")), told(event.get("accuracy"))))
             self._last = step
 
     @property
@@ -54,7 +55,10 @@ class Steps:
                 return None
             some = list(islice(self._waiting, STEPS))
             first = self._last - len(self._waiting) + 1
-        return StepsDone(first=first, step_s=[step_s for step_s, _ in some], loss=[loss for _, loss in some])
+        times, losses, accuracies = (list(each) for each in zip(*some, strict=True))
+        return StepsDone(
+            first=first, step_s=times, loss=losses, accuracy=None if None in accuracies else accuracies
+        )
 
     def acknowledge(self, sent: StepsDone) -> None:
         """Drop steps that the server has."""

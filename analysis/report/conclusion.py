@@ -67,7 +67,7 @@ def _fastest(document: Document) -> Iterator[str]:
     leads = "only variant" if alone else "fastest variant" if beats == 1 else "variant with the smallest median"
     yield (
         f"The {leads} is {variant_name(best)}: {milliseconds(bounds['median'])} a step{interval}, "
-        f"{row['tokens_per_s']:,.0f} tokens/s."
+        f"{row['tokens_per_s']:,.0f} {row.get('unit', 'tokens')}/s."
     )
     if not alone:
         share = "all" if beats == 1 else f"{beats:.0%} of the" if beats else "none of the"

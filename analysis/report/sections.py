@@ -97,6 +97,7 @@ def answer(document: Document) -> str:
 def runtime(document: Document) -> str:
     """Step times, their spread, speedups."""
     over = {str(row["step_s"]["over"]) for row in document["scaling"]["rows"]}
+    units = sorted({row.get("unit", "tokens") for row in document["scaling"]["rows"]})
     rows = [
         (
             variant_name({**row, "sync": ""}),
@@ -111,7 +112,7 @@ def runtime(document: Document) -> str:
         for row in document["scaling"]["rows"]
     ]
     columns = ["variant", f"median step, ms {AT_95}", "quartiles, ms", *(over if len(over) == 1 else ["n"]),
-               "outlier runs", "tokens/s", "final loss"]  # fmt: skip
+               "outlier runs", f"{', '.join(units)}/s", "final loss"]  # fmt: skip
     spread = [
         (variant_name({**row, "sync": ""}), share(row["step_s"]["cv"]), *_levels(row.get("levels") or {}))
         for row in document["scaling"]["rows"]

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from gpt2core.node.files import open_regular
 from gpt2core.node.pages import map_files
-from gpt2core.spec.data import CHANNELS, CIFAR, Cifar, split
+from gpt2core.spec.data import CHANNELS, CIFAR, Cifar, parts
 from gpt2core.spec.errors import BadMagic, CountMismatch, FileError, UnreadableFile
 
 Bytes = NDArray[np.uint8]
 Offsets = NDArray[np.int64]
 
 PICKLE, GZIP = b"\x80", b"\x1f\x8b"  # first bytes; a label is smaller
+PURPOSES = {"train": "training", "val": "validation", "test": "tests"}
 VALIDATION_IMAGES = 1000  # by default, of a whole training set
 SYNTHETIC_IMAGES, SYNTHETIC_BYTES = 4096, 64 << 20  # drawn for training, and their limit unless a batch needs more
 MOST_ORDERED = 1 << 22  # places of the order, 32 MB; later epochs repeat the orders of earlier ones
@@ -51,24 +52,29 @@ class Images:
     val: Offsets
     test: Offsets
 
+    def of(self, split: str) -> Offsets:
+        """The images of a split: train, val or test."""
+        found: Offsets = getattr(self, split)
+        return found
+
 
 def open_images(
-    data: str, *, batch: int, side: int, classes: int, val_samples: int | None, seed: int
+    data: str, *, batch: int, side: int, classes: int, val_samples: int | None, seed: int, split: str = "train"
 ) -> Images:
     """The images of `data`: "synthetic", "cifar10:PATH" or "cifar100:PATH" (a folder, or one .bin file).
 
-    `val_samples` is the number of images for validation, the last ones of the training
-    set. None: 1000 of a folder, otherwise 0. Raises UnreadableFile, BadMagic, CountMismatch, LabelOutOfRange,
+    `val_samples` is the number of images for validation, the last ones of the training set. None: 1000 of a folder,
+    otherwise 0. `split`: the images that batches read. Raises UnreadableFile, BadMagic, CountMismatch, LabelOutOfRange,
     NotEnoughImages.
     """
-    prefix, path = split(data)
+    prefix, path = parts(data)
     if prefix:
         found = _cifar(CIFAR[prefix], Path(path), val_samples)
     else:
         found = synthetic_images(batch, side, classes, val_samples or 0, seed)
-    if len(found.train) < batch:
-        kept = f", beside {len(found.val)} for validation" if len(found.val) else ""
-        raise NotEnoughImages(data, f"{len(found.train)} images for training{kept}; a batch needs {batch}")
+    if (count := len(found.of(split))) < batch:
+        kept = f", beside {len(found.val)} for validation" if split == "train" and len(found.val) else ""
+        raise NotEnoughImages(data, f"{count} images for {PURPOSES[split]}{kept}; a batch needs {batch}")
     return found
 
 
@@ -112,7 +118,7 @@ def _expected(form: Cifar) -> str:
 
 def checksums(data: str) -> dict[str, str]:
     """SHA-256 of each file of a run's images, by its name; empty for synthetic ones."""
-    prefix, path = split(data)
+    prefix, path = parts(data)
     if not prefix:
         return {}
     train, test = files_of(CIFAR[prefix], Path(path))
@@ -183,6 +189,13 @@ def synthetic_images(batch: int, side: int, classes: int, val_samples: int, seed
 def _bytes(raw: np.random.PCG64, count: int) -> Bytes:
     """Bytes of the raw stream, which no release of NumPy changes."""
     return raw.random_raw(-(-count // 8)).astype("<u8").view(np.uint8)[:count]
+
+
+def evaluated(data: str, found: Images, split: str) -> Offsets:
+    """The images that evaluations read. Raises NotEnoughImages for none."""
+    if not len(found.of(split)):
+        raise NotEnoughImages(data, f"0 images for {PURPOSES[split]}; evaluations need 1 or more")
+    return found.of(split)
 
 
 def order(offsets: Offsets, images: int, shuffle: str, seed: int) -> Offsets:

@@ -158,6 +158,17 @@ def own_negative_log_likelihood_of_halves(
 
 
 @kernel
+def mark_right(right, logits, targets, V, row0, row1):
+    """For rows [row0, row1) of logits, 1 where none is above the target's, otherwise 0."""
+    for n in range(row0, row1):
+        row = logits[n]
+        top = row[0]
+        for v in range(V):
+            top = maximum32(top, row[v])
+        right[n] = 1.0 if row[targets[n]] >= top else 0.0
+
+
+@kernel
 def cross_entropy_of_classes(
     logits: Matrix, loss: Vector, right: Vector, targets: Int32s, V: Scalar, micros: Scalar, row0: TileInt,
     row1: TileInt,
@@ -168,13 +179,34 @@ def cross_entropy_of_classes(
     Reads:    targets (N,) int32
     Tiles:    disjoint row ranges are independent
     """
-    for n in range(row0, row1):
-        row = logits[n]
-        top = row[0]
-        for v in range(V):
-            top = maximum32(top, row[v])
-        right[n] = 1.0 if row[targets[n]] >= top else 0.0
+    mark_right(right, logits, targets, V, row0, row1)
     cross_entropy(logits, loss, targets, V, micros, row0, row1)
+
+
+@kernel
+def negative_log_likelihood_of_classes(
+    loss: Vector, right: Vector, logits: Matrix, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt,
+    row1: TileInt,
+):  # fmt: skip
+    """`negative_log_likelihood`, and whether the target is the most likely class.
+
+    Writes:   loss (N,), part as there; right (N,) =, as `cross_entropy_of_classes`
+    Reads:    logits (N, V), targets (N,) int32
+    Tiles:    disjoint row ranges are independent
+    """
+    mark_right(right, logits, targets, V, row0, row1)
+    negative_log_likelihood(loss, logits, part, targets, V, row0, row1)
+
+
+@kernel
+def own_negative_log_likelihood_of_classes(
+    loss: Vector, right: Vector, logits: OwnMatrix, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt,
+    row1: TileInt,
+):  # fmt: skip
+    """`negative_log_likelihood_of_classes` of logits whose first row is that of row0."""
+    negative_log_likelihood_of_classes(
+        loss[row0:row1], right[row0:row1], logits, part, targets[row0:row1], V, 0, row1 - row0
+    )
 
 
 @kernel
@@ -247,9 +279,14 @@ def accuracy(step: Builder, *, accuracies: Tensor, right: Tensor, micros: int) -
     )  # fmt: skip
 
 
-def forward(step: Builder, grid: Grid, *, logits: Tensor | Own, loss: Tensor, targets: Tensor, vocab: int) -> None:
-    """Add the loss of each row over a grid of rows, without a gradient. `logits`: a tensor, or the threads' own rows of
-    each tile. The threads' own `exponentials` have a row of at least `vocab` float32.
+def forward(
+    step: Builder, grid: Grid, *,
+    logits: Tensor | Own, loss: Tensor, targets: Tensor, vocab: int, right: Tensor | None = None,
+) -> None:  # fmt: skip
+    """Add the loss of each row over a grid of rows, without a gradient; of float32 also whether its class is `right`.
+
+    `logits`: a tensor, or the threads' own rows of each tile. The threads' own `exponentials` have a row of at least
+    `vocab` float32.
     """
     own, tensor = isinstance(logits, Own), Tensor(logits.name)
     halves, size = step.is_half(tensor), step.itemsize(tensor) * step.shape(tensor)[-1]
@@ -257,10 +294,14 @@ def forward(step: Builder, grid: Grid, *, logits: Tensor | Own, loss: Tensor, ta
         (negative_log_likelihood, negative_log_likelihood_of_halves),
         (own_negative_log_likelihood, own_negative_log_likelihood_of_halves),
     )
+    chosen, more = kernels[own][halves], dict[str, Any]()
+    if right:
+        chosen = (negative_log_likelihood_of_classes, own_negative_log_likelihood_of_classes)[own]
+        more = {"right": Write(right, ROWS)}
     step.op(
-        "negative_log_likelihood", "loss", kernels[own][halves], grid, grid.cost(ROWS, 10 * vocab, size),
+        "negative_log_likelihood", "loss", chosen, grid, grid.cost(ROWS, 10 * vocab, size),
         loss=Write(loss, ROWS), logits=logits if isinstance(logits, Own) else Read(logits, ROWS),
-        part=Own("exponentials"), targets=Read(targets, ROWS), V=vocab,
+        part=Own("exponentials"), targets=Read(targets, ROWS), V=vocab, **more,
     )  # fmt: skip
 
 

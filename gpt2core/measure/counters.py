@@ -57,6 +57,15 @@ class Counters:
         return values
 
 
+def added(before: Mapping[str, int | None], values: Mapping[str, int | None]) -> dict[str, int | None]:
+    """The sums of a thread's counters over two times; `before` may be empty. None: unknown in one of them."""
+    sums = {}
+    for name, value in values.items():
+        earlier = before.get(name, 0)
+        sums[name] = None if value is None or earlier is None else earlier + value
+    return sums
+
+
 def open_counter(kind: int, event: int) -> int:
     """A descriptor that counts an event of the calling thread, wherever it runs. Raises OSError."""
     number = SYSCALL.get(platform.machine())

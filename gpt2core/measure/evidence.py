@@ -8,6 +8,7 @@ evenly between two such readings.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
@@ -94,6 +95,11 @@ class Watcher:
         at = np.array([reading.ticks for reading in self.readings], np.float64)
         return np.diff(np.interp(bounds.astype(np.float64), at, np.array(values, np.float64)))
 
+    def grown_in(self, name: str, stages: Sequence[Ints]) -> float | None:
+        """Growth of a sum in some stages together, by their bounds, or None if it is unknown."""
+        grown = [found for bounds in stages if (found := self.grown(name, bounds[[0, -1]])) is not None]
+        return math.fsum(float(each[0]) for each in grown) if len(grown) == len(stages) else None
+
     def around(self, name: str, bounds: Ints) -> list[list[float]] | None:
         """The values read in each span, with the previous and the next one; None if they are unknown."""
         values = [getattr(reading, name) for reading in self.readings]
@@ -149,9 +155,29 @@ def usage_of(readings: Ints, bounds: Ints, seconds_per_tick: float) -> dict[str,
 
 
 def collect(
-    watcher: Watcher, readings: Ints, bounds: Ints, warmup: int, seconds_per_tick: float
+    watcher: Watcher, stages: Sequence[tuple[Ints, Ints]], warmup: int, seconds_per_tick: float
 ) -> dict[str, Any]:
-    """Evidence of the timed steps. bounds: (steps + 1,) ticks; the result's columns have null for `warmup` steps.
+    """Evidence of the timed steps, stage after stage. A stage: the threads' readings and its bounds, (steps + 1,)
+    ticks. The result's columns have null for `warmup` steps.
+    """
+    parts = [columns_of(watcher, readings, bounds, seconds_per_tick) for readings, bounds in stages]
+    columns: dict[str, list[Any] | None] = {}
+    for name in parts[0]:
+        values = [part[name] for part in parts]
+        columns[name] = None if None in values else [value for each in values for value in each or ()]
+    return {
+        "steps": {name: None if v is None else [None] * warmup + v for name, v in columns.items()},
+        "unavailable": {name: WHY_NOT[name] for name, values in columns.items() if values is None},
+        "foreign": foreign(watcher, [bounds for _, bounds in stages]),
+        "readings": len(watcher.readings),
+        "rule": {**RULE, "foreign": FOREIGN_RULE},
+    }
+
+
+def columns_of(
+    watcher: Watcher, readings: Ints, bounds: Ints, seconds_per_tick: float
+) -> dict[str, list[Any] | None]:
+    """Columns of a stage's steps; None for what is not known.
 
     A step lost at most its own time on each core: the kernel counts steal in coarse ticks, and throttling on all cores.
     """
@@ -163,31 +189,21 @@ def collect(
     for name, choose in (("run_queue", max), ("frequency_hz", min)):
         around = watcher.around(name, bounds)
         columns[name] = None if around is None else [choose(values) for values in around]
-    return {
-        "steps": {name: None if v is None else [None] * warmup + v for name, v in columns.items()},
-        "unavailable": {name: WHY_NOT[name] for name, values in columns.items() if values is None},
-        "foreign": foreign(watcher, bounds),
-        "readings": len(watcher.readings),
-        "rule": {**RULE, "foreign": FOREIGN_RULE},
-    }
+    return columns
 
 
-def foreign(watcher: Watcher, bounds: Ints) -> dict[str, Any] | None:
-    """CPU time that other processes used on the run's cores over the timed steps; None if it is unknown."""
-    span = bounds[[0, -1]]
-    busy, own = watcher.grown("busy_s", span), watcher.grown("own_s", span)
-    if busy is None or own is None:
+def foreign(watcher: Watcher, stages: Sequence[Ints]) -> dict[str, Any] | None:
+    """CPU time that other processes used on the run's cores in some stages, by their bounds; None if it is unknown."""
+    busy_s, own_s = watcher.grown_in("busy_s", stages), watcher.grown_in("own_s", stages)
+    if busy_s is None or own_s is None:
         return None
-    seconds = max(0.0, float(busy[0] - own[0]))
-    return {"cores": list(watcher.cores), "busy_s": float(busy[0]), "own_s": float(own[0]), "foreign_s": seconds}
+    return {"cores": list(watcher.cores), "busy_s": busy_s, "own_s": own_s, "foreign_s": max(0.0, busy_s - own_s)}
 
 
-def energy_used(watcher: Watcher, bounds: Ints) -> dict[str, Any]:
-    """Energy of the timed steps in joules, of the whole packages and of their memory; null with the reason."""
-    span = bounds[[0, -1]]
-    used = {f"{part}_j": watcher.grown(f"{part}_j", span) for part in (energy.PACKAGE, energy.MEMORY)}
+def energy_used(watcher: Watcher, stages: Sequence[Ints]) -> dict[str, Any]:
+    """Energy of some stages in joules, of the whole packages and of their memory; null with the reason."""
     return {
-        **{name: None if grown is None else float(grown[0]) for name, grown in used.items()},
+        **{f"{part}_j": watcher.grown_in(f"{part}_j", stages) for part in (energy.PACKAGE, energy.MEMORY)},
         "zones": [zone.name for zone in watcher.meter.zones],
         "unavailable": {f"{part}_j": reason for part, reason in sorted(watcher.meter.unavailable.items())},
     }

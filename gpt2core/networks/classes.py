@@ -19,7 +19,7 @@ RIGHT, ACCURACIES = Tensor("right"), Tensor("accuracies")
 
 def specs(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Whether each row's class is right, and the share of them in each step, by their arenas."""
-    if config.mode != "train":
+    if "loss" not in config.phases:
         return {"activations": [], "temporary": []}
     return {
         "activations": [TensorSpec(RIGHT.name, (config.batch,))],
@@ -30,9 +30,14 @@ def specs(config: TrainConfig) -> dict[str, list[TensorSpec]]:
 def head(
     step: Builder, config: TrainConfig, slices: Sequence[Slice], *, inp: Tensor, weight: Tensor, bias: Tensor
 ) -> None:
-    """Add the logits; in training also the step's loss and accuracy, and the gradient in place of the logits."""
+    """Add the logits, and the step's loss and accuracy if it has them; in training the gradient in place of the
+    logits."""
     if config.mode != "train":
-        language.head(step, config, slices, inp=inp, weight=weight, bias=bias)
+        language.head(
+            step, config, slices, inp=inp, weight=weight, bias=bias, right=RIGHT if config.score else None
+        )
+        if config.score:
+            loss.accuracy(step, accuracies=ACCURACIES, right=RIGHT, micros=1)
         return
     grid, micros = slicing.grid(slices), config.grad_accum
     linear.forward(step, "logits", grid, None, out=LOGITS, inp=inp, weight=weight, bias=bias)

@@ -27,11 +27,12 @@ def load(step: Builder, config: TrainConfig, grid: Grid) -> None:
 
 def head(
     step: Builder, config: TrainConfig, slices: Sequence[Slice], *,
-    inp: Tensor, weight: Tensor, bias: Tensor | None = None, time_major: bool = False,
+    inp: Tensor, weight: Tensor, bias: Tensor | None = None, time_major: bool = False, right: Tensor | None = None,
 ) -> None:  # fmt: skip
     """Add the logits that the run's mode needs (config.logits), and the step's loss if it has one.
 
-    time_major: whether rows within a slice follow each other position by position.
+    time_major: whether rows within a slice follow each other position by position; right: whether each row's class is
+    right, of inference that scores classes.
     """
     grid = slicing.grid(slices)
     if config.mode == "train":
@@ -49,7 +50,7 @@ def head(
         out = Own("logits")
     linear.apply(step, "logits", grid, None, out=out, inp=inp, weight=weight, bias=bias, longest=longest)
     if config.score:
-        loss.forward(step, grid, logits=out, loss=LOSS, targets=targets, vocab=config.model.vocab)
+        loss.forward(step, grid, logits=out, loss=LOSS, targets=targets, vocab=config.model.vocab, right=right)
         if config.logits == "none-kept":  # the thread's own logits are gone after the task
             step.fuse(step.count - count)
         loss.mean(step, losses=Tensor("losses"), control=Tensor("control"), loss=LOSS, micros=1)

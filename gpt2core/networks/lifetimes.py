@@ -67,7 +67,7 @@ def _small(config: TrainConfig) -> TrainConfig:
         chunks = min(MOST_CHUNKS, chunks)
     return dataclasses.replace(
         config, fusion=fusion_of(config), batch=1, seq=chunks, batch_slice=1, token_slice=1, threads=1, grad_accum=1,
-        op_threads=None, **NOT_OF_LIVES,
+        op_threads=None, split=None, evaluate_every=0, **NOT_OF_LIVES,
     )  # fmt: skip
 
 

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.networks.lifetimes import ACTIVATIONS, arena
 from gpt2core.networks.network import network_of
 from gpt2core.optimizers import state
-from gpt2core.spec.config import TrainConfig
+from gpt2core.spec import modes
+from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.step import control
 from gpt2core.step.tensors import KINDS, SCRATCH, ArenaPlan, TensorSpec, plan_arena
 
 
 def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
-    """The arenas, one for each kind: the network's tensors and the run's own."""
+    """The arenas, one for each kind: the network's tensors and the run's own; with what evaluations need."""
+    own = _plan(config)
+    if not config.evaluate_every:
+        return own
+    other = _plan(modes.evaluation(config, DEFAULTS))
+    sizes = {
+        ACTIVATIONS: max(own[ACTIVATIONS].bytes, other[ACTIVATIONS].bytes),  # a step's are not needed after it
+        "temporary": own["temporary"].bytes + other["temporary"].bytes,
+    }
+    return own | {kind: dataclasses.replace(own[kind], bytes=size) for kind, size in sizes.items()}
+
+
+def _plan(config: TrainConfig) -> dict[str, ArenaPlan]:
     tensors = network_of(config).tensors(config)
     if config.mode == "infer":
         tensors = state.constant(tensors)

@@ -48,7 +48,8 @@ class Network(Protocol):
     def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
         """Data that a run reads and never writes: samples, and tables of the slices' rows. Raises InputError.
 
-        An array whose name is a tensor's is copied there, any other one is used where it lies.
+        An array whose name is a tensor's is copied there, any other one is used where it lies. With evaluate_every
+        there are also the entries of `order` that evaluations read, as `evaluated`.
         """
 
     def checksums(self, config: TrainConfig) -> Mapping[str, str]:  # noqa: ARG002

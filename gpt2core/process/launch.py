@@ -9,6 +9,7 @@ JSON event a line on its standard output, notes for people on its standard error
     measuring  done, total, product           only while a node's table of products is completed
     planned    memory_bytes, tasks, edges, batch_slice, token_slice, cores
     step       step (1-based), steps, loss, step_s, tokens_per_s; accuracy of a network with classes
+    evaluation step (1-based), loss, accuracy; with evaluate_every
     warning    message
     error      slug, detail, exit_code, and the error's own fields
     result     path, sha256                   the last one of a run that succeeded

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +29,21 @@ from gpt2core.step import graph
 from gpt2core.step.control import FINISHED, STEPS_DONE, STOP
 from gpt2core.step.memory import Memory
 
+if TYPE_CHECKING:
+    from gpt2core.run.evaluation import Evaluations
+
 MAX_EVENTS = 4_000_000  # traced calls and waits of all threads: 160 MB of buffers
 MAX_NAMED = 8  # waiting tasks that a stall's report names
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Timed steps [first, end) that ran without interruption, and the threads' usage at their bounds."""
+
+    first: int
+    end: int
+    usage: NDArray[np.int64]  # (P, end - first + 1, LINE)
+    bounds: NDArray[np.int64]  # (end - first + 1,) ticks: when the first step began, and when each ended
 
 
 @dataclass
@@ -49,6 +63,9 @@ class Measured:
     not_counted: dict[str, str] = field(default_factory=dict)  # why a counter has no value
     observed: list[tuple[int, ...]] = field(default_factory=list)  # affinity of each thread
     scheduler: Mapping[str, Any] = field(default_factory=dict)  # the scheduler's entries for the environment
+    timed: list[Timed] = field(default_factory=list)
+    late: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # (P,) begins of the threads' loops
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def config(self) -> TrainConfig:
@@ -74,17 +91,19 @@ class Measured:
 
 def execute(
     planned: RunPlan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None,
-    spent: NodeTime,
+    spent: NodeTime, evaluations: Evaluations | None = None,
 ) -> Measured:
-    """Run the warm-up, measure what each task costs, and run the timed steps.
+    """Run the warm-up, measure what each task costs, and run the timed steps, with evaluations between them.
 
     Raises NotFinite or Cancelled if not all steps ran, Stalled if no task ends any more.
     """
     run = Stages(planned, arenas, bound, emit, stop)
     warmup, steps, measured = planned.config.warmup_steps, planned.config.steps, run.measured
     for part, first, end in (("warmup", 0, warmup), ("timed", warmup, steps)):
-        if end > first:
-            run.stage(first, end)
+        for begin, until in pieces(first, end, planned.config.evaluate_every):
+            run.stage(begin, until)
+            if evaluations is not None and until % planned.config.evaluate_every == 0:
+                measured.evaluations.append(evaluations.evaluate(until))
         spent.went_to(part)
         if part == "warmup" and warmup:
             run.cost_s = measured.mean_task_s(warmup)
@@ -95,17 +114,24 @@ def execute(
     return measured
 
 
+def pieces(first: int, end: int, every: int) -> Iterator[tuple[int, int]]:
+    """The steps [first, end), cut after each multiple of `every`, if there is one."""
+    cuts = range(first // every * every + every, end, every) if every else ()
+    return itertools.pairwise([first, *cuts, end] if end > first else [])
+
+
 class Stages:
-    """The stages of one run, warm-up and timed steps, and the periodic work while they run."""
+    """The stages of one run, warm-up and timed steps, and the periodic work while they run. timed: whether steps after
+    the warm-up are watched."""
 
     def __init__(
-        self, planned: RunPlan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None
-    ) -> None:
+        self, planned: RunPlan, arenas: Memory, bound: dispatch.Dispatch, emit: Emit, stop: threading.Event | None,
+        timed: bool = True,
+    ) -> None:  # fmt: skip
         config, program = planned.config, planned.program
-        self.config, self.emit, self.stop = config, emit, stop
+        self.config, self.emit, self.stop, self.timed = config, emit, stop, timed
         self.control = arenas.arrays["control"].view(np.int64)
-        timed = config.steps - config.warmup_steps
-        spans = 2 * len(program.calls) * timed  # there are fewer waits than tasks
+        spans = 2 * len(program.calls) * (config.steps - config.warmup_steps)  # there are fewer waits than tasks
         events = min(spans, MAX_EVENTS // config.threads) if config.trace else 0
         record = tracing.new_record(
             config.threads, config.steps, config.warmup_steps, len(bound.kinds), events, len(program.tasks), True,
@@ -118,7 +144,7 @@ class Stages:
         norms = arenas.arrays["gradient_norms"].view(np.float64) if config.grad_clip else np.zeros(0)
         self.measured = Measured(
             planned, bound, record, evidence.Watcher(tuple(sorted(set(planned.cores)))),
-            losses, accuracies, norms, counted=[{} for _ in planned.cores],
+            losses, accuracies, norms, counted=[{} for _ in planned.cores], late=np.zeros(config.threads, np.int64),
         )  # fmt: skip
         self.counters = [counters.Counters() for _ in planned.cores]
         self.cost_s = [graph.cost_s(tile) for _, tile in program.tasks]
@@ -130,7 +156,7 @@ class Stages:
 
     def stage(self, first: int, end: int) -> None:
         """Run the steps [first, end)."""
-        measured, timed = self.measured, first == self.config.warmup_steps
+        measured, timed = self.measured, self.timed and first >= self.config.warmup_steps
         inside = self.counting if timed else lambda _: contextlib.nullcontext()
         stage = Stage(first, end, measured.record, self.cost_s, self.watch(timed), inside)
         if timed:
@@ -141,6 +167,8 @@ class Stages:
         measured.observed = self.prepared.observed
         measured.begins[first] = int(measured.record.begin[0])
         done = int(self.control[STEPS_DONE])
+        if timed:
+            self.keep(first, done)
         for name, values in (("loss", measured.losses[:done]), ("gradient_norm", measured.gradient_norms[:done])):
             if not np.all(np.isfinite(values)):
                 step = int(np.argmin(np.isfinite(values)))
@@ -148,6 +176,15 @@ class Stages:
         self.report(done)
         if done < end:
             raise Cancelled(done)
+
+    def keep(self, first: int, end: int) -> None:
+        """Keep what the next stage overwrites of the records of timed steps that have just run."""
+        measured, record, warmup = self.measured, self.measured.record, self.config.warmup_steps
+        bounds = np.concatenate([[measured.begins[first]], record.step_end[first:end]])
+        rows = record.usage[:, first - warmup : end - warmup + 1].copy()
+        measured.timed.append(Timed(first, end, rows, bounds))
+        # Others may run all steps before a thread enters.
+        measured.late += np.clip(record.waited[:, tracing.ENTERED] - bounds[0], 0, bounds[-1] - bounds[0])
 
     def watch(self, timed: bool) -> Callable[[], None]:
         """Periodic work while a stage runs: detect stalls, forward a stop, report steps."""
@@ -182,7 +219,7 @@ class Stages:
         try:
             yield
         finally:
-            self.measured.counted[thread] = self.counters[thread].stop()
+            self.measured.counted[thread] = counters.added(self.measured.counted[thread], self.counters[thread].stop())
             if descriptor >= 0:
                 os.close(descriptor)
 

@@ -25,7 +25,8 @@ from gpt2core.node import pinning
 from gpt2core.process import launch
 from gpt2core.run import proofs
 from gpt2core.run.memory import check_fits, check_plan_fits
-from gpt2core.spec.config import TrainConfig
+from gpt2core.spec import modes
+from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.optimizers import OPTIMIZERS, learning_rates
 from gpt2core.step import graph, sections, slicing
 from gpt2core.step.memory import Memory
@@ -39,7 +40,8 @@ Emit = Callable[[dict[str, Any]], None]
 @dataclass(frozen=True)
 class RunPlan:
     """What a run does, made once and before anything is allocated: `wish` is what was asked for, `config` the same with
-    every automatic setting decided.
+    every automatic setting decided. `evaluation`: what its evaluations repeat, if it has any; its arenas are parts of
+    the run's.
     """
 
     wish: TrainConfig
@@ -48,6 +50,12 @@ class RunPlan:
     arenas: Mapping[str, ArenaPlan]
     program: Program
     graph: graph.Graph
+    evaluation: RunPlan | None = None
+
+    @property
+    def programs(self) -> list[Program]:
+        """The step's program, and that of evaluations."""
+        return [self.program, *(self.evaluation.programs if self.evaluation else [])]
 
     @property
     def memory_bytes(self) -> dict[str, int]:
@@ -92,12 +100,21 @@ def plan(wish: TrainConfig, reserve_bytes: int | None = None, prove: bool = Fals
         sections.check(step, config.op_threads)
         check_plan_fits(step, run_bytes)
         tasks = proofs.proven(step, config.sync, prove)
-    return RunPlan(wish, config, cores, arenas, step, tasks)
+        evaluation = _evaluation(config, prove) if config.evaluate_every else None
+    return RunPlan(wish, config, cores, arenas, step, tasks, evaluation)
 
 
-def products_of(step: Program) -> list[Product]:
-    """The matrix products of a program."""
-    operands = (operand for op in step.ops for call in op.calls for operand in call.operands)
+def _evaluation(training: TrainConfig, prove: bool) -> RunPlan:
+    config = modes.evaluation(training, DEFAULTS)
+    config = dataclasses.replace(config, fusion=fusion_of(config))
+    arenas = plan_memory(config)
+    step = program.build(config, arenas)
+    return RunPlan(config, config, config.cores or (), arenas, step, proofs.proven(step, config.sync, prove))
+
+
+def products_of(*programs: Program) -> list[Product]:
+    """The matrix products of some programs."""
+    operands = (operand for step in programs for op in step.ops for call in op.calls for operand in call.operands)
     return [operand for operand in operands if isinstance(operand, Product)]
 
 
@@ -108,9 +125,9 @@ def load_libraries(config: TrainConfig, step: Program) -> list[Library]:
     return libraries.load(config.blas, config.precision)
 
 
-def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> table.Products:
-    """Choose the libraries of the program's matrix products, one for all or the fastest for each, and load them."""
-    products = products_of(step)
+def choose_products(programs: Sequence[Program], libraries: Sequence[Library], emit: Emit) -> table.Products:
+    """Choose the libraries of the programs' matrix products, one for all or the fastest for each, and load them."""
+    products = products_of(*programs)
     chosen = table.choose(libraries, products, emit)
     for product in products:
         chosen.operand(product)
@@ -120,7 +137,7 @@ def choose_products(step: Program, libraries: Sequence[Library], emit: Emit) -> 
 def compile_entries(planned: RunPlan, libraries: Sequence[Library], emit: Emit) -> None:
     """Compile or load every kernel. If one is not in the cache, events report progress, and another process compiles
     the scheduler's loop and the last kernels."""
-    kernels = planned.program.kernels
+    kernels = list(dict.fromkeys(each for step in planned.programs for each in step.kernels))
     compiled = [*(library.entry for library in libraries), *(kernel_entry(*each) for each in kernels)]
     entries = list(dict.fromkeys(compiled))
     if all(entry.is_kept for entry in entries):

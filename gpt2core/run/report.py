@@ -97,8 +97,7 @@ class Report:
         """Each thread's use of the timed steps. Scheduling is the remainder; it counts as starvation where a scheduler
         does not distinguish the two."""
         scale, warmup = self.measured.calibration.seconds_per_tick, self.config.warmup_steps
-        late_s = (self.measured.record.waited[:, tracing.ENTERED] - self.measured.begins[warmup]) * scale
-        late_s = np.clip(late_s, 0, elapsed_s)  # others may have run all steps before a thread enters
+        late_s = np.minimum(self.measured.late * scale, elapsed_s)
         busy = self.cells()[:, warmup:, ..., tracing.BUSY].sum(axis=(1, 2)) * scale
         all_told = schedulers.scheduler(self.config.scheduler).tells_scheduling
         out = []
@@ -134,10 +133,10 @@ class Report:
 
     def trace(self, environment: dict[str, Any]) -> dict[str, Any]:
         """The profile, and when each thread ran or waited in the timed steps."""
-        warmup, bounds = self.config.warmup_steps, self.timed_bounds()
-        rows = [
-            self.measured.record.events[i, : self.measured.record.event_count[i, 0]] for i in range(self.config.threads)
-        ]
+        warmup, bounds, record = self.config.warmup_steps, self.timed_bounds(), self.measured.record
+        rows = [record.events[i, : record.event_count[i, 0]].copy() for i in range(self.config.threads)]
+        for row in rows:
+            row[:, 2:4] = self.without_gaps(row[:, 2:4])
         spans = profile.timeline(
             rows, bounds, warmup, self.measured.calibration.seconds_per_tick * 1e9, self.trace_complete()
         )
@@ -149,10 +148,20 @@ class Report:
         about = {"schema": profile.TRACE_SCHEMA, **calls, "cores": self.measured.planned.cores}
         return {**self.profile(environment), **about, **spans, "flagged": flagged[warmup:]}
 
+    def gaps(self) -> NDArray[np.int64]:
+        """Ticks of the evaluations before each uninterrupted part of the timed steps."""
+        parts = [each.bounds for each in self.measured.timed]
+        return np.cumsum([0, *(int(after[0] - before[-1]) for before, after in itertools.pairwise(parts))])
+
     def timed_bounds(self) -> NDArray[np.int64]:
-        """(timed steps + 1,) ticks: when the first timed step began, and when each ended."""
-        warmup = self.config.warmup_steps
-        return np.concatenate([[self.measured.begins[warmup]], self.measured.record.step_end[warmup:]])
+        """(timed steps + 1,) ticks without gaps: when the first timed step began, and when each ended."""
+        first, *others = (each.bounds - gap for each, gap in zip(self.measured.timed, self.gaps(), strict=True))
+        return np.concatenate([first, *(each[1:] for each in others)])
+
+    def without_gaps(self, ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ticks of timed steps, as if evaluations between them took no time."""
+        begins = [each.bounds[0] for each in self.measured.timed]
+        return ticks - self.gaps()[np.maximum(np.searchsorted(begins, ticks, "right") - 1, 0)]
 
     def trace_complete(self) -> bool:
         """Whether no thread's buffer was full."""
@@ -161,8 +170,9 @@ class Report:
     def evidence(self, step_s: list[float]) -> tuple[dict[str, Any], list[list[str]], list[str]]:
         """(validity, flagged, warnings) of the timed steps."""
         warmup = self.config.warmup_steps
-        validity = evidence.collect(self.measured.watcher, self.measured.record.usage, self.timed_bounds(), warmup,
-                                    self.measured.calibration.seconds_per_tick)  # fmt: skip
+        stages = [(each.usage, each.bounds) for each in self.measured.timed]
+        scale = self.measured.calibration.seconds_per_tick
+        validity = evidence.collect(self.measured.watcher, stages, warmup, scale)
         flagged = evidence.flags(validity, step_s, len(self.measured.watcher.cores))
         return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
 
@@ -210,7 +220,8 @@ class Report:
                 "threads": self.measured.counted,
                 "unavailable": self.measured.not_counted,
             },
-            energy=evidence.energy_used(self.measured.watcher, self.timed_bounds()),
+            evaluations=self.measured.evaluations,
+            energy=evidence.energy_used(self.measured.watcher, [each.bounds for each in self.measured.timed]),
             latency=latency(timed) if config.mode == "infer" else None,
             warnings=warnings + doubts,
             summary={

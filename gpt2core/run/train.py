@@ -19,6 +19,7 @@ from gpt2core.networks.network import network_of
 from gpt2core.node import pages
 from gpt2core.process.node_time import NodeTime
 from gpt2core.run.canary import Canary
+from gpt2core.run.evaluation import Evaluations
 from gpt2core.run.execute import execute
 from gpt2core.run.memory import RESERVE_BYTES, first_touch
 from gpt2core.run.outputs import outputs
@@ -68,7 +69,7 @@ def train(
     libraries = load_libraries(config, planned.program)
     compile_entries(planned, libraries, emit)
     resident.grew_by("compiled")
-    chosen = choose_products(planned.program, libraries, emit)
+    chosen = choose_products(planned.programs, libraries, emit)
     resident.grew_by("blas")
     spent.went_to("compiling")
     canary = Canary(planned.cores)
@@ -81,8 +82,9 @@ def train(
     resident.grew_by("arenas")
     dispatch.run_once(planned.program, arenas, chosen)
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)
+    evaluations = Evaluations(planned.evaluation, arenas, chosen, emit, stop) if planned.evaluation else None
     spent.went_to("preparing")
-    report = Report(execute(planned, arenas, bound, emit, stop, spent))
+    report = Report(execute(planned, arenas, bound, emit, stop, spent, evaluations))
     resident.grew_by("run")
     if config.save is not None:
         network.write(config, arenas.weights)

@@ -28,6 +28,7 @@ from gpt2core.spec.fields import (
     PRECISIONS,
     SHARE,
     SHUFFLES,
+    SPLITS,
     SYNCS,
     Check,
     check_bool,
@@ -222,6 +223,14 @@ class TrainConfig:
         None, "resnet: images for validation, the last ones; default: 1000 of a folder of files, otherwise 0", low=0,
         high=1 << 30, role="values", unit="images", later=True,
     )
+    split: str | None = setting(
+        None, "resnet: the images of mode infer, by default train, or of the evaluations of mode train, by default val",
+        choices=SPLITS, role="values", later=True,
+    )
+    evaluate_every: int = setting(
+        0, "resnet: number of steps after which, again and again, loss and accuracy of all images for validation are "
+        "computed, outside the timed steps; 0: never", low=0, high=1 << 30, role="size", unit="steps", later=True,
+    )
     carry_state: bool = setting(
         False, "lstm: the state of a batch begins where the one of the previous batch ended, without gradient; each "
         "sample then reads its own contiguous part of the tokens", check=check_bool, role="size",
@@ -304,6 +313,8 @@ class TrainConfig:
             yield ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq})")
         if self.warmup is not None and self.warmup >= self.steps:
             yield ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
+        if self.evaluate_every > self.steps:
+            yield ConfigError("evaluate_every", self.evaluate_every, f"at most steps ({self.steps})")
         yield from modes.conflicts(self, DEFAULTS)
         if self.fusion == "all" and self.needs_whole_gradients:
             yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
@@ -332,6 +343,13 @@ class TrainConfig:
     @property
     def tokens_per_step(self) -> int:
         return self.grad_accum * self.batch * self.seq
+
+    @property
+    def read_split(self) -> str | None:
+        """The split that inference or evaluations read; None: a run that only trains."""
+        if self.mode == "infer":
+            return self.split or "train"
+        return (self.split or "val") if self.evaluate_every else None
 
     @property
     def needs_whole_gradients(self) -> bool:

@@ -44,7 +44,7 @@ CIFAR = {
 }  # fmt: skip
 
 
-def split(data: str) -> tuple[str, str]:
+def parts(data: str) -> tuple[str, str]:
     """Prefix and path of image data; no prefix for other data: ("cifar10", "folder"), ("", "stdlib")."""
     prefix, _, path = data.partition(":")
     return (prefix, path) if prefix in CIFAR else ("", data)
@@ -52,13 +52,13 @@ def split(data: str) -> tuple[str, str]:
 
 def with_path(data: str, path: str) -> str:
     """The same data at another path."""
-    prefix, _ = split(data)
+    prefix, _ = parts(data)
     return f"{prefix}:{path}" if prefix else path
 
 
 def conflicts(config: TrainConfig) -> Iterator[ConfigError]:
     """Data that the network of a run does not read, or whose images do not fit its model."""
-    model, (prefix, path) = config.model, split(config.data)
+    model, (prefix, path) = config.model, parts(config.data)
     if model.reads != "images":
         if prefix:
             accepted = f"synthetic, stdlib or a token file, since network {model.network} reads tokens"
@@ -72,3 +72,7 @@ def conflicts(config: TrainConfig) -> Iterator[ConfigError]:
     elif not prefix and config.data != "synthetic":
         accepted = ", ".join(f"{name}:PATH" for name in CIFAR)
         yield ConfigError("data", config.data, f"synthetic, {accepted}: network {model.network} reads images")
+    elif not prefix and config.read_split == "test":
+        yield ConfigError("split", "test", "train or val, since synthetic data has no test images")
+    if config.read_split == "val" and not (config.val_samples or (prefix and config.val_samples is None)):
+        yield ConfigError("val_samples", config.val_samples, "1 or more, which split val reads")

@@ -20,6 +20,7 @@ OP_ORDERS = ("layers", "diagonals")
 DISTRIBUTIONS = ("zipf", "uniform")
 LOGITS = ("all", "last", "none-kept")
 SHUFFLES = ("epoch", "none")
+SPLITS = ("train", "val", "test")
 MOST_CORES = 4096  # longest accepted list of cores
 AUTO = None  # the trainer chooses the slice size
 # What a setting determines, and so whether results that differ in it can be compared. Each setting has one role.

@@ -20,7 +20,7 @@ UNREAD: Mapping[str, Mapping[str, str]] = {
     "infer": {
         **dict.fromkeys(("optimizer", "lr_schedule", *(name for name, _, _ in optimizers.READERS)), NO_UPDATE),
         **dict.fromkeys(("grad_accum", "grad_clip"), NO_GRADIENTS),
-        "save": NO_UPDATE,
+        **dict.fromkeys(("save", "evaluate_every"), NO_UPDATE),
     },
 }
 
@@ -34,9 +34,17 @@ def in_mode(config: TrainConfig, mode: str, defaults: Mapping[str, Any]) -> Trai
     """The run in another mode, with defaults for the settings that either mode does not read."""
     if config.mode == mode:
         return config
-    unread = {name: defaults[name] for names in UNREAD.values() for name in names}
+    unread = {name: defaults[name] for names in UNREAD.values() for name in names} | {"split": None}
     fusion = None if config.fusion == "all" else config.fusion
     return dataclasses.replace(config, mode=mode, fusion=fusion, **unread)
+
+
+def evaluation(config: TrainConfig, defaults: Mapping[str, Any]) -> TrainConfig:
+    """What a training run's evaluations repeat: inference of one batch, with its loss."""
+    own = in_mode(config, "infer", defaults)
+    return dataclasses.replace(
+        own, score=True, split=config.read_split, steps=1, warmup=0, trace=None, fusion=None, op_threads=None
+    )
 
 
 def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[ConfigError]:
@@ -45,5 +53,8 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     for name, why in UNREAD[config.mode].items():
         if given[name] is not defaults[name] and given[name] != defaults[name]:
             yield ConfigError(name, given[name], f"the default {defaults[name]!r}, since {why}")
+    if config.split is not None and config.read_split is None:
+        accepted = "the default None without evaluate_every, since mode train trains on the images for training"
+        yield ConfigError("split", config.split, accepted)
     if config.mode == "infer" and config.fusion == "all":
         yield ConfigError("fusion", "all", f"none or rows, since {NO_GRADIENTS}")

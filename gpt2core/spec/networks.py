@@ -25,7 +25,10 @@ DEFAULT = "gpt2"  # network of a model without the key `network`
 
 
 # Settings of TrainConfig that only some networks read: those whose `Model.settings` name them.
-OWN_SETTINGS = ("distribution", "carry_state", "op_order", "unit_slice", "init_scale", "shuffle", "val_samples")
+OWN_SETTINGS = (
+    "distribution", "carry_state", "op_order", "unit_slice", "init_scale", "shuffle", "val_samples", "split",
+    "evaluate_every",
+)  # fmt: skip
 TOKENS, IMAGES = "tokens", "images"  # data that a network reads
 
 

@@ -94,6 +94,7 @@ class TrainResult:
     summary: Mapping[str, Any] = field(default_factory=dict)
     gradient_norms: Sequence[float] = ()  # of each step, before clipping; empty without grad_clip
     accuracy: Sequence[float] = ()  # of each step's batches before the update, top 1; empty without classes
+    evaluations: Sequence[Mapping[str, Any]] = ()  # step (1-based), loss, accuracy of each; empty without
     canary: Mapping[str, Any] = field(default_factory=dict)  # fixed work timed beside the steps (run/canary.py)
     checkpoint: Mapping[str, Any] = field(default_factory=dict)  # format and dtype of the initial weights' file
     compiled: int | None = None  # functions that this process compiled, for which it loaded the compiler; None: unknown

@@ -17,12 +17,14 @@ from gpt2core.step.tensors import ArenaPlan
 class Memory:
     """The arenas of one run. `arrays` maps tensor names to views; `view` returns the array of an operand."""
 
-    def __init__(self, plans: Mapping[str, ArenaPlan]) -> None:
+    def __init__(self, plans: Mapping[str, ArenaPlan], blocks: Mapping[str, NDArray[np.uint8]] | None = None) -> None:
+        """blocks: memory for the arenas, by their kinds; None: it is allocated."""
         self.plans = plans
         self.arenas: dict[str, NDArray[np.uint8]] = {}
         self.arrays: dict[str, NDArray[np.generic]] = {}
         for kind, arena in plans.items():
-            block = np.frombuffer(pages.reserve(arena.bytes), dtype=np.uint8)[: arena.bytes]
+            found = np.frombuffer(pages.reserve(arena.bytes), dtype=np.uint8) if blocks is None else blocks[kind]
+            block = found[: arena.bytes]
             self.arenas[kind] = block
             for spec, offset in zip(arena.specs, arena.offsets, strict=True):
                 view = block[offset : offset + spec.bytes].view(spec.dtype)

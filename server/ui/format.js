@@ -25,6 +25,13 @@ export const number = (value, digits = 3) => (value == null ? '–' : significan
 /** @param {number | null | undefined} value */
 export const count = value => (value == null ? '–' : fixed(Math.round(value), 0));
 
+/** What the rates of some runs or variants count. @param {{unit?: string}[]} rows */
+export const perSecond = rows =>
+	[...new Set(rows.map(row => row.unit ?? 'tokens'))]
+		.sort()
+		.join(', ')
+		.replace(/^./, c => c.toUpperCase()) + '/s';
+
 /** @param {number | null | undefined} value @param {number} [places] */
 export const percent = (value, places = 1) => (value == null ? '–' : `${(value * 100).toFixed(places)} %`);
 

@@ -33,6 +33,8 @@ def show(bar: Bar, unit: str, event: Mapping[str, Any]) -> None:
                        event.get("done"), event.get("total"))  # fmt: skip
         case "planned":
             bar.update("first step")
+        case "evaluation":
+            bar.update(f"evaluation: loss {event['loss']:.4f}  accuracy {event['accuracy']:.1%}")
         case "step":
             loss = event.get("loss")
             text = f"{event.get('tokens_per_s', 0):,.0f} {unit}/s"

@@ -267,3 +267,10 @@ def test_a_queued_run_says_where_it_stands_and_what_it_waits_for(api, make_resul
     assert queue(second) == (1, "no-worker")
     api.post(f"/runs/{second}/cancel")
     assert api.post(f"/runs/{second}/retry")["queue"]["position"] == 1
+
+
+def test_a_run_tells_what_its_rate_counts(api):
+    api.submit(base={"model": "resnet14-cifar", "batch": 2})
+    api.submit()
+    assert {run["experiment_id"]: run["unit"] for run in api.get("/runs")["items"]} == {1: "images", 2: "tokens"}
+    assert api.get("/runs/1")["unit"] == "images"

@@ -16,9 +16,9 @@ def node(api):
     return node
 
 
-def done(node, first, *step_s, status=200, loss=None):
+def done(node, first, *step_s, status=200, loss=None, **more):
     """A heartbeat that reports steps."""
-    told = {"first": first, "step_s": list(step_s), "loss": loss or [5.0 - i for i in range(len(step_s))]}
+    told = {"first": first, "step_s": list(step_s), "loss": loss or [5.0 - i for i in range(len(step_s))], **more}
     body = {"worker_id": node.worker_id, "attempt_no": node.lease["attempt_no"], "progress": {}, "steps": told}
     return node.api.post(f"/attempts/{node.lease['attempt_id']}/heartbeat", body, status)
 
@@ -47,6 +47,15 @@ def test_steps_come_in_pages_and_go_on_after_the_last_one_read(api, node):
         assert [seen.step for seen in client.steps(1, second["cursor"]).items] == [5]
     assert api.get("/runs/9/steps", 404)["type"] == "/problems/not-found"
     assert api.get("/runs/1/steps", 422, cursor="YWZ0ZXI6eA")["type"] == "/problems/bad-cursor"
+
+
+def test_the_accuracy_of_classes_comes_with_the_steps(api, node):
+    done(node, 1, 0.5, 0.5)
+    done(node, 2, 0.5, 0.25, accuracy=[0.25, 0.75])
+    found = [item["accuracy"] for item in api.get("/runs/1/steps")["items"]]
+    assert found == [None, None, 0.75]  # the second step was known
+    done(node, 4, 0.5, 0.25, accuracy=[0.25], status=422)
+    done(node, 4, 0.5, accuracy=[1.25], status=422)
 
 
 def test_the_newest_steps_are_told_as_events(api, node):

@@ -183,6 +183,26 @@ def test_steps_are_drawn_while_their_run_is_under_way(api, new_tab):
     expect(rows.last).to_contain_text("250")
 
 
+def test_the_accuracy_of_classes_is_drawn_beside_the_loss(api, new_tab):
+    node = api.worker()
+    api.submit(base={"model": "resnet14-cifar", "batch": 2, "steps": 3})
+    lease = node.claim()
+    steps = {"first": 1, "step_s": [1.0, 0.5], "loss": [2.5, 1.25], "accuracy": [0.25, 0.75]}
+    progress = {"stage": "training", "step": 2, "steps": 3, "tokens_per_s": 64.0}
+    body = {"worker_id": "w1", "attempt_no": 1, "progress": progress, "steps": steps}
+    api.post(f"/attempts/{lease['attempt_id']}/heartbeat", body)
+    page = new_tab(str(api.http.base_url).rstrip("/")).open(f"run?id={lease['run_id']}")
+    expect(page.locator(".verdict")).to_contain_text("64 images/s")
+    boxes = []
+    for name, shown in (("Loss", "1.25"), ("Accuracy", "0.75")):
+        figure = page.locator("figure.plot", has=page.get_by_role("heading", name=name, exact=True))
+        boxes.append(figure.bounding_box())
+        figure.get_by_role("button", name="Table").click()
+        expect(figure.get_by_role("row").last).to_contain_text(shown)
+    assert boxes[0]["y"] == boxes[1]["y"]
+    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+
+
 def test_a_plot_of_many_runs_says_how_many_it_shows_and_its_intervals_rest_on_all(api, make_result, new_tab, tmp_path):
     node = api.worker()
     made = api.submit(base=SPEC, axes={"scheduler": ["fork-join", "task"]}, repetitions=251)["id"]

@@ -73,7 +73,7 @@ def test_a_counter_that_disappears_during_a_run(tmp_path: Path, two_packages: di
     watcher.read()
     two_packages["intel-rapl:0"].unlink()
     watcher.read()
-    found = energy_used(watcher, np.array([reading.ticks for reading in watcher.readings]))
+    found = energy_used(watcher, [np.array([reading.ticks for reading in watcher.readings])])
     assert found["package_j"] is None
     assert found["memory_j"] == 0.0
     assert "any more" in found["unavailable"]["package_j"]
@@ -85,8 +85,8 @@ def test_joules_between_two_readings_are_those_of_the_span(tmp_path: Path, two_p
     two_packages["intel-rapl:1"].write_text("12000000", encoding="utf-8")
     watcher.read()
     first, last = (reading.ticks for reading in watcher.readings)
-    assert energy_used(watcher, np.array([first, last]))["package_j"] == pytest.approx(10.0)
-    assert energy_used(watcher, np.array([first, (first + last) // 2]))["package_j"] == pytest.approx(5.0, rel=1e-3)
+    assert energy_used(watcher, [np.array([first, last])])["package_j"] == pytest.approx(10.0)
+    assert energy_used(watcher, [np.array([first, (first + last) // 2])])["package_j"] == pytest.approx(5.0, rel=1e-3)
 
 
 def test_joules_of_a_step_have_a_reason_where_they_are_missing() -> None:

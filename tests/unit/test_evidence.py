@@ -33,7 +33,7 @@ def usages(threads: int = 2) -> np.ndarray:
 
 def collected(readings: np.ndarray | None = None, watching: Watcher | None = None, warmup: int = 0) -> dict:
     found = usages() if readings is None else readings
-    return evidence.collect(watching or watcher({}), found, BOUNDS, warmup, seconds_per_tick=0.01)
+    return evidence.collect(watching or watcher({}), [(found, BOUNDS)], warmup, seconds_per_tick=0.01)
 
 
 def test_counts_are_summed_over_threads_and_delays_are_the_worst_threads():

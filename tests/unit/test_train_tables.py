@@ -60,3 +60,10 @@ def test_of_a_network_with_classes_images_and_accuracy_are_shown() -> None:
     plain = printed(None)
     assert any("tokens/s" in line for line in plain)
     assert not any("accuracy" in line for line in plain)
+
+
+def test_the_first_and_the_last_evaluation_are_shown() -> None:
+    found = [{"step": step, "loss": 4 / step, "accuracy": step / 8} for step in (2, 4, 6)]
+    (line,) = [line for line in printed(None, "resnet", evaluations=found) if "val loss" in line]
+    assert "val loss and accuracy, after step 2 and 6" in line
+    assert "2.00000 25.0% and 0.66667 75.0%" in line

@@ -55,3 +55,15 @@ def test_a_server_that_knows_no_steps_is_told_of_none() -> None:
     done(steps, 2)
     assert steps.next() is None
     assert not steps.leave_out()
+
+
+def test_a_network_with_classes_has_an_accuracy_of_each_step() -> None:
+    steps = Steps()
+    done(steps, 1)
+    assert (found := steps.next()) is not None
+    assert "accuracy" not in found.model_dump()  # which earlier servers refuse
+    steps = Steps()
+    for number in (1, 2):
+        steps.add({"event": "step", "step": number, "step_s": 0.5, "loss": 5.0, "accuracy": number / 4})
+    assert (found := steps.next()) is not None
+    assert found.accuracy == [0.25, 0.5]

@@ -40,11 +40,16 @@ class ResnetNetwork(InFiles):
         from gpt2core.data import images
 
         model, count = model_of(config), config.tokens_per_step * config.steps
+        split = config.split or "train" if config.mode == "infer" else "train"
         found = images.open_images(
             config.data, batch=config.batch, side=model.side, classes=model.classes, val_samples=config.val_samples,
-            seed=config.seed,
+            seed=config.seed, split=split,
         )  # fmt: skip
-        return {"samples": found.samples, "order": images.order(found.train, count, config.shuffle, config.seed)}
+        order = images.order(found.of(split), count, config.shuffle, config.seed)
+        data: dict[str, NDArray[np.generic]] = {"samples": found.samples, "order": order}
+        if config.evaluate_every:
+            data["evaluated"] = images.evaluated(config.data, found, config.read_split or "val")
+        return data
 
     def checksums(self, config: TrainConfig) -> Mapping[str, str]:
         from gpt2core.data import images

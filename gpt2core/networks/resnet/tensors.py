@@ -35,7 +35,7 @@ class Resnet(Model):
     """
 
     network: ClassVar[str] = "resnet"
-    settings: ClassVar[tuple[str, ...]] = ("shuffle", "val_samples")
+    settings: ClassVar[tuple[str, ...]] = ("shuffle", "val_samples", "split", "evaluate_every")
     reads: ClassVar[str] = IMAGES
     unit: ClassVar[str] = "images"
     precisions: ClassVar[tuple[str, ...]] = ("fp32",)

@@ -139,6 +139,10 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
         lists["losses"] = result.losses
     if result.accuracy:
         lists["accuracy"] = result.accuracy
+    every = config.evaluate_every
+    evaluated = [each.step for each in result.evaluations]
+    if evaluated != (list(range(every, config.steps + 1, every)) if every else []):
+        raise BadResult(f"`result.evaluations` must follow every {every} of {config.steps} steps; 0: none")
     evidence = {"train": ("weights_sha256",), "infer": ("latency", "outputs_sha256", "outputs_sketch")}[config.mode]
     for name in evidence:
         if getattr(result, name) is None:

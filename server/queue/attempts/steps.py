@@ -37,6 +37,7 @@ def add(session: Session, attempt: Attempt, sent: StepsDone) -> None:
             last=last,
             step_s=json.dumps(sent.step_s[new:]).encode(),
             loss=json.dumps(sent.loss[new:]).encode(),
+            accuracy=None if sent.accuracy is None else json.dumps(sent.accuracy[new:]).encode(),
         )
     )
 
@@ -76,9 +77,11 @@ def newest(session: Session, run_ids: Collection[int]) -> dict[int, list[StepSee
 
 
 def _seen(row: StepTimes, attempt_no: int) -> Iterator[StepSeen]:
-    each = zip(json.loads(row.step_s), json.loads(row.loss), strict=True)
-    for step, (step_s, loss) in enumerate(each, row.first):
-        yield StepSeen(attempt_no=attempt_no, step=step, step_s=step_s, loss=loss)
+    times = json.loads(row.step_s)
+    accuracies = [None] * len(times) if row.accuracy is None else json.loads(row.accuracy)
+    each = zip(times, json.loads(row.loss), accuracies, strict=True)
+    for step, (step_s, loss, accuracy) in enumerate(each, row.first):
+        yield StepSeen(attempt_no=attempt_no, step=step, step_s=step_s, loss=loss, accuracy=accuracy)
 
 
 def _place(cursor: str | None) -> tuple[int, int]:

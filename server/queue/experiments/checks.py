@@ -136,7 +136,7 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
     def refuse(name: str, value: object, accepted: str) -> None:
         refusals.add(refusals.where(name, variant.values), name, value, accepted)
 
-    for name, value in (("data", data.split(config.data)[1]), ("checkpoint", config.checkpoint)):
+    for name, value in (("data", data.parts(config.data)[1]), ("checkpoint", config.checkpoint)):
         if value is not None and not NAME.fullmatch(value):
             refuse(name, getattr(config, name), "a name that workers map to a file; no path")
     if "/" in config.runtime:

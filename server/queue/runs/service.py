@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
+from gpt2core.spec import networks
 from gpt2core.spec.config import MAIN
 from gpt2core.spec.phases import by_phase
 from taskloom.contract.runs import MainSettings, RunDetail, SampleList, SampleRow
@@ -54,6 +55,7 @@ def summary(run: Any) -> dict[str, Any]:
         "finished_at": None if run.finished_at is None else utc(run.finished_at),
         "median_step_s": run.median_step_s,
         "tokens_per_s": run.tokens_per_s,
+        "unit": networks.unit_of(run.spec.get("model")),
         "final_loss": run.final_loss,
         "settings": main_settings(run.spec),
         "node": run.node,
@@ -116,13 +118,22 @@ def sample_rows(found: dict[str, Any]) -> list[SampleRow]:
     steps = len(found["step_s"])
     losses, accuracies = (found.get(name) or [None] * steps for name in ("losses", "accuracy"))
     rows = zip(losses, accuracies, found["step_s"], strict=True)
+    evaluations = evaluations_of(found)
     return [
         SampleRow(
-            step=i, warmup=i < warmup, loss=loss, accuracy=accuracy, step_s=step_s,
+            step=i, warmup=i < warmup, loss=loss, accuracy=accuracy, step_s=step_s, **evaluations.get(i, {}),
             phase_s={p: s[i] for p, s in phase_s.items()},
         )
         for i, (loss, accuracy, step_s) in enumerate(rows)
     ]
+
+
+def evaluations_of(found: Mapping[str, Any]) -> dict[int, dict[str, float]]:
+    """Loss and accuracy of the evaluations of a raw result, by the step before each, 0-based."""
+    return {
+        each["step"] - 1: {f"evaluation_{name}": each[name] for name in ("loss", "accuracy")}
+        for each in found.get("evaluations") or []
+    }
 
 
 def cancel(database: Database, settings: Settings, run_id: int, actor: str) -> RunDetail:

@@ -92,7 +92,8 @@ class ProgressPoint(Base):
 class StepTimes(Base):
     """Consecutive steps from one heartbeat; deleted with the progress points.
 
-    step_s (seconds), loss: JSON lists with an entry for each step from `first` to `last`, numbered from 1.
+    step_s (seconds), loss, accuracy: JSON lists with an entry for each step from `first` to `last`, numbered from 1;
+    accuracy is null unless the network has classes.
     """
 
     __tablename__ = "step_times"
@@ -103,6 +104,7 @@ class StepTimes(Base):
     first: Mapped[int] = mapped_column(BigInteger)
     step_s: Mapped[bytes]
     loss: Mapped[bytes]
+    accuracy: Mapped[bytes | None]
 
     __table_args__ = (Index("ix_step_times_run", "run_id", "attempt_id", "last"),)
 

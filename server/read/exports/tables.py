@@ -14,11 +14,13 @@ import orjson
 from sqlalchemy import select
 from sqlalchemy.orm import InstrumentedAttribute
 
+from gpt2core.spec import networks
 from gpt2core.spec.config import MAIN, NAMES, is_integer
 from gpt2core.spec.phases import PHASES
 from taskloom.contract.variants import VariantRow
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.experiments import blocks
+from taskloom.server.queue.runs.service import evaluations_of
 from taskloom.server.queue.tables.attempts import Digest, Result
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
@@ -98,6 +100,7 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 **{name: _instant(getattr(run, name)) for name in ("created_at", "started_at", "finished_at")},
                 "duration_s": run.finished_at - run.started_at if ended else None,
                 **{name: getattr(run, name) for name in ("median_step_s", "tokens_per_s", "final_loss")},
+                "unit": networks.unit_of(run.spec.get("model")),
                 **{f"{phase}_s": (run.phase_s or {}).get(phase) for phase in PHASES},
                 **{f"latency_{name}_s": latency.get(run.id, {}).get(f"{name}_s") for name in LATENCY},
                 **{name: getattr(run, name) for name in ("flagged_steps", "node", "environment_sha256")},
@@ -134,6 +137,9 @@ def _unpacked(payload: bytes) -> Any:
     return orjson.loads(zlib.decompress(payload))["result"]
 
 
+NOT_EVALUATED = dict.fromkeys(("evaluation_loss", "evaluation_accuracy"))
+
+
 def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
     for run, result in _results(database, filters, sort, Result.payload, _unpacked):
         flagged = result.get("flagged") or [[]] * len(result["step_s"])
@@ -141,6 +147,7 @@ def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
         settings, phase_s = _settings(run.spec, MAIN), result["phase_s"]
         losses = result["losses"] or [None] * len(result["step_s"])
         accuracy = result.get("accuracy") or [None] * len(result["step_s"])
+        evaluations = evaluations_of(result)
         for step, (loss, step_s) in enumerate(zip(losses, result["step_s"], strict=True)):
             yield {
                 **same,
@@ -148,6 +155,7 @@ def _steps(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 "warmup": step < result["config"]["warmup"],
                 "loss": loss,
                 "accuracy": accuracy[step],
+                **(evaluations.get(step) or NOT_EVALUATED),
                 "step_s": step_s,
                 **{f"{phase}_s": phase_s[phase][step] if phase in phase_s else None for phase in PHASES},
                 "flagged": " ".join(map(str, flagged[step])),
@@ -247,6 +255,7 @@ TABLES: dict[str, Table] = {
         | _kinds("integer", "repetition", "block", "position", "attempts")
         | _kinds("instant", "created_at", "started_at", "finished_at")
         | _kinds("number", "duration_s", "median_step_s", "tokens_per_s", "final_loss", *PHASE_COLUMNS)
+        | _kinds("text", "unit")
         | _kinds("number", *(f"latency_{name}_s" for name in LATENCY))
         | _kinds("integer", "flagged_steps")
         | _kinds("text", "node", "environment_sha256", "error_slug", "error_detail")
@@ -256,7 +265,7 @@ TABLES: dict[str, Table] = {
     "steps": Table(
         _kinds("integer", "run_id", "experiment_id", "step")
         | _kinds("boolean", "warmup")
-        | _kinds("number", "loss", "accuracy", "step_s", *PHASE_COLUMNS)
+        | _kinds("number", "loss", "accuracy", *NOT_EVALUATED, "step_s", *PHASE_COLUMNS)
         | _kinds("text", "flagged")
         | MAIN_KINDS,
         _steps,

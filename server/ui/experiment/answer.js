@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, ms, percent, plural, ratio, sample, variantName} from '../format.js';
+import {count, ms, perSecond, percent, plural, ratio, sample, variantName} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
 import {nameOf} from '../plots/rows.js';
 import {Shares} from '../plots/shares.js';
@@ -290,7 +290,13 @@ export function Scaling({of, topic}) {
 						},
 						{name: 'cv', label: 'CV', number: true, by: r => r.step_s.cv ?? 0, cell: r => percent(r.step_s.cv)},
 						{name: 'n', label: 'n', number: true, cell: r => `${r.step_s.n} ${r.step_s.over ?? ''}`},
-						{name: 'tokens', label: 'Tokens/s', number: true, by: r => r.tokens_per_s, cell: r => count(r.tokens_per_s)},
+						{
+							name: 'tokens',
+							label: perSecond(found.rows),
+							number: true,
+							by: r => r.tokens_per_s,
+							cell: r => count(r.tokens_per_s)
+						},
 						{
 							name: 'speedup',
 							label: 'Speedup [95 %]',

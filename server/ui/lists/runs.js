@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useList} from '../answers.js';
-import {count, duration, ms, plural, variantName} from '../format.js';
+import {count, duration, ms, perSecond, plural, variantName} from '../format.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Narrow, RunLink, Submit, Table, Time} from '../pieces.js';
 import {State, STATES} from '../words.js';
@@ -154,7 +154,7 @@ export function Runs({experimentId}) {
 					: html`<section class="panel">
 							<${Table}
 								caption="Runs"
-								columns=${columns}
+								columns=${columns.map(each => (each.name === 'tokens' ? {...each, label: perSecond(found.items)} : each))}
 								rows=${found.items}
 								what="run"
 								view=${answer.asked}

@@ -3,7 +3,7 @@ import {html, useState} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {ask} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
-import {count, duration, ms, plural, variantName} from '../format.js';
+import {count, duration, ms, perSecond, plural, variantName} from '../format.js';
 import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {State} from '../words.js';
@@ -83,7 +83,7 @@ function First({of, live}) {
 			<${State} of=${of.state} /> ${progress?.steps
 				? `Step ${progress.step} of ${progress.steps}, ${progress.stage}` +
 					(progress.loss == null ? '' : `, loss ${progress.loss.toFixed(4)}`) +
-					(progress.tokens_per_s == null ? '' : `, ${count(progress.tokens_per_s)} tokens/s`) +
+					(progress.tokens_per_s == null ? '' : `, ${count(progress.tokens_per_s)} ${of.unit}/s`) +
 					'.'
 				: 'A worker has claimed it; the trainer is starting.'}
 		</p>`;
@@ -148,7 +148,7 @@ export default function Run() {
 						<${Figures}
 							of=${[
 								['Median step', ms(of.median_step_s)],
-								['Tokens/s', count(of.tokens_per_s)],
+								[perSecond([of]), count(of.tokens_per_s)],
 								['Final loss', of.final_loss?.toFixed(5) ?? '–'],
 								['Attempts', of.attempts],
 								['Node', of.node ?? last?.worker_id ?? '–'],

@@ -1,4 +1,4 @@
-// Each step: its time by phase, its loss, and why it is flagged.
+// Each step: its time by phase, its loss and accuracy, and why it is flagged.
 import {html, useMemo} from '../vendor/preact.js';
 import {useAnswer, useGrowing} from '../answers.js';
 import {ms, plural} from '../format.js';
@@ -80,27 +80,44 @@ function Times({rows, flagged, busy, threads}) {
 	/>`;
 }
 
-/** Whether any step has a loss. @param {any[]} rows */
-const hasLoss = rows => rows.some(row => row.loss !== null);
+const CURVES = ['loss', 'accuracy'];
+/** Whether any step has a value. @param {any[]} rows @param {string} name */
+const has = (rows, name) => rows.some(row => row[name] != null);
+/** A loss, or an accuracy in percent. @param {string} name @param {number} value */
+const shown = (name, value) => (name.endsWith('loss') ? value.toFixed(5) : `${(100 * value).toFixed(1)} %`);
 
-/** The loss so far, also while it runs. @param {{rows: {step: number, loss: number | null}[]}} props */
-function Loss({rows}) {
+/** The loss or the accuracy so far, and of evaluations. @param {{rows: any[], name: string}} props */
+function Curve({rows, name}) {
 	const x = useMemo(() => rows.map(row => row.step), [rows]);
+	const known = [name, `evaluation_${name}`].filter(key => has(rows, key));
+	const percent = name === 'accuracy';
 	return html`<${Lines}
-		title="Loss"
-		name="loss"
+		title=${percent ? 'Accuracy' : 'Loss'}
+		name=${name}
 		rows=${rows}
-		fields=${[
-			{label: 'step', value: r => r.step},
-			{label: 'loss', value: r => r.loss}
-		]}
+		said=${known[1] && 'Points: all images of the evaluated split, after that step.'}
+		fields=${['step', ...known].map(key => ({label: key, value: (/** @type {any} */ r) => r[key]}))}
 		x=${x}
 		xLabel="step"
-		yLabel="loss"
+		yLabel=${percent ? 'accuracy, %' : name}
 		height=${220}
-		series=${[{label: 'loss', token: 'task', values: rows.map(row => row.loss), show: v => v.toFixed(5)}]}
+		series=${known.map((key, i) => ({
+			label: key.replace('_', ' '),
+			token: i ? 'ink' : percent ? 'accent' : 'task',
+			kind: i ? 'points' : 'line',
+			values: rows.map(row => (row[key] == null ? null : row[key] * (percent ? 100 : 1))),
+			show: (/** @type {number} */ v) => (percent ? `${v.toFixed(1)} %` : v.toFixed(5))
+		}))}
 	/>`;
 }
+
+/** The curves that a run has, side by side. @param {{rows: any[]}} props */
+const Curves = ({rows}) =>
+	html`<div class="columns">
+		${CURVES.map(
+			name => has(rows, name) && html`<section class="panel"><${Curve} rows=${rows} name=${name} /></section>`
+		)}
+	</div>`;
 
 const QUANTILES = ['p50', 'p90', 'p99'];
 
@@ -150,27 +167,6 @@ function Distribution({rows, latency}) {
 	/>`;
 }
 
-/** The share of each step's images whose class was found. @param {{rows: {step: number, accuracy: number}[]}} props */
-function Accuracy({rows}) {
-	const x = useMemo(() => rows.map(row => row.step), [rows]);
-	return html`<${Lines}
-		title="Accuracy"
-		name="accuracy"
-		rows=${rows}
-		fields=${[
-			{label: 'step', value: r => r.step},
-			{label: 'accuracy', value: r => r.accuracy}
-		]}
-		x=${x}
-		xLabel="step"
-		yLabel="accuracy, %"
-		height=${220}
-		series=${[
-			{label: 'accuracy', token: 'accent', values: rows.map(row => 100 * row.accuracy), show: v => `${v.toFixed(1)} %`}
-		]}
-	/>`;
-}
-
 /** Each step's time while the run is under way. @param {{rows: {step: number, step_s: number}[]}} props */
 function Live({rows}) {
 	const x = useMemo(() => rows.map(row => row.step), [rows]);
@@ -204,10 +200,7 @@ export function Steps({of, topic}) {
 		const every = live.data ?? [];
 		const rows = every.filter(row => row.attempt_no === every.at(-1).attempt_no);
 		return rows.length > 1
-			? html`<div class="stack">
-					<section class="panel"><${Live} rows=${rows} /></section>
-					${hasLoss(rows) && html`<section class="panel"><${Loss} rows=${rows} /></section>`}
-				</div>`
+			? html`<div class="stack"><section class="panel"><${Live} rows=${rows} /></section><${Curves} rows=${rows} /></div>`
 			: html`<${Empty}>
 					<p>
 						${of.state === 'queued'
@@ -233,8 +226,7 @@ export function Steps({of, topic}) {
 				</section>
 				${result.data?.latency?.steps &&
 				html`<section class="panel"><${Distribution} rows=${rows} latency=${result.data.latency} /></section>`}
-				${hasLoss(rows) && html`<section class="panel"><${Loss} rows=${rows} /></section>`}
-				${rows[0]?.accuracy != null && html`<section class="panel"><${Accuracy} rows=${rows} /></section>`}
+				<${Curves} rows=${rows} />
 				<section class="panel">
 					<h2>Steps</h2>
 					${result.data?.phase_busy_s &&
@@ -263,17 +255,15 @@ export function Steps({of, topic}) {
 								number: true,
 								cell: (/** @type {any} */ r) => ms(r.phase_s[phase])
 							})),
-							...(hasLoss(rows)
-								? [
-										{
-											name: 'loss',
-											label: 'Loss',
-											number: true,
-											cell: (/** @type {any} */ r) => r.loss.toFixed(5),
-											by: (/** @type {any} */ r) => r.loss
-										}
-									]
-								: []),
+							...[...CURVES, ...CURVES.map(name => `evaluation_${name}`)]
+								.filter(name => has(rows, name))
+								.map(name => ({
+									name,
+									label: name.replace(/^./, c => c.toUpperCase()).replace('_', ' '),
+									number: true,
+									cell: (/** @type {any} */ r) => (r[name] == null ? '' : shown(name, r[name])),
+									by: (/** @type {any} */ r) => r[name]
+								})),
 							{
 								name: 'flags',
 								label: 'Flagged for',
