@@ -133,7 +133,7 @@ class ResultEvaluation(Block):
 
     step: Annotated[int, Field(ge=1, le=(1 << 63) - 1)]
     loss: Number
-    accuracy: Annotated[float, Field(ge=0, le=1)]
+    accuracy: float = Field(ge=0, le=1, description="share of the images whose class has the largest logit")
 
 
 class TrainResult(Block):
