@@ -1,12 +1,10 @@
-"""`taskloom`: the command line. Each module of taskloom/commands declares a command in its first line; this module
-combines them and sets the exit codes."""
+"""`taskloom`: the command line. Each module of taskloom/commands has a command; this module lists them and sets the
+exit codes."""
 
 from __future__ import annotations
 
 import gc
 import importlib
-import re
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,25 +14,30 @@ from gpt2core.spec.version import version
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
 
-FIRST_LINE = re.compile(r'"""`taskloom (\w+)`: (.+)\."""')
-
-
-def _declared() -> dict[str, str]:
-    """Name and summary of each command, from the first line of its module.
-
-    That line is read and the module is loaded on use: the list of commands needs none of them, `train` needs no HTTP,
-    and `serve` needs nothing else.
-    """
-    found = {}
-    for file in sorted(Path(__file__).with_name("commands").glob("*.py")):
-        with file.open(encoding="utf-8") as module:
-            declared = FIRST_LINE.match(module.readline())
-        if declared and declared[1] == file.stem:
-            found[file.stem] = declared[2]
-    return found
-
-
-COMMANDS = _declared()  # each is taskloom.commands.NAME.NAME
+# Each is taskloom.commands.NAME.NAME and is loaded on use: the list of commands needs none of them, `train` needs no
+# HTTP, and `serve` needs nothing else.
+COMMANDS = {
+    "compare": "Compare two runs or two selections of runs",
+    "demo": "Compare serial, fork-join and task on 1 core and on all",
+    "doctor": "Check whether this machine is fit to measure on",
+    "experiments": "List, show, edit and cancel experiments; their analyses and reports",
+    "export": "Write a table to FILE",
+    "infer": "Run the forward pass alone on this machine: `taskloom train --mode infer`",
+    "keys": "Create, list and revoke keys",
+    "metg": "Measure the minimum effective task granularity of schedulers",
+    "provision": "Submit Slurm jobs with workers when the queue needs them",
+    "prune": "Delete old runs with their attempts, results, output and artifacts",
+    "runs": "List, show, cancel and retry runs, and read their results",
+    "serve": "Start the server",
+    "submit": "Queue an experiment from FILE",
+    "train": "Train on this machine in one child process",
+    "tune": "Search the best setting of a space, and say how sure the answer is",
+    "up": "Start a server and a worker on this machine",
+    "webhooks": "Create, list and delete webhooks, and list their deliveries",
+    "worker": "Execute runs on this machine until stopped",
+    "workers": "List workers with their state",
+}
+ARGUMENTS = "taskloom.arguments"  # key of the whole command line in the context's meta
 
 
 class Taskloom(click.Group):
@@ -60,8 +63,12 @@ class Taskloom(click.Group):
             gc.enable()
         return found
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        context.meta[ARGUMENTS] = tuple(args)
+        return super().parse_args(context, args)
+
     def invoke(self, context: click.Context) -> Any:
-        wants_json = "--json" in (*context.args, *getattr(context, "_protected_args", ()))
+        wants_json = "--json" in context.meta[ARGUMENTS]
         try:
             return super().invoke(context)
         except TaskloomError as error:

@@ -72,6 +72,9 @@ def test_both_commands_that_create_a_key_take_the_same_values() -> None:
     found = parser.parse_args(["--scope", "read", "--expires-in", "0.5", "-o", "key"])
     assert (found.scope, found.expires_in, found.name, found.output) == ("read", 0.5, "", "key")
     command = click.Command("create", params=forwarded(CREATE_KEY)(lambda: None).__click_params__[::-1])
+    with pytest.raises((argparse.ArgumentError, SystemExit)):  # the latter before Python 3.12
+        parser.parse_args([])
+    assert "Missing option '--scope'" in CliRunner().invoke(command, []).output
     for days in ("0", "3661", "soon"):
         with pytest.raises(argparse.ArgumentError, match="a number above 0, at most 3660"):
             parser.parse_args(["--scope", "read", "--expires-in", days])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -30,6 +31,13 @@ def test_the_list_of_commands_says_how_the_help_of_each_begins() -> None:
         command = cli.main.get_command(click.Context(cli.main), name)
         assert command is not None
         assert (command.help or "").startswith(brief), name
+
+
+def test_every_command_is_in_the_list_of_commands() -> None:
+    names = {path.stem for path in (ROOT / "taskloom/commands").glob("*.py")}
+    loaded = {name: importlib.import_module(f"taskloom.commands.{name}") for name in names - {"__init__"}}
+    commands = {name for name, module in loaded.items() if isinstance(getattr(module, name, None), click.Command)}
+    assert commands == set(cli.COMMANDS)
 
 
 def test_the_list_of_commands_loads_none_of_them() -> None:
