@@ -133,7 +133,7 @@ bench-server: .venv/installed-dev  ## the server under load, on SQLite and Postg
 bench-agent: .venv/installed  ## cost of heartbeats for a run
 	$(BIN)/python -m bench.agent_cost $(ARGS)
 
-example: .venv/installed   ## repeat the experiment of docs/examples, about 13 minutes (ARGS=calibrate: the node's A/A runs; ARGS=page: render the stored report again)
+example: .venv/installed   ## repeat the experiment of docs/examples, about 13 minutes (ARGS="--question wavefront": that on an LSTM, 8 minutes; ARGS=calibrate: A/A runs; ARGS=page: the stored report again)
 	$(BIN)/python -m bench.example $(ARGS)
 
 # Tools with an environment of their own, so that their packages are not among those that they list.

@@ -13,7 +13,7 @@ from taskloom.analysis.processes import Facts, Process
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.roofline import Peaks, peaks_of
 from taskloom.analysis.statistics import step_median
-from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
+from taskloom.analysis.variants import Group, Variant, by_variant, loops_of, variant_of
 
 LARGE_ERROR = 0.1  # against a measured step; with a larger error nothing else is forecast
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -66,7 +66,7 @@ def sources(processes: Sequence[Process], profiled: Container[int]) -> list[int]
 def _by_tiles(groups: Sequence[Group]) -> list[list[Group]]:
     tiles: dict[str, list[Group]] = {}
     for group in groups:
-        tiles.setdefault(tiles_of(group), []).append(group)
+        tiles.setdefault(loops_of(group), []).append(group)
     return list(tiles.values())
 
 
@@ -83,7 +83,7 @@ def outlook(
     for alike in _by_tiles(by_variant(processes)):
         profiled = _profiled(alike, profiles)
         if not profiled:
-            missing.append(f"slices {slices(alike[0][0].config)}: no one-thread run has a profile")
+            missing.append(f"slices {slices(variant_of(alike[0]))}: no one-thread run has a profile")
             continue
         made = _forecast(profiled, profiles, alike, cores)
         found.append(made)

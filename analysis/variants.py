@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import PROBLEM
+from gpt2core.spec.config import DEFAULTS, PROBLEM
 from gpt2core.spec.wording import counted, slices
 from taskloom.analysis.agreement import SLICES
 from taskloom.analysis.comparison import identity
@@ -93,6 +93,11 @@ def _order(group: Group) -> tuple[str, str, int, int, int, str]:
 def tiles_of(group: Group) -> str:
     """A key that is equal for variants with the same tiles, under any scheduler and number of threads."""
     return json.dumps([group[0].config.get(name) for name in (*PROBLEM, *SLICES)])
+
+
+def loops_of(group: Group) -> str:
+    """A key that is equal for variants with the same tiles in the same loops of fork-join."""
+    return json.dumps([tiles_of(group), group[0].config.get("op_order", DEFAULTS["op_order"])])
 
 
 def one_thread(group: Group, groups: Sequence[Group]) -> Group | None:

@@ -37,8 +37,7 @@ def settings(values: Mapping[str, Any]) -> str:
     threads = {"threads": rest.pop("threads")} if "threads" in rest else {}
     sliced = []
     if "batch_slice" in rest and "token_slice" in rest:
-        sliced = [f"slices {slices(rest)}"]
-        del rest["batch_slice"], rest["token_slice"]
+        sliced = [f"slices {slices({name: rest.pop(name) for name in ('batch_slice', 'token_slice')})}"]
     first = {"scheduler": rest.pop("scheduler")} if "scheduler" in rest else {}
     listed = [[value_name(name, value) for name, value in part.items()] for part in (first, rest, threads)]
     return ", ".join([*listed[0], *sliced, *listed[1], *listed[2]])

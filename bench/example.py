@@ -1,15 +1,20 @@
-"""Repeat the experiment of docs/examples: which runtime is fastest on this machine, and why?
+"""Repeat an experiment of docs/examples: which runtime is fastest on this machine, or how should an LSTM be
+parallelised, and why?
 
     python -m bench.example             # run the experiment, write docs/examples/gpt2-124m-runtimes.{html,json}
     python -m bench.example calibrate   # equal runs (A/A) in the same database, and the report again with them
     python -m bench.example page        # the stored report again, with today's sentences and figures; nothing runs
+    python -m bench.example --question wavefront    # the same for docs/examples/lstm-deep-wavefront.{html,json}
 
-Everything is declared here, before any run. The variants are fork-join, task, omp-for and omp-task on two threads, and
-the first two also on one thread, because the forecast needs their profiles. There are REPETITIONS interleaved blocks.
-Each run is a fresh process; the first repetition of each variant is traced too. The number of pairs is fixed
-beforehand, because a stopping rule would reduce the power of the exact test. Runs are excluded if other processes used
-more than 2 % of their cores; they are listed with their samples. The noise floor is 1 %. Database and logs stay in
---folder.
+Everything is declared here, before any run. runtimes: fork-join, task, omp-for and omp-task on two threads, and the
+first two also on one thread, because the forecast needs their profiles. wavefront: task, fork-join layer by layer, and
+fork-join by diagonals, the wavefront written by hand; each with all hidden units in a tile and in blocks, on one and on
+two threads. The question is task against the better fork-join.
+
+Repetitions are interleaved blocks. Each run is a fresh process; the first repetition of each variant is traced too. The
+number of pairs is fixed beforehand, because a stopping rule would reduce the power of the exact test. Runs are excluded
+if other processes used more than 2 % of their cores; they are listed with their samples. The noise floor is 1 %.
+Database and logs stay in --folder.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +33,7 @@ from typing import Any
 from bench.record import ROOT
 from gpt2core.node import peaks
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
+from gpt2core.spec.wording import slices
 from taskloom import demo
 from taskloom.analysis.report import page
 from taskloom.analysis.report.card import report_card
@@ -37,27 +44,63 @@ from taskloom.commands.output import console, error_console
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.processes import Processes, with_processes
 
-REPETITIONS = 10  # enough to detect one of four comparisons even if one pair in ten contradicts
 CALIBRATION_RUNS = 20
 LOOK_EVERY_S = 5.0
 # Rare heartbeats and polls, to keep the machine quiet; claims are woken at once.
 SELDOM = {f"TASKLOOM_{name}": "60" for name in ("HEARTBEAT_S", "POLL_S", "REAP_EVERY_S")} | {"TASKLOOM_LEASE_S": "300"}
 OTHERS = ("omp-for", "omp-task")  # on two threads only
+UNITS, BLOCK = 512, 144  # hidden units of lstm-deep, and of a tile: 4 blocks of whole panels
 
 
-def base(model: str, steps: int, runtime: str) -> dict[str, Any]:
-    """Settings of all runs: slices, one for each thread."""
-    return {"model": model, "batch": 4, "seq": 64, "steps": steps, "warmup": 1, "sync": "none", "data": "stdlib",
-            "batch_slice": 2, "token_slice": 64, "runtime": runtime}  # fmt: skip
+@dataclass(frozen=True)
+class Question:
+    """An experiment and its defaults. `asked`: what it compares, in the form of a request."""
+
+    name: str
+    model: str
+    steps: int
+    repetitions: int
+    base: Mapping[str, Any]
+    asked: Mapping[str, Any]
 
 
-def experiment(model: str, steps: int, repetitions: int, runtime: str = AUTO) -> ExperimentRequest:
+ASKED = {"threads": 2, "unit_slice": UNITS}
+QUESTIONS = {
+    "runtimes": Question(
+        "whose runtime, fork-join or tasks?", "gpt2-124m", steps=6,
+        repetitions=10,  # enough to detect one of four comparisons even if one pair in ten contradicts
+        base={"sync": "none", "batch_slice": 2, "token_slice": 64},  # a slice for each thread
+        asked={
+            "axes": {"scheduler": ["fork-join", "task", *OTHERS], "threads": [1, 2]},
+            "exclude": [{"scheduler": name, "threads": 1} for name in OTHERS],
+        },
+    ),
+    "wavefront": Question(
+        "layer by layer, by diagonals or tasks?", "lstm-deep", steps=4, repetitions=6,  # the fewest that can decide
+        base={"sync": "step", "batch_slice": 4, "token_slice": 16},  # those of automatic slices
+        asked={
+            "axes": {"scheduler": ["fork-join", "task"], "op_order": ["layers", "diagonals"], "threads": [1, 2],
+                     "unit_slice": [UNITS, BLOCK]},
+            "exclude": [{"scheduler": "task", "op_order": "diagonals"}],  # the same graph as by layers
+            "primary": {"a": {"scheduler": "fork-join", "op_order": "diagonals", **ASKED},
+                        "b": {"scheduler": "task", **ASKED}},
+        },
+    ),
+}  # fmt: skip
+
+
+def base(of: Question, model: str, steps: int, runtime: str) -> dict[str, Any]:
+    """Settings of all runs."""
+    return {"model": model, "batch": 4, "seq": 64, "steps": steps, "warmup": 1, "data": "stdlib", **of.base,
+            "runtime": runtime}  # fmt: skip
+
+
+def experiment(of: Question, model: str, steps: int, repetitions: int, runtime: str = AUTO) -> ExperimentRequest:
     """The experiment, declared completely before any run."""
     asked = {
-        "name": f"{model}: whose runtime, fork-join or tasks?",
-        "base": base(model, steps, runtime),
-        "axes": {"scheduler": ["fork-join", "task", *OTHERS], "threads": [1, 2]},
-        "exclude": [{"scheduler": name, "threads": 1} for name in OTHERS],
+        "name": f"{model}: {of.name}",
+        "base": base(of, model, steps, runtime),
+        **of.asked,
         "repetitions": repetitions,
         "seed": 7,
         "trace": "first",
@@ -65,11 +108,11 @@ def experiment(model: str, steps: int, repetitions: int, runtime: str = AUTO) ->
     return ExperimentRequest.model_validate(asked)
 
 
-def calibration(model: str, steps: int) -> ExperimentRequest:
+def calibration(of: Question, model: str, steps: int) -> ExperimentRequest:
     """Equal runs of task on both threads."""
     asked = {
         "name": f"A/A: {model}",
-        "base": {**base(model, steps, AUTO), "scheduler": "task", "threads": 2},
+        "base": {**base(of, model, steps, AUTO), "scheduler": "task", "threads": 2},
         "repetitions": CALIBRATION_RUNS,
         "calibrates": True,
     }
@@ -97,12 +140,12 @@ def told(document: Mapping[str, Any]) -> list[str]:
     lines = ["", *(f"- {point}" for point in document["answer"]), ""]
     lines.append("forecast from one thread against the measured step on more:")
     for one in document["forecast"]["forecasts"]:
-        slices = f"{one['source']['batch_slice']}x{one['source']['token_slice']}"
+        cut = slices(one["source"])
         for curve in one["curves"]:
             for point in curve["points"]:
                 if point["error"] is not None and point["cores"] > 1 and curve["bandwidth"] == "grows":
                     lines.append(
-                        f"  {slices} {curve['scheduler']}, {point['cores']} threads: forecast {point['step_s']:.4g} s, "
+                        f"  {cut} {curve['scheduler']}, {point['cores']} threads: forecast {point['step_s']:.4g} s, "
                         f"measured {point['measured_s']:.4g} s, error {point['error']:+.1%}"
                     )
     errors = [one["worst_error"] for one in document["forecast"]["forecasts"] if one["worst_error"] is not None]
@@ -133,8 +176,9 @@ def carry_out(given: argparse.Namespace, processes: Processes) -> int:
         doctor.measured_peaks(as_json=False)
     began = time.monotonic()
     url = demo.start(given.folder, processes)
-    question = experiment(given.model, given.steps, given.repetitions, given.runtime)
-    asked = calibration(given.model, given.steps) if given.what == "calibrate" else question
+    of = QUESTIONS[given.question]
+    question = experiment(of, given.model, given.steps, given.repetitions, given.runtime)
+    asked = calibration(of, given.model, given.steps) if given.what == "calibrate" else question
     with Client(url, timeout_s=600) as client:
         made = client.submit(asked)
         notes.print(f"server {url}, experiment {made.id}: {made.runs} runs; logs in {given.folder}", highlight=False)
@@ -147,7 +191,7 @@ def carry_out(given: argparse.Namespace, processes: Processes) -> int:
         if reported is None:
             return 0
         document = client.report(reported.id, leave_out_disturbed=True)
-    name = f"{given.model}-runtimes"
+    name = f"{given.model}-{given.question}"
     write(document, given.out, name)
     for line in (*told(document), "", f"written: {given.out / name}.html and .json"):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -158,15 +202,19 @@ def main() -> None:
     """Run the experiment or its calibration, then stop all processes; or render the stored report again."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=("run", "calibrate", "page"), default="run")
-    parser.add_argument("--model", default="gpt2-124m")
-    parser.add_argument("--steps", type=int, default=6, help="steps of each run, including one warm-up step")
-    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="blocks of interleaved runs, each a pair")
+    parser.add_argument("--question", choices=tuple(QUESTIONS), default="runtimes")
+    parser.add_argument("--model")
+    parser.add_argument("--steps", type=int, help="steps of each run, including one warm-up step")
+    parser.add_argument("--repetitions", type=int, help="blocks of interleaved runs, each a pair")
     parser.add_argument("--runtime", default=AUTO, help="OpenMP runtime: " + ", ".join((AUTO, *RUNTIMES)))
     parser.add_argument("--folder", type=Path, default=ROOT / "runs/example", help="database, logs, artifacts")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/examples")
     given = parser.parse_args()
+    for name in ("model", "steps", "repetitions"):
+        if getattr(given, name) is None:
+            setattr(given, name, getattr(QUESTIONS[given.question], name))
     if given.what == "page":
-        render_again(given.out, f"{given.model}-runtimes")
+        render_again(given.out, f"{given.model}-{given.question}")
         return
     given.folder = given.folder.absolute()
     given.folder.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from gpt2core.spec.optimizers import OPTIMIZERS
 from gpt2core.spec.phases import PHASES, by_phase, in_order
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
+from gpt2core.spec.wording import slices
 from taskloom.analysis.report.conclusion import milliseconds, place, sides, threads, variant_name
 from taskloom.analysis.report.svg import (
     INK,
@@ -206,14 +207,14 @@ def _speedups(
     parts += y_axis(y, x.start, x.end, label, plain)
     parts.append(line([(x(1), y(1)), (x(x.high), y(x.high))], SOFT, 1.5, "2 3"))
     entries = [("ideal", SOFT, "2 3")]
-    groups: dict[tuple[str, int, int], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         if row[key] is not None:
-            groups.setdefault((row["scheduler"], row["batch_slice"], row["token_slice"]), []).append(row)
-    slices = list(dict.fromkeys(key[1:] for key in groups))
-    for number, ((scheduler, *cut), same) in enumerate(groups.items()):
-        name = f"{scheduler} {cut[0]}x{cut[1]}"
-        dash, colour = DASHES[slices.index((cut[0], cut[1])) % len(DASHES)], colour_of(scheduler)
+            groups.setdefault((row["scheduler"], slices(row)), []).append(row)
+    cuts = list(dict.fromkeys(cut for _, cut in groups))
+    for number, ((scheduler, cut), same) in enumerate(groups.items()):
+        name = f"{scheduler} {cut}"
+        dash, colour = DASHES[cuts.index(cut) % len(DASHES)], colour_of(scheduler)
         ordered = sorted(same, key=lambda row: row["threads"])
         parts.append(line([(x(row["threads"]), y(row[key])) for row in ordered], colour, 2, dash))
         for row in ordered:

@@ -123,6 +123,17 @@ function named(variant) {
 /** A variant in words. @param {Record<string, unknown>} variant */
 export const variantName = variant => named(variant) || 'the only variant';
 
+/** The slices of a row, and what else of its variant cuts or orders tiles: 4×16, 64 units, by diagonals.
+ * @param {{batch_slice: number, token_slice: number, variant: Record<string, unknown>}} row */
+export const slicesName = row =>
+	[
+		`${row.batch_slice}×${row.token_slice}`,
+		...(row.variant['unit_slice'] == null
+			? []
+			: [`${row.variant['unit_slice']} unit${row.variant['unit_slice'] === 1 ? '' : 's'}`]),
+		...(row.variant['op_order'] === 'diagonals' ? ['by diagonals'] : [])
+	].join(', ');
+
 /** The settings that both sides of a comparison have. @param {Record<string, unknown>} [at] */
 export const settingsName = (at = {}) => named(at) || 'everything else equal';
 

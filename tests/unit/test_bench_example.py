@@ -1,11 +1,16 @@
-"""The stored report of docs/examples is rendered again by today's code."""
+"""The experiments of docs/examples are accepted, and a stored report is rendered again by today's code."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
+
 from bench import example
+from taskloom.server.queue.experiments.expansion import expand
+from taskloom.server.queue.experiments.memory import run_memory_bytes
+from taskloom.server.queue.workers.capacity import Capacity
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 NAME = "gpt2-124m-runtimes"
@@ -26,3 +31,20 @@ def test_a_stored_report_gets_todays_sentences_and_keeps_its_data(tmp_path: Path
     html = (tmp_path / f"{NAME}.html").read_text()
     assert "0.953 [0.808, 1.053]" in html
     assert "old words" not in html
+
+
+@pytest.mark.parametrize(("question", "variants", "runs"), [("runtimes", 6, 60), ("wavefront", 12, 72)])
+def test_a_declared_experiment_is_accepted(question: str, variants: int, runs: int) -> None:
+    of = example.QUESTIONS[question]
+    request = example.experiment(of, of.model, of.steps, of.repetitions)
+    made, planned = expand(request, runs, run_memory_bytes, Capacity())
+    assert (len(made), len(planned)) == (variants, runs)
+
+
+def test_the_wavefronts_blocks_of_units_and_slices_are_those_of_the_model() -> None:
+    """Both sides of the question have the automatic slices, and a tile has all units of the preset."""
+    of = example.QUESTIONS["wavefront"]
+    (model,) = {each.config.model for each in expand(example.experiment(of, of.model, 4, 6), 72, run_memory_bytes,
+                                                     Capacity())[0]}  # fmt: skip
+    assert model.hidden == example.UNITS
+    assert model.slices(4, 64, 2, (None, None)) == (of.base["batch_slice"], of.base["token_slice"])

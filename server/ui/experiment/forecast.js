@@ -2,7 +2,7 @@
 // measured.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
-import {ms, number, percent} from '../format.js';
+import {ms, number, percent, slicesName} from '../format.js';
 import {Answered, Table} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
 import {Label, XAxis, YAxis, plain, scale, schedulerColour} from '../plots/scale.js';
@@ -68,7 +68,7 @@ function Curves({of}) {
 			`
 		};
 	};
-	const slices = `${of.source.batch_slice}×${of.source.token_slice}`;
+	const slices = slicesName(of.source);
 	return html`<section class="panel stack tight">
 		${!of.given &&
 		html`<div class="notice warn">
@@ -127,7 +127,7 @@ export function Forecast({of, topic}) {
 						rows=${found.forecasts}
 						id=${f => f.source_run_id}
 						columns=${[
-							{name: 's', label: 'Slices', cell: f => `${f.source.batch_slice}×${f.source.token_slice}`},
+							{name: 's', label: 'Slices', cell: f => slicesName(f.source)},
 							{name: 't', label: 'Tasks', number: true, cell: f => f.tasks},
 							{name: 'w', label: 'Work', number: true, cell: f => ms(f.work_s)},
 							{name: 'sp', label: 'Span, task', number: true, cell: f => ms(f.span_s)},
