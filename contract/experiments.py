@@ -300,6 +300,7 @@ class ExperimentDetail(NodeTime, ExperimentSummary):
     notes: str = ""
     stopping: StoppingState | None = Field(None, description="null without `stop`")
     tuning: TuningState | None = Field(None, description="null without `tune`")
+    extended: int = Field(0, description="repetitions of every variant that were added after its end")
 
 
 class ExperimentPage(Model):

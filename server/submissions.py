@@ -9,6 +9,7 @@ from fastapi import Header, Query
 from fastapi.responses import JSONResponse, Response
 
 from gpt2core.spec.wording import counted
+from taskloom.analysis.naming import experiment_name
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
 from taskloom.server.access.auth import Who
 from taskloom.server.access.keys.service import Caller
@@ -63,8 +64,9 @@ async def _plan(reading: Reading, request: ExperimentRequest) -> Response:
 
 def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempotency_key: str | None) -> JSONResponse:
     detail, new = submission.submit(
-        context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id, enough, opening
-    )
+        context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id, enough, opening,
+        experiment_name,
+    )  # fmt: skip
     headers = {"Location": f"{context.settings.root_path}/api/v1/experiments/{detail.id}"}
     if new:
         log.info("experiment %s%s: %s", detail.id, f" ({detail.name})" * bool(detail.name), counted(detail.runs, "run"))

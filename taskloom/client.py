@@ -29,6 +29,7 @@ from taskloom.contract.experiments import (
     ExperimentSummary,
     Tune,
 )
+from taskloom.contract.extensions import ExperimentExtension
 from taskloom.contract.keys import Identity, KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.contract.overview import Overview
 from taskloom.contract.retention import PruneReport, PruneRequest
@@ -102,6 +103,11 @@ class Client(Connection):
 
     def cancel_experiment(self, experiment_id: int) -> ExperimentDetail:
         return self._ask("POST", f"/experiments/{experiment_id}/cancel", ExperimentDetail)
+
+    def extend_experiment(self, experiment_id: int, repetitions: int) -> ExperimentDetail:
+        """Queue further repetitions of a finished experiment."""
+        wanted = ExperimentExtension(repetitions=repetitions)
+        return self._ask("POST", f"/experiments/{experiment_id}/extend", ExperimentDetail, body=wanted)
 
     def retry_experiment(self, experiment_id: int) -> ExperimentDetail:
         """Queue every failed, cancelled or quarantined run of an experiment again."""

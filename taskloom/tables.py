@@ -148,7 +148,7 @@ def tuning(found: Tuning) -> list[str]:
     lines = [f"tuning: {state} after {spent}; {counted(found.space.valid, 'valid setting')}"]
     lines += [f"missing: {each}" for each in found.missing]
     if found.importance:
-        effects = ", ".join(f"{each.setting} {math.expm1(each.effect):.1%}" for each in found.importance)
+        effects = ", ".join(f"{each.setting} {100 * math.expm1(each.effect):.1f} %" for each in found.importance)
         lines.append(f"mean effect of each setting's values on the step time, over {found.importance[0].n} trials "
                      f"(exploratory): {effects}")  # fmt: skip
     if found.base is not None:

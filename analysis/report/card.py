@@ -111,6 +111,8 @@ def _validity(document: Document) -> tuple[str, str]:
 
 def _stopping(document: Document) -> tuple[str, str]:
     stop = document["design"]["stop"]
+    if added := document["design"].get("extended"):  # earlier documents lack it
+        return "partly", f"{counted(added, 'repetition')} added after the first results; intervals hold at any time"
     if not stop:
         return "no", f"the number of repetitions was fixed beforehand: {document['design']['repetitions']}"
     asked, reached = ", ".join(f"{name} = {value}" for name, value in stop.items()), document["design"]["stopping"]

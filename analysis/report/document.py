@@ -45,6 +45,7 @@ class Asked:
     stopping: Mapping[str, Any] | None = None
     node_time: Mapping[str, float] | None = None
     node_time_missing: str | None = None
+    extended: int = 0  # repetitions that were added after its end
 
 
 def build(
@@ -144,6 +145,7 @@ def _design(asked: Asked, processes: Sequence[Process], noise_floor: float) -> d
         "axes": {name: list(values) for name, values in (request.get("axes") or {}).items()},
         "zip": list(request.get("zip") or []),
         "repetitions": request.get("repetitions", 1),
+        "extended": asked.extended,
         "order": request.get("order", "interleaved"),
         "seed": request.get("seed", 0),
         "primary_metric": "median step time",

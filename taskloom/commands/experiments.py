@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import click
 
+from gpt2core.spec.wording import counted
 from taskloom import listing, tables
 from taskloom.analysis import node_time
 from taskloom.client import Client
@@ -112,6 +113,22 @@ def retry(experiment_id: int, server: str, as_json: bool) -> None:
 
 @experiments.command()
 @click.argument("experiment_id", metavar="ID", type=int)
+@click.option(
+    "--repetitions", type=click.IntRange(1, 1000), required=True, help="number of further repetitions of every variant"
+)
+@server_option
+@json_option
+def extend(experiment_id: int, repetitions: int, server: str, as_json: bool) -> None:
+    """Add repetitions to a finished experiment, on the same node.
+
+    From then on its intervals are those that hold at any time.
+    """
+    with connect(server) as client:
+        _print(client, client.extend_experiment(experiment_id, repetitions), as_json)
+
+
+@experiments.command()
+@click.argument("experiment_id", metavar="ID", type=int)
 @limit_option
 @server_option
 @json_option
@@ -166,6 +183,10 @@ def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:
         out.print(spent, markup=False, highlight=False, soft_wrap=True)
     if experiment.stopping is not None:
         out.print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
+    if experiment.extended:
+        added = counted(experiment.extended, "repetition")
+        added = f"extended by {added}: its intervals are those that hold at any time"
+        out.print(added, markup=False, highlight=False, soft_wrap=True)
     if experiment.tuning is not None:
         found = client.tuning(experiment.id)
         said = [] if experiment.verdict is not None else [found.sentence]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taskloom import request_file, watch
+from taskloom import request_file, tables, watch
 from taskloom.client import Client
 from taskloom.commands.output import connect, console, error_console, json_option, print_json, server_option
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
@@ -105,7 +105,7 @@ def _planned(plan: DryRun) -> list[str]:
     told = plan.tuning
     if told is None:  # an older server
         return []
-    took = "" if plan.estimated_s is None else f", about {plan.estimated_s:.0f} s on one worker"
+    took = "" if plan.estimated_s is None else f", about {tables.duration(plan.estimated_s)} on one worker"
     counts = f"{told.combinations:,} combinations: {told.invalid:,} are refused, {told.excluded:,} excluded, " \
              f"{told.equal:,} equal to others"  # fmt: skip
     return [f"space: {told.valid:,} valid settings ({counts})",

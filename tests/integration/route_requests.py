@@ -35,6 +35,7 @@ REQUESTS = {
     "experiments_change": (200, "/api/v1/experiments/1", {"tags": ["nightly"]}),
     "experiments_cancel": (200, "/api/v1/experiments/1/cancel", None),
     "experiments_retry": (200, "/api/v1/experiments/2/retry", None),
+    "experiments_extend": (409, "/api/v1/experiments/2/extend", {"repetitions": 1}),  # it is cancelled
     "samples_index": (200, "/api/v1/samples?runs=1,2", None),
     "experiments_tuning": (404, "/api/v1/experiments/1/tuning", None),  # it has no `tune`
     "runs_cancel": (200, "/api/v1/runs/3/cancel", None),

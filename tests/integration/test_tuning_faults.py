@@ -187,7 +187,7 @@ def test_a_default_outside_the_space(api, make_result):
     play(api, api.worker(cores=[0, 1, 2, 3]), make_result, made)
     runs = [api.get(f"/runs/{run['id']}") for run in api.runs(made["id"])]
     defaults = [run["spec"] for run in runs if run["variant"]["threads"] == 4]
-    assert {(spec["threads"], spec["policy"], spec["sync"]) for spec in defaults} == {(4, "critical-path", "none")}
+    assert {(spec["threads"], spec["policy"], spec["sync"]) for spec in defaults} == {(4, "critical-path", "step")}
     assert len(defaults) == 1 + 6
     found = answer(api, made)
     assert found["best"]["threads"] == 2

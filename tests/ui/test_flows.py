@@ -44,6 +44,10 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
     # One pair decides nothing.
     expect(page.locator(".verdict")).to_contain_text("undecided", timeout=120_000)
     assert world.client.experiment(shown).state == "finished"
+    page.get_by_role("button", name="Add 6 repetitions").click()
+    expect(page.locator(".verdict")).to_contain_text("of 14 runs done")
+    assert world.client.experiment(shown).extended == 6
+    world.client.cancel_experiment(shown)
     page.get_by_role("button", name="Report").click()
     page.get_by_role("link", name="Run again").click()
     expect(page.get_by_label("Question")).to_have_value("asked in a browser")

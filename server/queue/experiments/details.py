@@ -99,6 +99,7 @@ def detail(session: Session, experiment: Experiment) -> ExperimentDetail:
         notes=experiment.notes,
         stopping=state,
         tuning=_tuning(session, experiment),
+        extended=experiment.extended,
     )
 
 

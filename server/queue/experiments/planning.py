@@ -38,7 +38,7 @@ def dry_run(
     variants, planned, _ = expanded(database, settings, request, enough)
     repetitions = planned[-1].repetition
     with database.read() as session:
-        estimated = durations.estimate(session, variants, _stop_if_gone)
+        estimated = durations.estimate(session, variants, stop_if_gone)
     plan = DryRun(
         runs=len(planned),
         variants=len(variants),
@@ -57,10 +57,10 @@ def _planned_tuning(
     """The plan of a tuning; its runs are estimated to take as long as those of its first block."""
     with database.read() as session:
         largest = capacity(session)
-    variants, planned, plan = tuning.expand(request, largest, opening, _stop_if_gone)
+    variants, planned, plan = tuning.expand(request, largest, opening, stop_if_gone)
     _check_size(settings, plan.runs)
     with database.read() as session:
-        estimated = durations.estimate(session, variants, _stop_if_gone)
+        estimated = durations.estimate(session, variants, stop_if_gone)
     found = DryRun(
         runs=plan.runs,
         variants=plan.valid,
@@ -97,10 +97,10 @@ def expanded(
     with database.read() as session:
         largest = capacity(session)
     if request.tune is not None and opening is not None:
-        variants, planned, plan = tuning.expand(request, largest, opening, _stop_if_gone)
+        variants, planned, plan = tuning.expand(request, largest, opening, stop_if_gone)
         _check_size(settings, plan.runs)
         return variants, planned, plan.runs
-    variants, planned = expand(request, settings.max_runs, run_memory_bytes, largest, _stop_if_gone, enough)
+    variants, planned = expand(request, settings.max_runs, run_memory_bytes, largest, stop_if_gone, enough)
     return variants, planned, len(planned)
 
 
@@ -112,7 +112,7 @@ def _check_size(settings: Settings, runs: int) -> None:
         )
 
 
-def _stop_if_gone() -> None:
+def stop_if_gone() -> None:
     """Raise the cancellation if the client has gone."""
     with contextlib.suppress(NoEventLoopError):  # called by the server itself, without a client
         from_thread.check_cancelled()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from taskloom.contract.experiments import ExperimentChange, ExperimentDetail
+from taskloom.contract.extensions import ExperimentExtension
 from taskloom.contract.runs import StateChangePage
 from taskloom.server.access.auth import Who
+from taskloom.server.access.keys.service import Caller
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Context, Ctx, Id, Paged
-from taskloom.server.errors import InvalidTransition, NotFound
+from taskloom.server.errors import ExpansionTooLarge, InvalidTransition, NotFound, QueueFull
 from taskloom.server.queue.experiments import control
+from taskloom.server.queue.experiments import extend as extending
 from taskloom.server.queue.transitions import changes as history
 from taskloom.server.routing import Router
 
@@ -44,5 +47,26 @@ async def retry(context: Ctx, caller: Who, experiment_id: Id) -> ExperimentDetai
 
 def _retry(context: Context, experiment_id: int, actor: str) -> ExperimentDetail:
     detail = control.retry(context.database, experiment_id, actor)
+    context.waiting.changed()
+    return detail
+
+
+@router.post(
+    "/{experiment_id}/extend", SUBMITTERS, errors=(NotFound, InvalidTransition, ExpansionTooLarge, QueueFull)
+)
+async def extend(
+    context: Ctx, caller: Who, experiment_id: Id, wanted: ExperimentExtension
+) -> ExperimentDetail:
+    """Queue further repetitions of a finished experiment, on the node of its last block.
+
+    From then on its intervals are those that hold at any time.
+    """
+    return await context.expanding.run(_extend, context, caller, experiment_id, wanted.repetitions)
+
+
+def _extend(context: Context, caller: Caller, experiment_id: int, repetitions: int) -> ExperimentDetail:
+    detail = extending.extend(
+        context.database, context.settings, experiment_id, repetitions, caller.actor, caller.key_id
+    )
     context.waiting.changed()
     return detail

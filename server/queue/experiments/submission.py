@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import func, insert, select
 from sqlalchemy.exc import IntegrityError
@@ -43,20 +44,23 @@ def submit(
     key_id: int | None = None,
     enough: Enough = one,
     opening: tuning.Open | None = None,
+    named: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> tuple[ExperimentDetail, bool]:
     """Queue every run of an experiment. Returns the experiment, and whether it is new.
 
     owner: the actor in histories, to whom the idempotency key belongs. The same idempotency key and body of one owner
     get the first answer again. key_id: the API key whose queue limit applies. enough: chooses the number of
     repetitions if the request does not. opening: plans a request with `tune`, whose limit is for all its planned runs.
+    named: names a request that has no name.
 
     Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge, SpaceTooLarge, QueueFull or IdempotencyConflict.
     """
     body = storable(request)
     sha256 = canonical.sha256(body)
+    name = request.name or ("" if named is None else named(body))
     if idempotency_key is not None:
         with database.read() as session:
-            first = _submitted_before(session, owner, idempotency_key, sha256)
+            first = _submitted_before(session, owner, idempotency_key, sha256, name)
         if first is not None:
             return first, False
     variants, planned, runs = expanded(database, settings, request, enough, opening)
@@ -64,9 +68,9 @@ def submit(
         body["repetitions"] = planned[-1].repetition
     try:
         with database.write() as session:
-            _check_room(session, settings, key_id, runs)
+            check_room(session, settings, key_id, runs)
             experiment = Experiment(
-                name=request.name,
+                name=name,
                 notes=request.notes,
                 request=body,
                 request_sha256=sha256,
@@ -96,12 +100,12 @@ def submit(
                 required = [{"experiment_id": experiment.id, "label": label} for label in labels]
                 session.execute(insert(RequiredLabel), required)
             insert_runs(session, experiment, request, variants, planned, Cause(owner, experiment.created_at))
-            return _first_answer(session, experiment), True
+            return _first_answer(session, experiment, name), True
     except IntegrityError:  # the same key arrived twice at the same moment
         if idempotency_key is None:
             raise
         with database.read() as session:
-            first = _submitted_before(session, owner, idempotency_key, sha256)
+            first = _submitted_before(session, owner, idempotency_key, sha256, name)
         if first is None:
             raise
         return first, False
@@ -113,7 +117,7 @@ def tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:
         session.execute(insert(ExperimentTag), rows)
 
 
-def _check_room(session: Session, settings: Settings, key_id: int | None, more: int) -> None:
+def check_room(session: Session, settings: Settings, key_id: int | None, more: int) -> None:
     """Raises QueueFull."""
     query = select(func.count()).select_from(Run).where(is_queued())
     if key_id is not None:
@@ -129,7 +133,7 @@ def _check_room(session: Session, settings: Settings, key_id: int | None, more: 
         )
 
 
-def _submitted_before(session: Session, owner: str, key: str, sha256: str) -> ExperimentDetail | None:
+def _submitted_before(session: Session, owner: str, key: str, sha256: str, name: str) -> ExperimentDetail | None:
     """The first answer to this key of this owner. Raises IdempotencyConflict for another body."""
     same = select(Experiment).where(Experiment.owner == owner, Experiment.idempotency_key == key)
     experiment = session.scalars(same).first()
@@ -140,19 +144,19 @@ def _submitted_before(session: Session, owner: str, key: str, sha256: str) -> Ex
             f"this Idempotency-Key was used with another body, for experiment {experiment.id}",
             experiment_id=experiment.id,
         )
-    return _first_answer(session, experiment)
+    return _first_answer(session, experiment, name)
 
 
-def _first_answer(session: Session, experiment: Experiment) -> ExperimentDetail:
+def _first_answer(session: Session, experiment: Experiment, name: str) -> ExperimentDetail:
     """The answer to the submission, computed again from values that do not change."""
     runs = experiment.runs
-    if experiment.is_open_ended:  # blocks may have been added since
+    if experiment.is_open_ended or experiment.extended:  # blocks may have been added since
         asked = experiment.request.get("repetitions", 1)
         first = select(func.count()).where(Run.experiment_id == experiment.id, Run.block < asked)
         runs = session.execute(first).scalar_one()
     return ExperimentDetail(
         id=experiment.id,
-        name=experiment.request.get("name", ""),
+        name=name,
         tags=sorted(set(experiment.request.get("tags", []))),
         notes=experiment.request.get("notes", ""),
         state="active",

@@ -32,6 +32,7 @@ class Experiment(Base):
     alerts_at: Mapped[float | None]  # finished_at of the last search for slowdowns
     verdict: Mapped[dict[str, Any] | None]  # computed at `verdict_at`, after the experiment's end
     verdict_at: Mapped[float | None]
+    extended: Mapped[int] = mapped_column(server_default=text("0"), default=0)  # repetitions added after its end
 
     @property
     def is_open_ended(self) -> bool:
@@ -40,8 +41,9 @@ class Experiment(Base):
 
     @property
     def stops_early(self) -> bool:
-        """Whether its results may have decided the number of its runs: by `stop`, `tune`, or whoever cancelled it."""
-        return self.is_open_ended or self.cancelled_at is not None
+        """Whether its results may have decided the number of its runs: by `stop`, `tune`, or whoever cancelled or
+        extended it."""
+        return self.is_open_ended or self.cancelled_at is not None or self.extended > 0
 
     __table_args__ = (
         Index("uq_experiment_idempotency", "owner", "idempotency_key", unique=True),

@@ -39,6 +39,7 @@ class ReportDesign(Model):
     axes: dict[str, list[Any]]
     zip: list[dict[str, list[Any]]]
     repetitions: int
+    extended: int = Field(0, description="repetitions of every variant that were added after its end")
     order: str
     seed: int
     primary_metric: str

@@ -190,6 +190,7 @@ def _asked(database: Database, experiment_id: int) -> Asked:
         stopping=None if detail.stopping is None else detail.stopping.model_dump(),
         node_time=detail.node_time,
         node_time_missing=detail.node_time_missing,
+        extended=detail.extended,
     )
 
 

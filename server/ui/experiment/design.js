@@ -28,7 +28,7 @@ export function Design({of, topic}) {
 					of=${[
 						...asked,
 						...(request.primary ? [['question', questionText(request.primary)]] : []),
-						['repetitions', request.repetitions ?? 1],
+						['repetitions', `${request.repetitions ?? 1}${of.extended ? `, and ${of.extended} added after its end` : ''}`],
 						['order', request.order ?? 'interleaved'],
 						...(request.stop
 							? [

@@ -23,6 +23,21 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	design: ['Design', later(async () => (await import('../experiment/design.js')).Design)]
 });
 
+const LEAST = 7; // log_wealth(7, 0) of analysis/estimators exceeds log(20)
+
+/**
+ * Further repetitions of an undecided experiment: as many as a verdict lacks, else as many again. An extended
+ * experiment has intervals that hold at any time, which need LEAST pairs.
+ * @param {import('../schemas').Schemas['ExperimentDetail']} of
+ * @param {{why?: {needed?: number | null} | null}} found
+ */
+function furtherOf({request, extended, stopping}, {why}) {
+	if (request['order'] === 'sequential') return 0;
+	const have = stopping?.repetitions ?? Number(request['repetitions'] ?? 1) + extended;
+	const least = Math.max(why?.needed ?? 0, LEAST);
+	return least > have ? least - have : have;
+}
+
 /**
  * The verdict, or the progress until there is one.
  * @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props
@@ -40,14 +55,21 @@ function Verdict({of}) {
 		of.flagged_runs && !found?.disturbed_runs
 			? `${count(of.flagged_runs)} of ${plural(of.runs, 'run')} had disturbed steps. They are included and flagged.`
 			: '';
+	const {run, busy, problem} = useAction(async (/** @type {number} */ repetitions) => {
+		await ask(`experiments/${of.id}/extend`, {method: 'POST', body: {repetitions}});
+		goesOn(`experiment:${of.id}`);
+	});
 	if (found) {
 		const word = found.verdict;
+		const more = word === 'undecided' && of.state === 'finished' && !of.tuning ? furtherOf(of, found) : 0;
 		const most = 2 * (found.disturbed_runs ?? 0) > (found.runs ?? 0);
 		return html`<p class=${`verdict ${most ? 'undecided' : word}`}>
 			${word !== 'none' && html`<${State} of=${word} /> `}
 			${found.primary && html`<strong>The question: </strong>`}
 			${found.sentence}
 			${disturbed && html`<small class="state warn">${disturbed}</small>`}
+			${more > 0 && html` <button disabled=${busy} onClick=${() => run(more)}>Add ${plural(more, 'repetition')}</button>`}
+			${problem && html`<${Refused} problem=${problem} />`}
 		</p>`;
 	}
 	if (of.state === 'active') {

@@ -1,0 +1,69 @@
+"""Names of experiments that were submitted without one: the question and the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpt2core.spec.config import DEFAULTS
+from gpt2core.spec.wording import counted
+from taskloom.analysis.wording import settings, value_name
+
+MOST_VALUES = 5  # that are listed
+MOST = 200  # characters of a name
+
+
+def experiment_name(request: Mapping[str, Any]) -> str:
+    """The name of a request: task or fork-join? tiny, 1 and 2 threads."""
+    base = request.get("base") or {}
+    axes = {name: values for part in (request.get("axes") or {}, *(request.get("zip") or [])) for name, values
+            in part.items()}  # fmt: skip
+    if request.get("builds"):
+        axes["build"] = request["builds"]
+    question, used = _question(request, axes)
+    model = "" if "model" in axes else _model(base.get("model", base.get("network", DEFAULTS["model"].name)))
+    mode = "inference" if base.get("mode") == "infer" else ""
+    varied = [_listed(name, values, "and") for name, values in axes.items() if name not in used]
+    single = not axes and not request.get("space")
+    fixed = [settings({name: base[name] for name in ("scheduler", "threads") if single and name in base})]
+    told = ", ".join(filter(None, [model, mode, *varied, *fixed]))
+    return f"{question} {told}".strip()[:MOST]
+
+
+def _model(given: Any) -> str:
+    return given if isinstance(given, str) else str(given.get("name") or f"custom {given.get('network', 'gpt2')}")
+
+
+def _question(request: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> tuple[str, set[str]]:
+    """The question, and the axes that it names."""
+    if request.get("calibrates"):
+        return "calibration:", set()
+    if request.get("space"):
+        names = [name.replace("_", " ") for name in request["space"]]
+        return f"which {_joined(names, 'and')}?", set()
+    primary = request.get("primary")
+    if primary:
+        a, b = ({name: value for name, value in primary[side].items() if primary[other].get(name) != value}
+                for side, other in (("a", "b"), ("b", "a")))  # fmt: skip
+        return f"{settings(a)} or {settings(b)}?", {name for name in (*a, *b) if len(axes.get(name, ())) == 2}
+    several = [name for name, values in axes.items() if len(values) > 1]
+    if not several:
+        return "", set()
+    name = "scheduler" if "scheduler" in several else several[0]
+    return f"{_listed(name, axes[name], 'or')}?", {name}
+
+
+def _listed(name: str, values: Sequence[Any], word: str) -> str:
+    """The values of an axis: 1 and 2 threads; token slice 16, 32 or 64; 8 values of batch slice."""
+    label = name.replace("_", " ")
+    if len(values) > MOST_VALUES:
+        return f"{counted(len(values), 'value')} of {label}"
+    if name == "threads":
+        return f"{_joined([str(value) for value in values], word)} thread{'' if list(values) == [1] else 's'}"
+    of_value = {"model": _model}.get(name, lambda value: value_name(name, value).removeprefix(f"{label} "))
+    names = [of_value(value) for value in values]
+    return _joined(names, word) if name in ("scheduler", "model") else f"{label} {_joined(names, word)}"
+
+
+def _joined(texts: Sequence[str], word: str) -> str:
+    return f"{', '.join(texts[:-1])} {word} {texts[-1]}" if len(texts) > 1 else "".join(texts)

@@ -1,0 +1,23 @@
+"""repetitions that were added to finished experiments
+
+Revision ID: 0025
+Revises: 0024
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0025"
+down_revision = "0024"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("experiment", sa.Column("extended", sa.Integer(), server_default=sa.text("0"), nullable=False))
+
+
+def downgrade() -> None:
+    op.drop_column("experiment", "extended")
