@@ -29,9 +29,10 @@ def slices(of: Sliced | Mapping[str, Any]) -> str:
     """Samples by positions of a slice, and what else of a configuration, or of a row's variant, cuts or orders tiles:
     1x64; 4x16, 64 units, by diagonals.
     """
-    row: Mapping[str, Any] = of if isinstance(of, Mapping) else vars(of)
-    given = row.get("variant", row)
-    parts = [f"{row['batch_slice']}x{row['token_slice']}"]
+    if isinstance(of, Mapping):
+        given, parts = of.get("variant", of), [f"{of['batch_slice']}x{of['token_slice']}"]
+    else:
+        given, parts = getattr(of, "variant", {}), [f"{of.batch_slice}x{of.token_slice}"]
     if (units := given.get("unit_slice")) is not None:
         parts.append(counted(units, "unit"))
     if given.get("op_order") == "diagonals":

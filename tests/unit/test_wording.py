@@ -26,6 +26,12 @@ def test_slices_are_those_of_settings_or_of_an_object() -> None:
     assert slices(Row()) == slices({"batch_slice": 2, "token_slice": 16}) == "2x16"
 
 
+def test_slices_have_what_else_cuts_or_orders_tiles() -> None:
+    cut = {"batch_slice": 4, "token_slice": 16}
+    assert slices({**cut, "unit_slice": 64, "op_order": "diagonals"}) == "4x16, 64 units, by diagonals"
+    assert slices({**cut, "variant": {"unit_slice": 1, "op_order": "layers"}}) == "4x16, 1 unit"
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(None, "-"), (2.5, "2.5 s"), (0.0134, "13.4 ms"), (7e-6, "7 us"), (0.0, "0 us")]
 )
