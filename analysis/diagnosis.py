@@ -8,6 +8,7 @@ Sources: Bartels 1982 (rank version of von Neumann's ratio); Kendall 1938.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,7 +69,10 @@ def _kendall(ranks: Floats) -> tuple[float, float]:
     n = len(ranks)
     if n > 2000:  # every k-th value: pairs are n^2 / 2
         ranks, n = ranks[:: math.ceil(n / 2000)], len(ranks[:: math.ceil(n / 2000)])
-    score = float(np.sign(np.subtract.outer(ranks, ranks))[np.tril_indices(n, -1)].sum())
+    score, earlier = 0, list[float]()  # pairs in order minus pairs against it, without a matrix of all pairs
+    for rank in ranks.tolist():
+        score += bisect_left(earlier, rank) + bisect_right(earlier, rank) - len(earlier)
+        insort(earlier, rank)
     return score / (n * (n - 1) / 2), score / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
 
 

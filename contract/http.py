@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import re
+import socket
 import ssl
 import urllib.request
 from collections.abc import Mapping
@@ -15,13 +17,17 @@ from urllib.parse import urlsplit
 import httpx
 
 from gpt2core.spec.errors import ConfigError
+from taskloom.contract.keys import authorization
+from taskloom.contract.options import DEFAULT_SERVER
 from taskloom.contract.retry import OURS, RETRIED_STATUSES, Refused, Unreachable, parse_retry_after_s
 
 API = "/api/v1"
 PROBLEM = "application/problem+json"
+LOOPBACK = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")  # names in /etc/hosts
+SHORT = re.compile(r"(0x[0-9a-f]+|\d+)(\.(0x[0-9a-f]+|\d+)){0,3}")  # of IPv4 addresses, such as 127.1
 PROXIES = ("http", "https")  # schemes of proxies that need no further package
-# What a request can raise: no connection, an answer that cannot be decoded, an address that is none.
-FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL)
+# What a request can raise: no connection, an answer that cannot be decoded, an address that is none or no name.
+FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL, UnicodeError)
 
 
 class Client(httpx.Client):
@@ -75,6 +81,17 @@ def _problem(answer: httpx.Response) -> dict[str, Any] | None:
     return problem if isinstance(problem, dict) and str(problem.get("type", "")).startswith(OURS) else None
 
 
+def reached(server: str, token: str | None) -> str:
+    """How a server is reached; nothing is sent. Raises ConfigError for an address, key, proxy or certificates that
+    cannot be used."""
+    try:
+        with Client(server, authorization(token), 1.0) as client:
+            client.base_url.raw_host.decode().encode("idna")  # as a connection will
+            return f"{server}{client.through}{', with a key' if token else ''}"
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise ConfigError("server", server, f"a URL such as {DEFAULT_SERVER} ({error})") from error
+
+
 def _proxy(url: httpx.URL) -> tuple[str, str]:
     """The variable that names the proxy of this address, and the proxy; empty without one, and for this machine."""
     if is_loopback(url.host):
@@ -112,12 +129,15 @@ def _shown(proxy: str) -> str:
 
 def is_loopback(host: str) -> bool:
     """Whether an address is this machine's own, which no proxy reaches."""
-    if host == "localhost" or host.endswith(".localhost"):
+    name = host.lower().removesuffix(".")
+    if name in LOOPBACK or name.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
+        address = ipaddress.ip_address(socket.inet_aton(name) if SHORT.fullmatch(name) else name)
+    except (ValueError, OSError):
         return False
+    plain = getattr(address, "ipv4_mapped", None) or address
+    return bool(plain.is_loopback or plain.is_unspecified)  # a connection to 0.0.0.0 reaches this machine
 
 
 def _certificates() -> ssl.SSLContext:

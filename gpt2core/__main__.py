@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from gpt2core.process import trainer
 from gpt2core.process.node_time import NodeTime, process_started_s
 from gpt2core.process.trainer import emit
+from gpt2core.spec import preflight
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import UnreadableFile
 from gpt2core.spec.threads import end_with_threads
@@ -42,8 +44,21 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
         trainer.deliver(arguments.result, result.to_dict())
 
 
+def processor() -> str:
+    """The processor for which code is compiled. Raises ConfigError."""
+    from gpt2core.compile import target
+
+    return f"{len(target.FEATURES)} features, tasks timed by {target.CLOCK}"
+
+
+CHECKS = (*preflight.TRAINING, preflight.Check("processor of compiled code", processor))
+
+
 def main() -> int:
     """Run and return the exit code."""
+    if sys.argv[1:] == [preflight.OPTION]:
+        preflight.tell(CHECKS, sys.stdout)
+        return 0
     parser = argparse.ArgumentParser(prog="python -m gpt2core", description=__doc__)
     parser.add_argument("--result", type=Path, help="file for the result (JSON)")
     parser.add_argument("--plan", action="store_true", help="print the sizes and stop")

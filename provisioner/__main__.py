@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-import httpx
-
-from gpt2core.spec.errors import ConfigError
-from gpt2core.spec.settings import expanded, home
+from gpt2core.process import streams
+from gpt2core.spec import preflight
+from gpt2core.spec.errors import InputError
 from gpt2core.spec.threads import end_with_threads
 from taskloom.contract import logs, options
 from taskloom.contract.retry import Refused
-from taskloom.provisioner.jobs import AlreadyRunning, Jobs
+from taskloom.provisioner.jobs import Jobs
 from taskloom.provisioner.loop import Provisioner, log
 from taskloom.provisioner.metrics import Metrics
-from taskloom.provisioner.pools import PoolsFileRefused, read
+from taskloom.provisioner.pools import read
+from taskloom.provisioner.preflight import SLURM, checks, default_state
 from taskloom.provisioner.server import Server
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
-
-
-def default_state(name: str) -> Path:
-    """Path of a provisioner's state file."""
-    folder = os.environ.get("XDG_STATE_HOME") or home("--state") / ".local/state"
-    return Path(folder) / "taskloom" / f"provision-{name}.json"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,18 +34,19 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
+    if list(arguments) == [preflight.OPTION]:
+        preflight.tell([SLURM], sys.stdout)
+        return EXIT_OK
     given = parser().parse_args(arguments)
     logs.to_standard_error(logs.JsonFormatter(), "httpx")
     try:
         pools = read(given.pools, given.server)
-        token = pools.token()
-        _folder("log_folder", expanded(pools.log_folder, "log_folder to a whole path"))
         state = Path(given.state) if given.state else default_state(pools.name)
-        _folder("--state", state.parent)
+        preflight.require(checks(pools, state))
         jobs = Jobs(pools.name, state)
-        server = Server(pools.server, token)
+        server = Server(pools.server, pools.token())
         metrics = Metrics(given.metrics_port)
-    except (PoolsFileRefused, AlreadyRunning, OSError, ValueError, httpx.InvalidURL) as error:
+    except (InputError, OSError, ValueError) as error:
         print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     stop = threading.Event()
@@ -80,14 +74,6 @@ def main(arguments: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _folder(name: str, folder: Path) -> None:
-    """Create a folder. Raises ConfigError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(name, str(folder), f"a folder that can be written ({error.strerror})") from error
-
-
 if __name__ == "__main__":
     end_with_threads()
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(streams.guarded(lambda: main(sys.argv[1:])))

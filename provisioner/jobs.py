@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gpt2core.spec import files
+from gpt2core.spec.errors import InputError
 from gpt2core.spec.locks import Taken, lock
 from taskloom.provisioner.slurm import QueuedJob
 
@@ -17,7 +18,7 @@ WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD")
 SUBMITTING = "SUBMITTING"  # not a state of Slurm: it is unknown whether Slurm has the job
 
 
-class AlreadyRunning(Exception):
+class AlreadyRunning(InputError):
     """Another provisioner with the same name uses this state file."""
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
 
-from gpt2core.spec.errors import FileError
+from gpt2core.spec.errors import FileError, InputError
 from gpt2core.spec.settings import NoHome
 from taskloom.contract import durations, key_files
 from taskloom.contract.demand import Need
@@ -35,7 +35,7 @@ def _duration(value: object) -> object:
 Duration = Annotated[timedelta, AfterValidator(_positive), BeforeValidator(_duration), Field(strict=False)]
 
 
-class PoolsFileRefused(Exception):
+class PoolsFileRefused(InputError):
     """The pools file is invalid; the message names the field, its value and what is accepted."""
 
 

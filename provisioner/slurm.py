@@ -15,6 +15,8 @@ from taskloom.provisioner.pools import Pool, Pools
 ANSWER_S = 30.0
 CUSTOMISING = ("SQUEUE_", "SBATCH_", "SCANCEL_")  # options of the user's own calls, such as SQUEUE_STATES
 HEADER = ["JOBID", "NAME", "STATE", "REASON"]
+JOB_ID = r"^[ \t]*(?:Submitted batch job )?(\d+)(?:;\S+| on cluster \S+)?[ \t]*$"  # front ends may drop --parsable
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 COLUMNS = "%i|%j|%T|%r"  # id, name, state, reason; names of the provisioner's jobs contain no "|"
 
 
@@ -58,7 +60,7 @@ def queue() -> list[QueuedJob]:
 def submit(command: Sequence[str], script: str) -> str:
     """Submit a job and return its id. Raises SlurmFailed if Slurm refused it, SlurmUnknown if it may exist."""
     printed = _run(command, script).strip()
-    found = re.findall(r"^[ \t]*(\d+)(?:;\S+)?[ \t]*$", printed, re.MULTILINE)  # a site's messages may surround it
+    found = re.findall(JOB_ID, printed, re.MULTILINE)  # a site's messages may surround it
     if not found:
         raise SlurmUnknown(f"sbatch printed {printed[:200]!r}")
     return str(found[-1])
@@ -126,4 +128,4 @@ def _run(command: Sequence[str], given: str | None = None) -> str:
         raise SlurmFailed(f"{command[0]}: {error.strerror}") from error
     if done.returncode != 0:
         raise SlurmFailed(f"{command[0]}: {' '.join(done.stderr.split()) or f'exit code {done.returncode}'}"[:500])
-    return done.stdout
+    return COLOURS.sub("", done.stdout)

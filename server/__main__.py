@@ -8,10 +8,11 @@ import json
 import sys
 from pathlib import Path
 
-from gpt2core.spec import extras
+from gpt2core.process import streams
+from gpt2core.spec import extras, preflight
+from gpt2core.spec.errors import InputError
 from gpt2core.spec.threads import end_with_threads
 from taskloom.contract import options
-from taskloom.server.errors import StartRefused
 
 
 def main() -> int:
@@ -25,6 +26,11 @@ def main() -> int:
     parser.add_argument("--public", action="store_true", help=argparse.SUPPRESS)
     try:
         extras.require("server")
+        if sys.argv[1:] == [preflight.OPTION]:
+            from taskloom.server.preflight import checks
+
+            preflight.tell(checks(), sys.stdout)
+            return 0
         if sys.argv[1:2] == ["keys"]:
             from taskloom.server.access.keys.command import main as keys
 
@@ -32,12 +38,14 @@ def main() -> int:
         given = parser.parse_args()
         gc.disable()  # loaded modules stay, and collecting garbage among them takes a tenth of the time to load
         from taskloom.server.main import serve, serve_replica  # loads the whole server, so after quick checks
+        from taskloom.server.preflight import checks
 
         gc.freeze()
         gc.enable()
         if given.replica is not None:
             serve_replica(given.replica, given.public, given.json)
         else:
+            preflight.require(checks(given.database_url))
             serve(
                 given.host,
                 given.port,
@@ -46,7 +54,8 @@ def main() -> int:
                 given.workers,
                 given.json,
             )
-    except (StartRefused, extras.NotInstalled) as error:
+    except (InputError, ImportError) as raised:
+        error = extras.NotLoaded(raised) if isinstance(raised, ImportError) else raised
         told = json.dumps({"error": str(error)}) if "--json" in sys.argv else f"taskloom: {error}"
         print(told, file=sys.stderr)
         return 2
@@ -55,4 +64,4 @@ def main() -> int:
 
 if __name__ == "__main__":
     end_with_threads()
-    sys.exit(main())
+    sys.exit(streams.guarded(main))

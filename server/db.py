@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, func, select
+from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, func, select, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.compiler import compiles
@@ -115,12 +115,17 @@ class Database:
             raise StartRefused(f"database {kind} is not known; {database_url.ACCEPTED}")
         elif parsed.database in (None, "", ":memory:"):
             raise StartRefused("SQLite in memory would forget every result; use sqlite:///FILE")
+        elif parsed.query:
+            raise StartRefused(f"SQLite takes no options in its URL ({', '.join(parsed.query)}); use sqlite:///FILE")
         elif sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StartRefused(
                 f"SQLite {'.'.join(map(str, OLDEST_SQLITE))} or later is needed, and this Python has "
                 f"{sqlite3.sqlite_version}; use a newer Python, or PostgreSQL"
             )
+        else:
+            parsed = parsed.set(drivername="sqlite")
         self.is_sqlite = kind == "sqlite"
+        self.name = str(parsed.database)
         options: dict[str, Any] = {}
         if not self.is_sqlite:
             options["connect_args"] = postgres.CONNECT
@@ -196,6 +201,14 @@ class Database:
         asked = "PRAGMA data_version" if self.is_sqlite else "SELECT CAST(pg_current_snapshot() AS text)"
         with self._watching.connect() as connection:
             return connection.exec_driver_sql(asked).scalar_one()
+
+    def count(self, *tables: type[Base]) -> None:
+        """Update PostgreSQL's statistics of tables to which many rows were added. Until its own daemon does so, within
+        a minute, each claim would read and sort the whole queue, since a plan expects few queued runs."""
+        if not self.is_sqlite:
+            with self.write() as session:
+                for table in tables:
+                    session.execute(text(f"ANALYZE {table.__tablename__}"))
 
     @contextlib.contextmanager
     def migrating(self) -> Iterator[Connection]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from gpt2core.spec.errors import InputError
+
 
 class ServerError(Exception):
     """An error that is reported to the caller. Its message defaults to the class's docstring."""
@@ -335,7 +337,7 @@ class StoreUnavailable(ServerError):
     slug, title, status = "store-unavailable", "Files cannot be stored", 503
 
 
-class StartRefused(Exception):
+class StartRefused(InputError):
     """The server cannot start with these settings; the message says why."""
 
 

@@ -20,6 +20,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
 
+from gpt2core.process import streams
 from gpt2core.spec.version import version
 from taskloom.contract.options import DEFAULT_HOST, DEFAULT_PORT
 from taskloom.server import background, extension, logs, migrate, openapi, problems, replicas, submissions
@@ -261,10 +262,8 @@ def serve(
         notify_systemd()
         if port_file is not None:
             write_port(port_file, address[1])
-        if sys.stdout.isatty() and not as_json:
-            print(f"the dashboard is at {url}/", flush=True)
-        else:
-            print(json.dumps({"event": "listening", "url": url, "pid": os.getpid()}), flush=True)
+        event = json.dumps({"event": "listening", "url": url, "pid": os.getpid()})
+        streams.say(f"the dashboard is at {url}/" if sys.stdout.isatty() and not as_json else event)
 
     with listener:
         if workers > 1:
@@ -296,7 +295,7 @@ def configuration(app: FastAPI) -> uvicorn.Config:
 
 def _run(server: _Server, listener: socket.socket) -> None:
     """Raises StartRefused."""
-    os.environ["PYTHONSAFEPATH"] = "1"  # for the processes of the analysis pool: no modules from the current folder
+    os.environ["PYTHONSAFEPATH"] = "1"  # processes of the analysis pool load no modules from the current folder
     # Uvicorn raises the signal again after it has stopped; a requested stop is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
@@ -311,7 +310,8 @@ def _migrate(settings: Settings) -> None:
     try:
         migrate.upgrade(database)
     except DBAPIError as error:
-        raise StartRefused(f"the database cannot be used: {error.orig}") from None
+        reason = " ".join(str(error.orig).split())
+        raise StartRefused(f"the database {database.name} cannot be used: {reason}") from None
     finally:
         database.close()
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import gc
 import importlib
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
 import click
 
+from gpt2core.process import streams
 from gpt2core.spec.errors import CoreError
 from gpt2core.spec.version import version
 from taskloom.commands.output import failure
@@ -42,6 +44,10 @@ ARGUMENTS = "taskloom.arguments"  # key of the whole command line in the context
 
 class Taskloom(click.Group):
     """Command group that maps Taskloom's errors to exit codes: 0 ok, 1 the work failed, 2 bad input, 3 the server."""
+
+    def main(self, *arguments: Any, **given: Any) -> NoReturn:
+        main = super().main
+        sys.exit(streams.guarded(lambda: main(*arguments, **given)))
 
     def list_commands(self, context: click.Context) -> list[str]:
         del context

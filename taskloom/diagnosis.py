@@ -7,6 +7,10 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +21,7 @@ from gpt2core.measure import counters, energy
 from gpt2core.node import host
 from gpt2core.node.load import MOST_BUSY_CORES
 from gpt2core.process import launch
+from gpt2core.spec import extras, preflight
 from gpt2core.spec.settings import cache_folder
 
 STEAL_SAMPLE_S = 0.5
@@ -30,7 +35,7 @@ class Check:
     """Finding of one check. `advice` is empty if there is nothing to do."""
 
     name: str
-    status: Literal["ok", "warn"]
+    status: Literal["ok", "warn", "fail"]
     found: str
     advice: str = ""
 
@@ -195,6 +200,16 @@ def steal() -> Check:
     return ok("steal time", found)
 
 
+def preloaded() -> Check:
+    """Libraries that the user's environment puts before those of every program."""
+    named = [name for name in re.split("[ :]+", os.environ.get("LD_PRELOAD", "")) if name]
+    if not named:
+        return ok("preloaded libraries", "none")
+    missing = [name for name in named if "/" in name and not Path(name).exists()]
+    found = ", ".join(named) + (f"; missing: {', '.join(missing)}" if missing else "")
+    return warn("preloaded libraries", found, "unset LD_PRELOAD: such libraries may change times and bits of results")
+
+
 CHECKS: tuple[Callable[[], Check], ...] = (
     cores,
     affinity,
@@ -210,9 +225,41 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     rapl,
     clock,
     steal,
+    preloaded,
 )
 
 
+# Our processes that this machine may start, each with what it needs to be started at all.
+PROCESSES: dict[str, Callable[[], bool]] = {
+    "gpt2core": lambda: extras.has("worker"),
+    "taskloom.worker": lambda: extras.has("worker"),
+    "taskloom.server": lambda: extras.has("server"),
+    "taskloom.provisioner": lambda: extras.has("provisioner") and shutil.which("sbatch") is not None,
+}
+
+
+def surroundings() -> tuple[list[Check], str | None]:
+    """What each of our processes checks before its work; and why nothing can be trained here, or None."""
+    started = {
+        module: subprocess.Popen(
+            [sys.executable, "-P", "-m", module, preflight.OPTION], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        for module, can_start in PROCESSES.items()
+        if can_start()
+    }
+    found: dict[str, preflight.Finding] = {}
+    unfit = None
+    for module, process in started.items():
+        told, _ = process.communicate()
+        for finding in preflight.read(told.decode()):
+            if finding.name not in found or finding.advice:
+                found[finding.name] = finding
+            if module == "gpt2core" and finding.advice and unfit is None:
+                unfit = finding.advice
+    checks = [Check(each.name, "fail" if each.advice else "ok", each.found, each.advice) for each in found.values()]
+    return checks, unfit
+
+
 def examine() -> list[Check]:
-    """Every check, in order."""
+    """Every check of the machine, in order."""
     return [check() for check in CHECKS]

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from gpt2core.process import launch
 from gpt2core.process.child import Child, Exited, Printed, Told, Waiting
 from gpt2core.process.temporary import TemporaryFolder
-from gpt2core.spec import extras
+from gpt2core.spec import extras, preflight
 from gpt2core.spec.errors import ConfigError
 from taskloom.stopping import Stopped, Stopping
 
@@ -59,9 +59,10 @@ def run(
 ) -> LocalEnding:
     """Run the trainer to its end. A signal that stops this process stops the trainer first.
 
-    Raises NotInstalled if the installation has no trainer.
+    Raises NotInstalled if the installation has no trainer, InputError for surroundings in which it cannot start.
     """
     extras.require("worker")
+    preflight.require(preflight.SETTINGS)
     inbox: SimpleQueue[Any] = SimpleQueue()
     with TemporaryFolder() as folder:
         path = folder / "result.json"

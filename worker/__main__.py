@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from gpt2core.node import peaks as roofs
-from gpt2core.process import launch
-from gpt2core.spec.errors import ConfigError, InputError
+from gpt2core.process import launch, streams
+from gpt2core.spec import preflight
+from gpt2core.spec.errors import InputError
 from gpt2core.spec.threads import end_with_threads
 from taskloom.worker import affinity, builds, cache, orphan, signals
 from taskloom.worker.agent import Agent, DrainAsked
@@ -19,13 +20,14 @@ from taskloom.worker.claim_loop import ClaimLoop
 from taskloom.worker.client import ServerClient
 from taskloom.worker.execution import Executor
 from taskloom.worker.peaks import Measurement
+from taskloom.worker.preflight import checks
 from taskloom.worker.report import Report
 from taskloom.worker.settings import parse
-from taskloom.worker.spool import Spool, SpoolTaken
+from taskloom.worker.spool import Spool
 from taskloom.worker.standby import Command
 from taskloom.worker.supervise import Supervisor
 
-EXIT_STOPPED_AT_ONCE, EXIT_BAD_INPUT = 1, 2
+EXIT_OK, EXIT_STOPPED_AT_ONCE, EXIT_BAD_INPUT = 0, 1, 2
 
 
 def main(
@@ -39,11 +41,17 @@ def main(
     The commands start a trainer and measure peaks; nothing from the network can change them. grace_s: seconds between
     SIGTERM and SIGKILL for a trainer; None: as in the settings.
     """
+    asked = arguments == [preflight.OPTION]
+    read = functools.cache(lambda: parse([] if asked else arguments, os.environ))
+    if asked:
+        preflight.tell(checks(read), sys.stdout)
+        return EXIT_OK
     try:
-        settings = parse(arguments, os.environ)
+        preflight.require(checks(read))
+        settings = read()
         client = ServerClient(settings.server, settings.token)
-        spool = _spool(settings.spool)
-    except (InputError, SpoolTaken, OSError) as error:
+        spool = Spool(settings.spool)
+    except (InputError, OSError) as error:
         known = {"slug": error.slug, **error.fields()} if isinstance(error, InputError) else {}
         told = {"error": str(error), **known}
         print(json.dumps(told) if "--json" in arguments else f"error: {error}", file=sys.stderr)
@@ -86,15 +94,6 @@ def main(
         spool.close()
 
 
-def _spool(folder: Path) -> Spool:
-    """Raises ConfigError, SpoolTaken."""
-    try:
-        return Spool(folder)
-    except OSError as error:
-        accepted = f"a folder that can be written ({error.strerror}); set --spool or TASKLOOM_SPOOL"
-        raise ConfigError("spool", str(folder), accepted) from error
-
-
 if __name__ == "__main__":
     end_with_threads()
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(streams.guarded(lambda: main(sys.argv[1:])))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from gpt2core.process import streams
 from taskloom.contract.logs import printable
 
 # Events that a person at a terminal does not need: others follow and say how it went.
@@ -27,11 +28,11 @@ class Report:
     def say(self, event: str, message: str, **fields: Any) -> None:
         if not sys.stderr.isatty():
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            print(f"{stamp} {message}", file=sys.stderr, flush=True)
+            streams.say(f"{stamp} {message}", sys.stderr)
         elif self._needed(event, fields):
-            print(f"{time.strftime('%H:%M:%S')} {printable(message)}", file=sys.stderr, flush=True)
+            streams.say(f"{time.strftime('%H:%M:%S')} {printable(message)}", sys.stderr)
         if self._as_json:
-            print(json.dumps({"event": event, **fields}), flush=True)
+            streams.say(json.dumps({"event": event, **fields}))
 
     def _needed(self, event: str, fields: Mapping[str, Any]) -> bool:
         repeated, self._last = event == self._last == "retrying", event

@@ -84,8 +84,12 @@ def is_default_spool(folder: Path, worker_id: str) -> bool:
 
 
 def _server(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        known = False
+    if not known:
         raise ConfigError("server", url, f"a URL such as {options.DEFAULT_SERVER}")
     return url.rstrip("/")
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gpt2core.spec import files
+from gpt2core.spec.errors import InputError
 from gpt2core.spec.locks import Taken, lock
 from taskloom.contract.attempts import ResultUpload
 
@@ -34,7 +35,7 @@ class Entry:
     upload: ResultUpload
 
 
-class SpoolTaken(Exception):
+class SpoolTaken(InputError):
     """Another worker uses this spool."""
 
 

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from gpt2core.spec.locks import Taken, lock
+from gpt2core.spec.settings import temporary_folder
 
 LOCK, FILES = "lock", "files"
 
@@ -26,7 +27,7 @@ class TemporaryFolder:
     """
 
     def __init__(self, parent: Path | None = None) -> None:
-        parent = parent or Path(tempfile.gettempdir())
+        parent = parent or temporary_folder()
         _delete_abandoned(parent)
         self._root = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
         self.path = self._root / FILES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import hashlib
 import json
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gpt2core.node.files import replacing
-from gpt2core.process.launch import EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
+from gpt2core.process.launch import EXIT_BAD_INPUT, EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
+from gpt2core.process.streams import forget_output
 from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard
-from gpt2core.spec.settings import make_cache_folder, make_numba_cache
+from gpt2core.spec.extras import NotLoaded
+from gpt2core.spec.preflight import TRAINING, require
 
 os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
@@ -38,7 +41,13 @@ def main(work: Callable[[threading.Event], None]) -> int:
         code = EXIT_CANCELLED if isinstance(error, Cancelled) else error.exit_code
         emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": code, **error.fields()})
         return code
-    except MemoryError as error:
+    except ImportError as cause:
+        unloaded = NotLoaded(cause)
+        emit({"event": "error", "slug": unloaded.slug, "detail": str(unloaded), "exit_code": EXIT_BAD_INPUT})
+        return EXIT_BAD_INPUT
+    except (MemoryError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:  # mmap's
+            raise
         emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
         return EXIT_FAILED
     return EXIT_OK
@@ -87,17 +96,9 @@ def emit(event: dict[str, Any]) -> None:
         raise Unheard(f"standard output does not accept events: {error.strerror}") from error
 
 
-def forget_output() -> None:
-    """Discard buffered standard output, on which the interpreter would fail at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
-
-
 def started() -> None:
-    """Report that the settings were accepted and the work begins. Raises ConfigError if the cache is not writable."""
-    make_cache_folder()
-    make_numba_cache()
+    """Check the surroundings, and report that the settings were accepted and the work begins. Raises InputError."""
+    require(TRAINING)
     emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
 
 

@@ -36,6 +36,21 @@ class NotInstalled(InputError):
         return {"extras": list(self.missing)}
 
 
+class NotLoaded(InputError):
+    """A library is there but cannot be loaded: the machine or the environment does not fit."""
+
+    slug = "not-loaded"
+
+    def __init__(self, error: ImportError) -> None:
+        told = " ".join(str(error).split())[-300:]
+        super().__init__(f"a library cannot be loaded; check LD_LIBRARY_PATH, LD_PRELOAD and NPY_*: {told}")
+
+
+def has(extra: str) -> bool:
+    """Whether the modules of an extra are installed."""
+    return all(importlib.util.find_spec(name) is not None for name in MODULES[extra])
+
+
 def require(*extras: str) -> None:
     """Raise NotInstalled if modules of these extras are missing."""
     lacking = {extra: [name for name in MODULES[extra] if importlib.util.find_spec(name) is None] for extra in extras}

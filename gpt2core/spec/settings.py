@@ -6,18 +6,34 @@ process sets for its trainer (the lifeline, one thread for each BLAS call) are i
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.errors import ConfigError, FileError
 
+N = TypeVar("N", int, float)
 STALL_S = 120.0
+MOST_SEED = (1 << 63) - 1
 # Settings of Numba that do not affect code. NUMBA_DISABLE_JIT would: compile/compiler.py removes it.
 NOT_CODE = (
     "NUMBA_CACHE_DIR", "NUMBA_COLOR_SCHEME", "NUMBA_DEBUG_CACHE", "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING",
     "NUMBA_DISABLE_JIT", "NUMBA_FULL_TRACEBACKS", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "NUMBA_WARNINGS",
 )  # fmt: skip
+# Settings of Numba that are integers; it prints a traceback for another value and goes on with its default.
+INTEGER = re.compile(
+    "NUMBA_(ALWAYS_WARN_UNINIT_VAR|BOUNDSCHECK|DEBUG(INFO|_CACHE|_FRONTEND|_JIT|_NRT|_TYPEINFER)?|DEVELOPER_MODE|DIFF_IR"
+    "|DISABLE_(ERROR_MESSAGE_HIGHLIGHTING|INTEL_SVML|JIT|PERFORMANCE_WARNINGS|TYPEINFER_FAIL_CACHE)"
+    "|DUMP_(ANNOTATION|ASSEMBLY|BYTECODE|CFG|FUNC_OPT|IR|LLVM|OPTIMIZED|SSA)|ENABLE_(AVX|CUDASIM|PROFILING)"
+    "|FULL_TRACEBACKS|FUNCTION_CACHE_SIZE|HIGHLIGHT_DUMPS|JIT_COVERAGE|LLVM_(PASS_TIMINGS|REFPRUNE_PASS)"
+    "|LOOP_VECTORIZE|NRT_STATS|NUM_THREADS|PARALLEL_DIAGNOSTICS|SHOW_HELP|SLP_VECTORIZE|TRACE"
+    "|USE_LLVMLITE_MEMORY_MANAGER|WARNINGS)"
+)
+NUMBA_FILE = Path(".numba_config.yaml")  # Numba reads it from the current folder
 
 
 class NoHome(ConfigError):
@@ -52,7 +68,7 @@ def cache_folder() -> Path:
 
 def make_cache_folder() -> Path:
     """The cache folder, created if it is missing. Raises ConfigError if it is not writable."""
-    return _writable("TASKLOOM_CACHE_DIR", cache_folder())
+    return writable("TASKLOOM_CACHE_DIR", cache_folder())
 
 
 def numba_cache() -> str | None:
@@ -64,10 +80,10 @@ def make_numba_cache() -> None:
     """Create the folder NUMBA_CACHE_DIR, if it is set. Raises ConfigError if it is not writable."""
     chosen = numba_cache()
     if chosen is not None:
-        _writable("NUMBA_CACHE_DIR", Path(chosen))
+        writable("NUMBA_CACHE_DIR", Path(chosen))
 
 
-def _writable(name: str, folder: Path) -> Path:
+def writable(name: str, folder: Path) -> Path:
     """The folder that a variable names, created if it is missing. Raises ConfigError if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,16 +94,35 @@ def _writable(name: str, folder: Path) -> Path:
     return folder
 
 
+def temporary_folder() -> Path:
+    """Folder of temporary files (TMPDIR). Raises ConfigError if there is none."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise ConfigError("TMPDIR", os.environ.get("TMPDIR"), f"a folder for temporary files ({error})") from error
+
+
 def numba_settings() -> list[str]:
-    """Settings of Numba that affect compiled code, each as NAME=value."""
-    found = (item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in NOT_CODE)
-    return [f"{name}={value}" for name, value in sorted(found)]
+    """Settings of Numba that affect compiled code, each as NAME=value. Empty ones are not set."""
+    found = (each for each in os.environ.items() if each[0].startswith("NUMBA_") and each[1])
+    return [f"{name}={value}" for name, value in sorted(found) if name not in NOT_CODE]
+
+
+def check_numba() -> None:
+    """Raises ConfigError for a setting that Numba would not understand, FileError for a file of settings, which no
+    result would show."""
+    for name in filter(INTEGER.fullmatch, os.environ):
+        _number(name, 0, int, "an integer, or unset")
+    if (level := os.environ.get("NUMBA_OPT") or "3") not in ("0", "1", "2", "3", "max"):
+        raise ConfigError("NUMBA_OPT", level, "0, 1, 2, 3 or max")
+    if NUMBA_FILE.exists():
+        raise FileError(NUMBA_FILE.absolute(), "Numba would take settings from it; set its NUMBA_* variables instead")
 
 
 def numba_processor() -> tuple[str | None, str | None]:
     """(NUMBA_CPU_NAME, NUMBA_CPU_FEATURES): the processor that code is compiled for; None: this one's name or
     features."""
-    name, features = os.environ.get("NUMBA_CPU_NAME"), os.environ.get("NUMBA_CPU_FEATURES")
+    name, features = os.environ.get("NUMBA_CPU_NAME") or None, os.environ.get("NUMBA_CPU_FEATURES") or None
     return name, "" if features is None and (name or "").lower() == "generic" else features
 
 
@@ -101,7 +136,7 @@ def clock() -> str | None:
 
 def stall_s() -> float:
     """TASKLOOM_STALL_S: seconds without any task ending after which a run is given up. Raises ConfigError."""
-    return _number("TASKLOOM_STALL_S", STALL_S)
+    return _number("TASKLOOM_STALL_S", STALL_S, float, "a number of seconds above 0", 0.0)
 
 
 def proves_always() -> bool:
@@ -114,12 +149,32 @@ def proves_always() -> bool:
 
 def stress() -> int | None:
     """TASKLOOM_STRESS: seed of random delays before tasks, which expose races; None without. Raises ConfigError."""
-    return int(_number("TASKLOOM_STRESS", 0)) if os.environ.get("TASKLOOM_STRESS") else None
+    accepted = f"an integer from 0 to {MOST_SEED}"
+    seed = _number("TASKLOOM_STRESS", -1, int, accepted, -1.0, MOST_SEED)
+    return None if seed < 0 else seed
 
 
-def _number(name: str, default: float) -> float:
+# Each setting of the trainer with the function that reads it.
+TRAINERS: dict[str, Callable[[], object]] = {
+    "TASKLOOM_CLOCK": clock, "TASKLOOM_STALL_S": stall_s, "TASKLOOM_PROVE": proves_always, "TASKLOOM_STRESS": stress,
+}  # fmt: skip
+
+
+def check() -> None:
+    """Raises ConfigError for the first of the trainer's settings that is not accepted."""
+    for read in TRAINERS.values():
+        read()
+
+
+def _number(
+    name: str, default: N, kind: Callable[[str], N], accepted: str, above: float = -math.inf, most: float = math.inf
+) -> N:
+    """A variable's number; the default if it is not set or empty. Raises ConfigError."""
     text = os.environ.get(name)
     try:
-        return float(text) if text else default
+        found = kind(text) if text else default
+        if not (found == default or (math.isfinite(found) and above < found <= most)):
+            raise ValueError
     except ValueError:
-        raise ConfigError(name, text, "a number") from None
+        raise ConfigError(name, text, accepted) from None
+    return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from gpt2core.node import load, peaks
@@ -16,9 +17,11 @@ from gpt2core.spec import extras
 from gpt2core.spec.wording import counted
 from taskloom import diagnosis, local_run
 from taskloom.commands.output import console, error_console, failure, json_option, print_json
-from taskloom.errors import EXIT_WORK_FAILED
+from taskloom.errors import EXIT_BAD_INPUT, EXIT_WORK_FAILED
 from taskloom.progress import Bar
 from taskloom.tables import number
+
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command()
@@ -27,13 +30,24 @@ from taskloom.tables import number
 @click.option("--force", is_flag=True, help="with --peaks: measure even if other processes keep cores busy")
 @json_option
 def doctor(measure: bool, force: bool, as_json: bool) -> None:
-    """Check whether this machine is fit to measure on. Warnings do not change the exit code."""
+    """Check whether this machine is fit to measure on, and print what server, worker and trainer check when they start.
+
+    The exit code is 2 if the trainer cannot start here. Other findings do not change it.
+    """
     if force and not measure:
         raise click.UsageError("--force needs --peaks")
     if measure:
         extras.require("worker")
-    checks = diagnosis.examine()
-    found = measured_peaks(force, as_json) if measure else peaks.read()
+    surroundings, unfit = diagnosis.surroundings()
+    if unfit is not None:
+        show(surroundings, None, as_json)
+        raise failure(unfit, {"error": unfit, "slug": "bad-surroundings"}, EXIT_BAD_INPUT, as_json)
+    checks = [*diagnosis.examine(), *surroundings]
+    show(checks, measured_peaks(force, as_json) if measure else peaks.read(), as_json)
+
+
+def show(checks: Sequence[diagnosis.Check], found: Mapping[str, Any] | None, as_json: bool) -> None:
+    """Print the checks, and the node's peaks if they are known."""
     if as_json:
         fit = all(check.status == "ok" for check in checks)
         print_json({"fit": fit, "checks": [dataclasses.asdict(check) for check in checks], "peaks": found})
@@ -42,8 +56,8 @@ def doctor(measure: bool, force: bool, as_json: bool) -> None:
     for column in ("result", "check", "finding", "advice"):
         table.add_column(column, overflow="fold")
     for check in checks:
-        mark = "[green]ok[/]" if check.status == "ok" else "[yellow]warn[/]"
-        table.add_row(mark, check.name, check.found, check.advice)
+        mark = f"[{COLOURS[check.status]}]{check.status}[/]"
+        table.add_row(mark, *map(escape, (check.name, check.found, check.advice)))
     console().print(table, *([] if found is None else [peaks_table(found)]))
 
 

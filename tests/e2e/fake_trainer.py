@@ -6,6 +6,7 @@ crash     prints to standard error, then exits 3
 obedient  runs until it is told to stop; the real trainer stops at the end of a step
 stubborn  runs and ignores SIGTERM
 gated     delivers a result as soon as the file FAKE_TRAINER_GATE exists
+truncated reports a result of which the file contains the first half
 leaving   delivers a result with files beside it; waits for the file FAKE_TRAINER_GATE if that is set
 """
 
@@ -103,7 +104,7 @@ def main() -> int:
         (artifacts / "link.txt").symlink_to("/etc/hostname")
     step_s = varied_s(config) if behaviour == "varied" else STEP_S
     content = json.dumps(result(config, step_s).to_dict()).encode()
-    target.write_bytes(content)
+    target.write_bytes(content[: len(content) // 2] if behaviour == "truncated" else content)
     tell("result", path=str(target), sha256=hashlib.sha256(content).hexdigest())
     return 0
 

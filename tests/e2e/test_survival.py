@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from faketime import library
 from patience import DEADLINE_S, until
 from postgres_server import Postgres
 from processes import House, Process, house
@@ -255,11 +255,7 @@ def test_a_server_whose_clock_is_wrong_takes_no_lease_away(home: House, client: 
 
 def clock(skew_h: int) -> dict[str, str]:
     """Environment of a process whose clock is wrong by an offset."""
-    package = importlib.util.find_spec("libfaketime")
-    assert package is not None
-    assert package.origin is not None
-    library = Path(package.origin).parent / "vendor/libfaketime/src/libfaketime.so.1"
-    return {"LD_PRELOAD": str(library), "FAKETIME": f"{skew_h:+d}h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    return {"LD_PRELOAD": library(), "FAKETIME": f"{skew_h:+d}h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
 def outlives_its_lease(client: Client, run_id: int, lease_s: float = LEASE_S) -> None:

@@ -118,6 +118,8 @@ def patched(path: Path, key: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "error", "words"),
     [
+        ("architectures", ["GPTNeoForCausalLM"], BadVersion, 'architectures = ."GPTNeoForCausalLM".'),
+        ("auto_map", {"AutoModel": "own.Model"}, BadVersion, "auto_map = .*computes another function"),
         ("layer_norm_epsilon", 1e-3, BadVersion, "epsilon = 0.001 computes another function; supported: 1e-05"),
         ("activation_function", "relu", BadVersion, 'activation_function = "relu".*supported: "gelu_new"'),
         ("model_type", "gpt_neo", BadVersion, 'model_type = "gpt_neo"'),

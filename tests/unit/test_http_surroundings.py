@@ -60,12 +60,23 @@ def test_a_server_of_this_machine_answers_whatever_the_environment_says(monkeypa
         assert len(script.asked) == 1
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]", "a.localhost"])
+@pytest.mark.parametrize("host", [
+    "localhost", "127.0.0.1", "127.8.8.8", "[::1]", "a.localhost", "LOCALHOST.", "ip6-localhost", "0.0.0.0", "[::]",
+    "127.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]",
+])  # fmt: skip
 def test_loopback_is_known_by_its_address(monkeypatch, host):
     monkeypatch.setenv("ALL_PROXY", "http://proxy.invalid:3128")
     http.Client(f"http://{host}:8321", {}, 1.0).close()
     assert http.is_loopback(httpx.URL(f"http://{host}").host)
-    assert not http.is_loopback("127.0.0.1.example.org")
+    for other in ("127.0.0.1.example.org", "8.8.8.8", "8.8", "localhost.example.org", "::2", ""):
+        assert not http.is_loopback(other)
+
+
+def test_an_address_that_no_request_can_use_is_named():
+    for server in ("http://127.0.0.1:x", "http://" + "a" * 70 + ".example", "http://a..example", "http://\udcff"):
+        with pytest.raises(ConfigError, match="server = "):
+            http.reached(server, None)
+    assert http.reached("http://127.0.0.1:1", "key") == "http://127.0.0.1:1, with a key"
 
 
 @pytest.mark.parametrize("kind", ANSWERS)

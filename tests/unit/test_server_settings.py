@@ -8,6 +8,7 @@ import pytest
 from patience import DEADLINE_S
 
 from taskloom.server import database_url
+from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
 from taskloom.server.settings import Settings
 
@@ -55,6 +56,16 @@ def test_a_value_out_of_range_says_what_is_accepted(monkeypatch, name, value, ac
     with pytest.raises(StartRefused, match=f"TASKLOOM_{name} = '{value}' is not accepted: {accepted}") as raised:
         Settings.read()
     assert "TASKLOOM_POLL_S = 'soon' is not accepted: a number" in str(raised.value)  # every wrong one
+
+
+@pytest.mark.parametrize("url", ["sqlite:///a.db?mode=ro", "sqlite:///a.db?timeout=5&x=y"])
+def test_options_in_the_url_of_sqlite_are_refused(url):
+    with pytest.raises(StartRefused, match="SQLite takes no options in its URL"):
+        Database(url)
+
+
+def test_another_driver_in_the_url_is_ours(tmp_path):
+    Database(f"sqlite+aiosqlite:///{tmp_path}/a.db").close()
 
 
 UNREADABLE = [

@@ -28,14 +28,18 @@ def command(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "printed",
-    ["4711", "4711\n", "4711;east\n", BANNER + "4711\n", "4711\n" + BANNER, BANNER + "4711;east\nbye\n", "1\n4711"],
-)
+    [
+        "4711", "4711\n", "4711;east\n", BANNER + "4711\n", "4711\n" + BANNER, BANNER + "4711;east\nbye\n", "1\n4711",
+        "\x1b[1m4711\x1b[0m\n", "\x1b[32mready\x1b[0m\n\x1b[0m4711", BANNER + "Submitted batch job 4711\n",
+        "Submitted batch job 4711 on cluster east\n",
+    ],
+)  # fmt: skip
 def test_the_last_line_that_is_a_number_is_the_job(command, printed):
     command("sbatch", printed)
     assert slurm.submit(["sbatch", "--parsable"], "") == "4711"
 
 
-@pytest.mark.parametrize("printed", ["", BANNER, "Submitted batch job 4711", "4711 4712", "-4711"])
+@pytest.mark.parametrize("printed", ["", BANNER, "Cancelled batch job 4711", "4711 4712", "-4711"])
 def test_without_such_a_line_it_is_unknown_whether_the_job_exists(command, printed):
     command("sbatch", printed)
     with pytest.raises(SlurmUnknown, match="sbatch printed"):
@@ -48,7 +52,7 @@ def test_a_sites_messages_are_no_jobs(command):
     assert slurm.queue() == [
         QueuedJob("12", "taskloom.a.1", "PENDING", "(None)"), QueuedJob("13_4", "b", "RUNNING", "x|y"),
     ]  # fmt: skip
-    command("squeue", "JOBID|NAME|STATE|REASON\n" + BANNER)
+    command("squeue", "\x1b[1mJOBID|NAME|STATE|REASON\x1b[0m\n" + BANNER)
     assert slurm.queue() == []
 
 

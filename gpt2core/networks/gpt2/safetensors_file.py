@@ -26,6 +26,8 @@ HEAD_CHANNELS = 64  # channels of a head in every published GPT-2
 # Keys of config.json that determine the function, with the values of GPT-2; each is missing in some files.
 FUNCTION: Mapping[str, Sequence[object]] = {
     "model_type": ("gpt2",),
+    "architectures": (["GPT2LMHeadModel"], ["GPT2Model"], ["GPT2DoubleHeadsModel"]),
+    "auto_map": ({},),  # code beside the weights
     "activation_function": ("gelu_new", "gelu_pytorch_tanh", "gelu_fast"),  # three names of one function
     "layer_norm_epsilon": (1e-5,),
     "scale_attn_weights": (True,),
@@ -164,7 +166,7 @@ def _check_config(where: Path, config: Mapping[str, Any], model: ModelConfig) ->
         if config.get(key) not in (None, size):
             raise ShapeMismatch(where, f"{key} = {config[key]!r}; the tensors beside it have {size}")
     for key, accepted in FUNCTION.items():
-        if key in config and config[key] not in accepted:
+        if config.get(key) is not None and config[key] not in accepted:
             told = " or ".join(json.dumps(value) for value in accepted)
             raise BadVersion(where, f"{key} = {json.dumps(config[key])} computes another function; supported: {told}")
 

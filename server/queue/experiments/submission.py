@@ -28,11 +28,13 @@ from taskloom.server.queue.experiments.blocks import insert_runs
 from taskloom.server.queue.experiments.details import purpose
 from taskloom.server.queue.experiments.expansion import Enough, one
 from taskloom.server.queue.experiments.planning import expanded, storable
-from taskloom.server.queue.tables.experiments import Experiment, ExperimentKey, ExperimentTag, RequiredLabel
+from taskloom.server.queue.tables.experiments import Block, Experiment, ExperimentKey, ExperimentTag, RequiredLabel
 from taskloom.server.queue.tables.runs import Run, is_queued
 from taskloom.server.queue.tables.states import RUN
 from taskloom.server.queue.transitions.changes import Cause
 from taskloom.server.settings import Settings
+
+MANY_RUNS = 500  # so many new runs mislead a planner that has not counted them
 
 
 def submit(
@@ -100,7 +102,7 @@ def submit(
                 required = [{"experiment_id": experiment.id, "label": label} for label in labels]
                 session.execute(insert(RequiredLabel), required)
             insert_runs(session, experiment, request, variants, planned, Cause(owner, experiment.created_at))
-            return _first_answer(session, experiment, name), True
+            answer = _first_answer(session, experiment, name)
     except IntegrityError:  # the same key arrived twice at the same moment
         if idempotency_key is None:
             raise
@@ -109,6 +111,9 @@ def submit(
         if first is None:
             raise
         return first, False
+    if len(planned) >= MANY_RUNS:
+        database.count(Run, Block)
+    return answer, True
 
 
 def tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:

@@ -1,0 +1,65 @@
+"""Standard streams that the starter of a process has closed, or that lead to a full disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+
+def fill() -> None:
+    """Let closed standard streams lead nowhere. Otherwise the next file that is opened would take their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                nowhere = os.open(os.devnull, os.O_RDWR)
+                if nowhere != number:
+                    os.dup2(nowhere, number)
+                    os.close(nowhere)
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
+def forget_output(number: int = 1) -> None:
+    """Discard what is buffered of standard output (2: error), on which the interpreter would fail at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def say(line: str, stream: TextIO | None = None) -> None:
+    """Print a line, by default on standard output, of a process that works on while nobody can read it."""
+    with contextlib.suppress(OSError):  # such as a full disk; what is buffered is written once there is place
+        print(line, file=stream or sys.stdout, flush=True)
+
+
+def guarded(main: Callable[[], int | None]) -> int:
+    """Call the main function of a process that may lack standard streams. Return its exit code; 1, with the error in a
+    line, if a file or what it printed could not be written."""
+    fill()
+    code, failed = 1, ""
+    try:
+        code = main() or 0
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except OSError as error:
+        failed = str(error)
+    if (reason := _lost(1, sys.stdout)) is not None:
+        code, failed = code or 1, f"standard output cannot be written: {reason}"
+    if failed:
+        say(f"error: {failed}", sys.stderr)
+    _lost(2, sys.stderr)
+    return code
+
+
+def _lost(number: int, stream: TextIO) -> str | None:
+    """Why what is buffered of a stream cannot be written; then it is discarded."""
+    try:
+        stream.flush()
+    except OSError as error:
+        forget_output(number)
+        return error.strerror
+    return None

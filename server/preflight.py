@@ -1,0 +1,36 @@
+"""Checks of a server's surroundings."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sqlite3
+
+from gpt2core.spec.preflight import SETTINGS, Check
+from gpt2core.spec.settings import writable
+from taskloom.server.db import Database
+from taskloom.server.settings import PREFIX, Settings
+
+
+def checks(database_url: str | None = None) -> tuple[Check, ...]:
+    """The checks before serving."""
+    read = functools.cache(functools.partial(Settings.read, database_url))
+
+    def variables() -> str:
+        read()
+        names = (f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
+        return ", ".join(name for name in names if os.environ.get(name)) or "none"
+
+    def database() -> str:
+        opened = Database(read().database_url)
+        opened.close()
+        return f"SQLite {sqlite3.sqlite_version}" if opened.is_sqlite else "PostgreSQL"
+
+    def folders() -> str:
+        given = {"ARTIFACT_ROOT": read().artifact_root, "ANSWER_ROOT": read().answer_root}
+        return ", ".join(str(writable(PREFIX + name, root)) for name, root in given.items() if root) or "by default"
+
+    return (
+        *SETTINGS[:1], Check("variables of the server", variables), Check("database", database),
+        Check("folders of the server", folders),
+    )  # fmt: skip

@@ -1,0 +1,165 @@
+"""Faults of nodes and networks that a run outlives, or ends with an error that names the cause; the worker goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from faketime import library
+from patience import until
+from processes import House, Process, house, trainer_of
+from runs import check_books, ended, submit, training
+from wire import Message, Send, Wire
+
+from taskloom import Client
+
+pytestmark = pytest.mark.slow
+LEASE_S = 2.0
+MEMORY_BYTES = 2_000_000_000  # of addresses: less than the arenas of LARGE, and enough to begin
+LARGE = {"blas": "own", "batch": 4096, "seq": 64, "batch_slice": 4096, "token_slice": 64, "steps": 2}
+
+
+@pytest.fixture
+def home(tmp_path: Path, database_url: str) -> Iterator[House]:
+    settings = {"lease_s": LEASE_S, "heartbeat_s": 0.4, "reap_every_s": 0.1, "reap_after_s": LEASE_S}
+    with house(tmp_path, database_url, **settings, poll_s=0.1, block_release_s=0.5, max_losses=99) as found:
+        yield found
+
+
+def gated(home: House, name: str, *options: str, **environment: str) -> tuple[Process, Path]:
+    """Start a worker, and return it with a file: its trainer ends once the file exists."""
+    gate = home.folder / f"{name}-gate"
+    options = ("--worker-id", name, "--spool", str(home.folder / f"{name}-spool"), *options)
+    return home.start_worker("gated", *options, FAKE_TRAINER_GATE=str(gate), **environment), gate
+
+
+def test_a_truncated_result_file_is_a_failure_that_says_so(home: House, client: Client) -> None:
+    worker = home.start_worker("truncated", "--once")
+    run = ended(client, submit(client))
+    assert run.error is not None
+    assert (run.state, run.error["slug"]) == ("failed", "no-result")
+    assert "differs from the one that the trainer reported" in run.error["detail"]
+    assert worker.wait() == 1
+    home.start_worker("quick")
+    assert ended(client, submit(client)).state == "succeeded"
+
+
+def test_a_truncated_entry_of_the_spool_is_set_aside(home: House, client: Client) -> None:
+    home.spool.mkdir()
+    (home.spool / "1.json").write_text('{"attempt_id": 1, "upl')
+    home.start_worker("quick")
+    assert ended(client, submit(client)).state == "succeeded"
+    assert (home.spool / "refused/1.json").read_text() == '{"attempt_id": 1, "upl'
+    check_books(home, 1)
+
+
+def test_a_trainer_out_of_memory_is_a_failure_and_the_worker_goes_on(home: House, client: Client) -> None:
+    worker = home.start_worker(None)
+    worker.event("registered")
+    process = psutil.Process(worker.popen.pid)
+    process.rlimit(psutil.RLIMIT_AS, (MEMORY_BYTES, psutil.RLIM_INFINITY))
+    run = ended(client, submit(client, **LARGE))
+    assert run.error is not None
+    assert (run.state, run.error["slug"]) == ("failed", "out-of-memory"), run.error
+    process.rlimit(psutil.RLIMIT_AS, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
+    assert ended(client, submit(client)).state == "succeeded"
+
+
+def test_a_spool_that_becomes_read_only_does_not_cost_the_result(home: House, client: Client) -> None:
+    gate = home.folder / "gate"
+    # Permissions hold for root, too, without these capabilities.
+    limited = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    worker = home.run(
+        "worker", [*limited, *home.worker_command("gated")], FAKE_TRAINER="gated", FAKE_TRAINER_GATE=str(gate)
+    )
+    run_id = submit(client)
+    training(client, run_id)
+    home.spool.chmod(0o555)
+    gate.touch()
+    worker.event("spool-failed")
+    run = ended(client, run_id)
+    assert (run.state, run.attempts) == ("succeeded", 1)
+    home.spool.chmod(0o755)
+    assert ended(client, submit(client)).state == "succeeded"
+    check_books(home, 2)
+
+
+class Partition:
+    """While it is open no message arrives; it opens after the message that `begin` follows."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self.lost = 0
+        self._lock = threading.Lock()
+
+    def begin(self, length_s: float) -> None:
+        self.until = time.monotonic() + length_s
+
+    def __call__(self, message: Message, send: Send):  # type: ignore[no-untyped-def]
+        if time.monotonic() < self.until:
+            with self._lock:
+                self.lost += 1
+            return None
+        return send(message)
+
+
+@pytest.mark.parametrize("leases", [1.0, 2.0])
+def test_a_partition_of_a_lease_costs_no_run_and_doubles_none(home: House, client: Client, leases: float) -> None:
+    carry = Partition()
+    with Wire(home.url, carry) as wire:
+        _, gate = gated(home, "apart", "--server", wire.url)
+        run_id = submit(client)
+        training(client, run_id)
+        carry.begin(leases * LEASE_S)
+        until(lambda: carry.lost > 0 and time.monotonic() > carry.until, "the end of the partition")
+        gate.touch()
+        run = ended(client, run_id)
+    assert [(a.worker_id, a.state) for a in run.history if a.state == "succeeded"] == [("apart", "succeeded")]
+    check_books(home, 1)
+
+
+def test_a_worker_stopped_past_its_lease_while_another_takes_over(home: House, client: Client) -> None:
+    first, first_gate = gated(home, "first")
+    run_id = submit(client)
+    training(client, run_id)
+    stopped = [psutil.Process(first.popen.pid), trainer_of(first)]
+    for process in stopped:
+        process.send_signal(signal.SIGSTOP)
+    _, gate = gated(home, "second")
+    gate.touch()
+    assert ended(client, run_id).history[-1].worker_id == "second"
+    first_gate.touch()
+    for process in stopped:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGCONT)
+    until(lambda: [line for line in first.lines if "lease-lost" in line or "delivered" in line], "the first to hear")
+    run = client.run(run_id)
+    assert [(a.worker_id, a.state) for a in run.history if a.state == "succeeded"] == [("second", "succeeded")]
+    check_books(home, 1)
+
+
+def test_a_workers_clock_that_jumps_takes_no_lease_away(home: House, client: Client) -> None:
+    clock = home.folder / "clock"
+    clock.write_text("+0d\n")
+    jumping = {
+        "LD_PRELOAD": library(), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }  # fmt: skip
+    worker, gate = gated(home, "jumping", "--cores", str(min(os.sched_getaffinity(0))), **jumping)
+    run_id = submit(client, threads=1)
+    training(client, run_id)
+    for offset in ("+1h", "-2h", "+3d"):
+        clock.write_text(f"{offset}\n")
+        renewed = client.run(run_id).history[0].expires_at
+        until(lambda then=renewed: client.run(run_id).history[0].expires_at > then, "a heartbeat after the jump")
+    gate.touch()
+    worker.event("delivered")
+    assert [a.state for a in ended(client, run_id).history] == ["succeeded"]
+    check_books(home, 1)

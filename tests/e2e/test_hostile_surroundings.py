@@ -1,0 +1,175 @@
+"""Every command in surroundings that users' shells, containers and clusters bring: it works, or it exits with 2 and one
+line that names the variable or file. Never a traceback, and no exit code but those that --help lists."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fake_slurm
+import pytest
+from command_line import TINY
+from patience import DEADLINE_S
+from processes import House
+
+from gpt2core.spec import settings
+from gpt2core.spec.settings import cache_folder
+from taskloom.contract.options import WORKER
+from taskloom.server.settings import Settings
+
+POOLS = '[pools.a]\ncores = 1\nmemory = "1GiB"\nwalltime = 600\nmax_jobs = 1\n'
+Run = Callable[..., tuple[int, str]]
+COMMANDS = {
+    "plan": ("train", *TINY, "--plan"),
+    "runs": ("runs", "list"),
+    "submit": ("submit", *TINY, "--scheduler", "task,fork-join", "--dry-run"),
+    "worker": ("worker", "--idle-exit", "1s", "--peaks", "never"),
+    "provision": ("provision", "pools.toml", "--plan"),
+    "serve": ("serve", "--port", "0"),
+}
+EMPTY = {
+    **{f"TASKLOOM_{name.upper()}": "" for name in Settings.model_fields},
+    **{f"TASKLOOM_{each.name.upper().replace('-', '_')}": "" for each in WORKER if each.takes_value},
+    **dict.fromkeys((*settings.TRAINERS, "TASKLOOM_TOKEN", "TASKLOOM_TOKEN_FILE", "TASKLOOM_START_WAIT_S"), ""),
+    **dict.fromkeys(("NUMBA_OPT", "NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_CACHE_DIR", "TMPDIR"), ""),
+}
+# Surroundings in which everything works. A second text: a shell that starts the command as "$@".
+HARMLESS: dict[str, tuple[Mapping[str, str], str]] = {
+    "ASCII and a narrow terminal": (
+        {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii",
+         "COLUMNS": "20", "TERM": "dumb", "NO_COLOR": "1", "TZ": "Nowhere/City"}, ""),
+    "empty variables": (EMPTY, ""),
+    "threads of libraries": (
+        {"OMP_NUM_THREADS": "all", "OMP_PLACES": "{99}", "OMP_PROC_BIND": "x", "OMP_SCHEDULE": "x",
+         "KMP_BLOCKTIME": "x", "OMP_STACKSIZE": "x", "GOMP_CPU_AFFINITY": "99-200", "MKL_NUM_THREADS": "x",
+         "MKL_THREADING_LAYER": "x", "MKL_CBWR": "x", "OPENBLAS_NUM_THREADS": "x", "OPENBLAS_CORETYPE": "x",
+         "NUMBA_NUM_THREADS": "64", "NUMBA_DISABLE_JIT": "1", "NUMBA_THREADING_LAYER": "x", "KMP_AFFINITY": "x"}, ""),
+    "proxies and certificates": (
+        {"HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "socks5://127.0.0.1:9", "NO_PROXY": "[::1",
+         "SSL_CERT_FILE": "/nowhere", "SSLKEYLOGFILE": "/nowhere/keys", "OPENSSL_CONF": "/nowhere"}, ""),
+    "Python's variables": (
+        {"PYTHONOPTIMIZE": "2", "PYTHONHASHSEED": "0", "PYTHONPATH": "/nowhere:/proc/1", "PYTHONWARNINGS": "x::y",
+         "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1", "PYTHONFAULTHANDLER": "1"}, ""),
+    "a preloaded library that is missing": ({"LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere::"}, ""),
+    "one core": ({}, 'exec taskset -c "$(taskset -cp $$ | grep -oE "[0-9]+$")" "$@"'),
+    "closed input and a low priority": ({}, 'exec <&-; exec nice -n 19 "$@"'),
+    "variables of services": (
+        {"NOTIFY_SOCKET": "/nowhere", "LISTEN_FDS": "x", "WEB_CONCURRENCY": "x", "JOURNAL_STREAM": "x", "PGHOST": "x",
+         "SLURM_JOB_ID": "x", "SLURM_CPUS_ON_NODE": "x", "SLURM_MEM_PER_NODE": "x", "SLURM_JOB_END_TIME": "x"}, ""),
+}  # fmt: skip
+# A command, a variable, a value that it cannot use, and what its one line names instead of the variable.
+WRONG = (
+    ("plan", "TASKLOOM_CACHE_DIR", "/proc/1/x", ""), ("plan", "NUMBA_CACHE_DIR", "/proc/1/x", ""),
+    ("plan", "TASKLOOM_CLOCK", "sundial", ""), ("plan", "TASKLOOM_STALL_S", "nan", ""),
+    ("plan", "TASKLOOM_STRESS", "inf", ""), ("plan", "NUMBA_OPT", "fast", ""), ("plan", "NUMBA_CPU_NAME", "z80", ""),
+    ("plan", "NUMBA_BOUNDSCHECK", "yes", ""), ("runs", "TASKLOOM_TOKEN_FILE", "/bin/ls", "/bin/ls"),
+    ("runs", "TASKLOOM_START_WAIT_S", "soon", ""), ("worker", "TASKLOOM_TOKEN_FILE", "/nowhere", "/nowhere"),
+    ("worker", "TASKLOOM_SPOOL", "/etc/passwd", ""), ("worker", "TASKLOOM_SPOOL", "/proc/1/x", ""),
+    ("worker", "XDG_STATE_HOME", "/proc/1", "TASKLOOM_SPOOL"), ("worker", "TASKLOOM_LABELS", "a", "label"),
+    ("worker", "TASKLOOM_SERVER", "http://127.0.0.1:x", "server"), ("worker", "TASKLOOM_CORES", "4000", "cores"),
+    ("worker", "TASKLOOM_CLOCK", "sundial", ""), ("provision", "XDG_STATE_HOME", "/proc/1", "--state"),
+    ("provision", "PATH", "/nowhere", ""), ("serve", "TASKLOOM_LEASE_S", "60s", ""),
+    ("serve", "TASKLOOM_ARTIFACT_ROOT", "/proc/1/x", ""), ("serve", "TASKLOOM_ANSWER_ROOT", "/etc/passwd", ""),
+    ("serve", "TASKLOOM_DATABASE_URL", "sqlite:////nowhere/x/y.db", "/nowhere/x/y.db"),
+    ("serve", "TASKLOOM_DATABASE_URL", "sqlite:////bin/ls", "/bin/ls"),
+    ("serve", "TASKLOOM_DATABASE_URL", "postgresql://u:p@ss:w0rd/1@127.0.0.1/x", "database"),
+)  # fmt: skip
+LOST = {  # surroundings that lose what a command says, or in which nothing can be written
+    "closed output": "exec >&- 2>&-; exec \"$@\"", "a full disk behind output": "exec >/dev/full; exec \"$@\"",
+    "no files can grow": "ulimit -f 0; exec \"$@\"",
+}  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path, home: House) -> Run:
+    """Execute a command; a server is ended once it listens."""
+    slurm = fake_slurm.commands(tmp_path / "slurm")
+    (tmp_path / "pools.toml").write_text(POOLS)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TASKLOOM_")}
+    kept |= {"PATH": f"{slurm}:{kept['PATH']}", "TASKLOOM_SERVER": home.url, "TASKLOOM_START_WAIT_S": "0"}
+    kept |= {"TASKLOOM_CACHE_DIR": str(cache_folder())}
+    count = iter(range(1000))
+
+    def run(command: str, variables: Mapping[str, str], shell: str = "") -> tuple[int, str]:
+        folder = tmp_path / f"run-{next(count)}"
+        folder.mkdir()
+        (folder / "pools.toml").write_text(f'server = "{home.url}"\n{POOLS}')
+        environment = {**kept, "XDG_STATE_HOME": str(folder / "state"), **variables}
+        arguments = [str(Path(sys.executable).with_name("taskloom")), *COMMANDS[command]]
+        if shell:
+            arguments = ["/bin/bash", "-c", shell, "bash", *arguments]
+        with (folder / "printed").open("w+") as out, (folder / "errors").open("w+") as errors:
+            with subprocess.Popen(
+                arguments, cwd=folder, env=environment, stdout=out, stderr=errors, stdin=subprocess.DEVNULL
+            ) as process:
+                listening = command == "serve"
+                deadline = time.monotonic() + DEADLINE_S
+                while process.poll() is None:
+                    assert time.monotonic() < deadline, (command, variables)
+                    if listening and "startup complete" in (folder / "errors").read_text():
+                        process.send_signal(signal.SIGTERM)
+                        listening = False
+                    time.sleep(0.05)
+            printed = (folder / "printed").read_text() + (folder / "errors").read_text()
+        return process.returncode, printed
+
+    return run
+
+
+def holds(told: tuple[int, str], codes: tuple[int, ...]) -> str:
+    code, printed = told
+    assert "Traceback" not in printed
+    assert "Exception ignored" not in printed
+    assert code in codes, printed
+    return printed
+
+
+def every(run: Run, calls: list[tuple[str, Mapping[str, str], str]]) -> list[tuple[int, str]]:
+    """Two commands at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda call: run(*call), calls))
+
+
+def names(told: tuple[int, str], variable: str, instead: str) -> None:
+    printed = holds(told, (2,))
+    last = printed.splitlines()[-1]
+    assert (instead or variable) in last, printed
+    assert "w0rd" not in printed
+
+
+def test_some_commands_in_surroundings_of_each_kind(run: Run) -> None:
+    for command, surrounding in (("plan", "threads of libraries"), ("runs", "ASCII and a narrow terminal")):
+        holds(run(command, *HARMLESS[surrounding]), (0,))
+    names(run("plan", {"TASKLOOM_STALL_S": "nan"}), "TASKLOOM_STALL_S", "")
+    names(run("worker", {"TASKLOOM_SPOOL": "/etc/passwd"}), "TASKLOOM_SPOOL", "")
+    holds(run("runs", {}, LOST["a full disk behind output"]), (1,))
+    holds(run("runs", {}, LOST["closed output"]), (0,))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("surrounding", HARMLESS)
+def test_every_command_works(run: Run, surrounding: str) -> None:
+    variables, shell = HARMLESS[surrounding]
+    for told in every(run, [(command, variables, shell) for command in COMMANDS]):
+        holds(told, (0,))
+
+
+@pytest.mark.slow
+def test_every_value_that_cannot_be_used_is_named(run: Run) -> None:
+    told = every(run, [(command, {variable: value}, "") for command, variable, value, _ in WRONG])
+    for each, (_, variable, _, instead) in zip(told, WRONG, strict=True):
+        names(each, variable, instead)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("surrounding", LOST)
+def test_no_command_ends_in_a_traceback_where_nothing_can_be_written(run: Run, surrounding: str) -> None:
+    calls = [(command, {}, LOST[surrounding]) for command in COMMANDS if command != "serve"]
+    for told in every(run, calls):
+        holds(told, (0, 1, 2, 3))

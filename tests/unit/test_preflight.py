@@ -1,0 +1,91 @@
+"""The list of checks before a process starts its work, and what `taskloom doctor` prints of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from gpt2core.spec import preflight, settings
+from gpt2core.spec.errors import ConfigError, FileError, InputError
+from gpt2core.spec.preflight import TRAINING, Check, examine, require
+from taskloom.provisioner.preflight import SLURM
+
+
+def refuses() -> str:
+    raise ConfigError("NAME", "x", "another value")
+
+
+def test_the_first_failure_ends_the_start_and_each_is_told_once() -> None:
+    checks = (Check("a", lambda: "fine"), Check("b", refuses), Check("c", refuses))
+    with pytest.raises(ConfigError, match="NAME = 'x' is not accepted: another value"):
+        require(checks)
+    told = io.StringIO()
+    preflight.tell(checks, told)
+    found = preflight.read(told.getvalue())
+    assert found == examine(checks)
+    assert [(each.name, each.advice) for each in found] == [
+        ("a", ""), ("b", "NAME = 'x' is not accepted: another value")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TASKLOOM_CLOCK", "sundial"), ("TASKLOOM_STALL_S", "nan"), ("TASKLOOM_STALL_S", "-1"),
+        ("TASKLOOM_PROVE", "maybe"), ("TASKLOOM_STRESS", "inf"), ("TASKLOOM_STRESS", "1.5"),
+        ("TASKLOOM_STRESS", str(1 << 63)), ("NUMBA_OPT", "fast"), ("NUMBA_BOUNDSCHECK", "yes"),
+        ("NUMBA_DEBUGINFO", "true"), ("NUMBA_NUM_THREADS", "all"), ("TASKLOOM_CACHE_DIR", "/proc/1/x"),
+        ("NUMBA_CACHE_DIR", "/etc/passwd"),
+    ],
+)  # fmt: skip
+def test_a_variable_that_the_trainer_cannot_use_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError) as raised:
+        require(TRAINING)
+    assert (raised.value.field, raised.value.value) == (variable, value)
+
+
+def test_empty_variables_are_not_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (*settings.TRAINERS, "NUMBA_OPT", "NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_CACHE_DIR"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
+    assert [each.advice for each in examine(TRAINING)] == [""] * len(TRAINING)
+    assert settings.numba_settings() == []
+    assert settings.numba_processor() == (None, None)
+
+
+def test_numbas_own_file_of_settings_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings.NUMBA_FILE.write_text("boundscheck: 1\n")
+    with pytest.raises(FileError, match=r"\.numba_config\.yaml: Numba would take settings from it"):
+        require(TRAINING)
+
+
+def test_no_temporary_folder_is_an_error_that_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/1"])
+    with pytest.raises(ConfigError, match="TMPDIR"):
+        settings.temporary_folder()
+
+
+def test_a_path_without_slurms_commands_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="it lacks sbatch"):
+        SLURM.look()
+    for name in ("sbatch", "squeue", "scancel"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    assert SLURM.look().count(str(tmp_path)) == 3
+
+
+def test_findings_are_json_with_three_values() -> None:
+    told = io.StringIO()
+    preflight.tell([Check("folder", lambda: os.fsdecode(b"/\xff"))], told)
+    assert json.loads(told.getvalue()) == [{"name": "folder", "found": "/\udcff", "advice": ""}]
