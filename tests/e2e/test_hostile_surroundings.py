@@ -60,8 +60,8 @@ HARMLESS: dict[str, tuple[Mapping[str, str], str]] = {
     "one core": ({}, 'exec taskset -c "$(taskset -cp $$ | grep -oE "[0-9]+$")" "$@"'),
     "closed input and a low priority": ({}, 'exec <&-; exec nice -n 19 "$@"'),
     "variables of services": (
-        {"NOTIFY_SOCKET": "/nowhere", "LISTEN_FDS": "x", "WEB_CONCURRENCY": "x", "JOURNAL_STREAM": "x", "PGHOST": "x",
-         "SLURM_JOB_ID": "x", "SLURM_CPUS_ON_NODE": "x", "SLURM_MEM_PER_NODE": "x", "SLURM_JOB_END_TIME": "x"}, ""),
+        {"NOTIFY_SOCKET": "/nowhere", "LISTEN_FDS": "x", "WEB_CONCURRENCY": "x", "JOURNAL_STREAM": "x",
+         "PGHOST": "x"}, ""),
 }  # fmt: skip
 # A command, a variable, a value that it cannot use, and what its one line names instead of the variable.
 WRONG = (
