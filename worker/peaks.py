@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 from enum import StrEnum
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import Any
 
-from gpt2core.node import load, peaks
+from gpt2core.node import cache, load, peaks
 from gpt2core.process.child import Child, Exited, Told, Waiting
 from gpt2core.process.temporary import TemporaryFolder
-from gpt2core.spec.locks import Taken, lock
+from gpt2core.spec.locks import Taken
 from gpt2core.spec.settings import make_cache_folder
 from taskloom.worker import orphan
 from taskloom.worker.report import Report
@@ -63,8 +63,9 @@ class Measurement:
     def begin(self) -> Begun:
         """Start a measurement, unless peaks are known or other processes keep the node busy."""
         with contextlib.ExitStack() as held:
-            lock = held.enter_context((make_cache_folder() / "peaks.lock").open("w"))
-            if not _locked(lock):
+            try:
+                held.enter_context(cache.locked(make_cache_folder() / "peaks", wait=False))
+            except Taken:
                 return Begun.LOCKED
             if not self._unknown():  # another worker of this node has measured them
                 return Begun.NOT_NEEDED
@@ -133,12 +134,3 @@ class Measurement:
     def _fail(self, reason: str) -> None:
         self._failed = True
         self._report.say("peaks-failed", f"peaks not measured: {reason}")
-
-
-def _locked(file: IO[str]) -> bool:
-    """Whether no other process of the node holds the lock, as far as its file system has locks."""
-    try:
-        lock(file, wait=False)
-    except Taken:
-        return False
-    return True

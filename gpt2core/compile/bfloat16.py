@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -9,9 +10,13 @@ from llvmlite import ir
 from gpt2core.compile import lanes
 from gpt2core.compile.jit import intrinsic, kernel, types
 from gpt2core.compile.llvm import F32, I16, I32
-from gpt2core.compile.target import FEATURES
+from gpt2core.compile.target import features
 
-NATIVE = "avx512_bf16" in FEATURES  # otherwise LLVM would call a function for each rounding
+
+def native() -> bool:
+    """Whether instructions round and multiply bfloat16. Without them LLVM would call a function for each rounding."""
+    return "avx512_bf16" in features()
+
 
 
 class Bfloat(ir.Type):  # type: ignore[misc] # llvmlite has no types
@@ -48,14 +53,14 @@ def nearest(typingctx, value):
     return types.float32(types.float32), codegen
 
 
-def rounding(native: bool) -> Any:
+def rounding(is_native: Callable[[], bool]) -> Any:
     """An intrinsic that gives the nearest bfloat16 of a float32: by the processor's instruction, or as `rounded`. They
     differ for subnormal numbers only, which the instruction takes as zero."""
 
     @intrinsic
     def half(typingctx, value):
         def codegen(context, builder, signature, args):
-            if native:
+            if is_native():
                 return builder.bitcast(builder.fptrunc(args[0], Bfloat()), I16)
             bits = rounded(builder, builder.bitcast(args[0], I32))
             return builder.trunc(builder.lshr(bits, lanes.constant(I32, 16)), I16)
@@ -65,7 +70,7 @@ def rounding(native: bool) -> Any:
     return half
 
 
-half = rounding(NATIVE)
+half = rounding(native)
 
 
 @intrinsic

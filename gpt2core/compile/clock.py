@@ -1,7 +1,7 @@
 """A clock that is cheap enough to be read twice for each task.
 
 It is the processor's constant-rate counter, calibrated against CLOCK_MONOTONIC over the whole run. Where there is no
-such counter, it is clock_gettime (target.CLOCK).
+such counter, it is clock_gettime (`target.clock`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from gpt2core.compile import llvm
+from gpt2core.compile import llvm, target
 from gpt2core.compile.calls import Call
 from gpt2core.compile.jit import cgutils, intrinsic, runtime, types
 from gpt2core.compile.llvm import I32, I64
-from gpt2core.compile.target import CLOCK
 
 CLOCK_MONOTONIC = 1
 
@@ -26,7 +25,7 @@ def ticks(typingctx):
     """The counter as int64. Only differences have a meaning; `Calibration` converts them into seconds."""
 
     def codegen(context, builder, signature, args):
-        if CLOCK == "tsc":
+        if target.clock() == "tsc":
             return llvm.call(builder, "llvm.readcyclecounter", I64)
         time = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))  # once: a loop that allocates overflows the stack
         llvm.call(builder, "clock_gettime", I32, [ir.Constant(I32, CLOCK_MONOTONIC), time])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -28,7 +29,7 @@ from numba.core.typing.templates import make_intrinsic_template
 from gpt2core.compile.arrays import array_value
 from gpt2core.compile.code import Compiled
 from gpt2core.compile.llvm import I32, I64, VOID, call
-from gpt2core.compile.target import FEATURES
+from gpt2core.compile.target import features
 
 NO_ARRAYS = "Compiled code must not allocate: instead of new arrays (np.zeros, x * y, x[a:b] = y[a:b]), write loops."
 # Reasons of Numba for refusing code that allocates.
@@ -36,11 +37,6 @@ ALLOCATES = ("NRT required but not enabled", "Only accept returning of array pas
 PARAMETERS = {"p": types.CPointer(types.int64), "i": types.int64}  # of an entry
 
 llvm.initialize_native_asmparser()  # for inline assembly
-
-# On Intel's processors LLVM prefers vectors of half the width, since wide ones once lowered the clock. Matrix products
-# use wide ones anyway; exponentials are 1.5 times as fast with them (docs/performance.md). NUMBA_CPU_FEATURES wins.
-if "avx512f" in FEATURES and config.CPU_FEATURES is None:  # type: ignore[attr-defined]
-    config.CPU_FEATURES = f"{get_host_cpu_features()},-prefer-256-bit"  # type: ignore[attr-defined]
 
 # Numba copies a function's blocks whenever it inlines it, and with each block all names of the function. Names and
 # places in the source can be shared: the machine code is the same, and compiling takes a tenth less time.
@@ -58,9 +54,20 @@ def type_of_intrinsic(define: Callable[..., Any]) -> Any:
     return types.Function(make_intrinsic_template(define, define, define.__name__))
 
 
+@functools.cache
+def _prefer_wide_vectors() -> None:
+    """On Intel's processors LLVM prefers vectors of half the width, since wide ones once lowered the clock. Matrix
+    products use wide ones anyway; exponentials are 1.5 times as fast with them (docs/performance.md).
+    NUMBA_CPU_FEATURES wins.
+    """
+    if "avx512f" in features() and config.CPU_FEATURES is None:  # type: ignore[attr-defined]
+        config.CPU_FEATURES = f"{get_host_cpu_features()},-prefer-256-bit"  # type: ignore[attr-defined]
+
+
 @global_compiler_lock
 def declare_functions() -> None:
     """Tell LLVM the addresses of Numba's own functions that machine code may call, such as numba_frexp."""
+    _prefer_wide_vectors()
     rtsys.initialize(cpu_target.target_context)
 
 
@@ -138,6 +145,7 @@ class _Cells:
 
 def _compile(function: Callable[..., Any], flags: Mapping[str, Any], arguments: Sequence[Any], result: Any) -> Any:
     """Numba's compiled function; its library may still be extended."""
+    _prefer_wide_vectors()
     try:
         return _Bare(function, cpu_target, dict(flags), {}, compiler.Compiler).compile(tuple(arguments), result)
     except errors.NumbaError as error:

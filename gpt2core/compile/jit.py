@@ -50,6 +50,7 @@ class Intrinsic:
 
     @functools.cached_property
     def _numba_type_(self) -> Any:  # Numba reads this attribute of unknown values
+        resolve(self.function)
         return compiler.type_of_intrinsic(self.function)
 
 

@@ -1,4 +1,5 @@
-"""Names for kernels that are loaded when one is compiled: declaring a kernel loads neither a compiler nor NumPy.
+"""Names for kernels that get their values when one is compiled: declaring a kernel loads neither a compiler nor NumPy,
+and does not look at the processor.
 
 Servers, which have no compiler, import layers to size runs. So a layer's module names what its kernels' bodies use, and
 `resolve` replaces the names before a kernel of the module is compiled.
@@ -31,6 +32,11 @@ def names(of: str, *names: str) -> Any:
     return tuple(Later(lambda name=name: getattr(importlib.import_module(of), name)) for name in names)  # type: ignore[misc]
 
 
+def attributes(make: Callable[[], Any], *names: str) -> Any:
+    """Attributes of what `make` returns."""
+    return tuple(Later(lambda name=name: getattr(make(), name)) for name in names)  # type: ignore[misc]
+
+
 def float32(value: float) -> Any:
     """A float32."""
     return Later(lambda: importlib.import_module("numpy").float32(value))
@@ -40,8 +46,8 @@ def resolve(function: Callable[..., Any]) -> None:
     """Replace what the module of a function names by what it is."""
     known = function.__globals__
     for name, value in list(known.items()):
-        if isinstance(value, Later):
-            known[name] = value._make()
+        while isinstance(value, Later):
+            value = known[name] = value._make()
 
 
 np = module("numpy")

@@ -1,8 +1,7 @@
 """A cache of machine code: it is compiled once, and then loaded without Numba, and on x86-64 also without LLVM.
 
-A file contains the object code of one function with the C calling convention. Its name is a hash of all its inputs, so
-a changed source, another processor or another version of the compiler is another file. Its content is checked when it
-is read, and a damaged file is compiled again.
+A file contains the object code of one function with the C calling convention. A changed source, another processor or
+another version of the compiler is another file (node/cache.py), and a damaged file is compiled again.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from typing import Any
 from gpt2core.compile import linker, target
 from gpt2core.compile.code import Compiled, Loaded
 from gpt2core.compile.collector import without_collector
-from gpt2core.node.files import replacing, unreadable
+from gpt2core.node import cache
 from gpt2core.spec.errors import MachineError
-from gpt2core.spec.locks import lock
 
 _lock = threading.Lock()
 _loaded: dict[str, Loaded] = {}
@@ -46,23 +44,13 @@ def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -
 def _compiled(path: Path, symbol: str, make: Callable[[str], Compiled]) -> Compiled:
     """Compile and store a function, or wait for another process that is compiling it. Raises UnreadableFile if it
     cannot be stored."""
-    beside = path.with_suffix(".lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = beside.open("w")
-    except OSError as error:
-        raise unreadable(beside, error) from error
-    with file:
-        lock(file)
-        try:
-            found = read(path)
-            if found is None:
-                with without_collector():
-                    found = make(symbol)
-                _made.append(symbol)
-                write(path, found)
-        finally:
-            beside.unlink(missing_ok=True)
+    with cache.locked(path):
+        found = read(path)
+        if found is None:
+            with without_collector():
+                found = make(symbol)
+            _made.append(symbol)
+            write(path, found)
     return found
 
 
@@ -77,8 +65,7 @@ def is_kept(name: str, made_from: Sequence[str]) -> bool:
 
 
 def _path(name: str, made_from: Sequence[str]) -> Path:
-    key = hashlib.sha256(repr((target.identity(), name, *made_from)).encode()).hexdigest()[:32]
-    return target.compiled_folder() / f"{name}-{key}.o"
+    return cache.path(name, [target.identity(), name, *made_from], ".o", target.compiled_folder())
 
 
 @functools.cache
@@ -92,11 +79,8 @@ def origin(function: Callable[..., object]) -> str:
 
 def read(path: Path) -> Compiled | None:
     """The content of a file, or None if it is missing or damaged."""
-    try:
-        checksum, _, content = path.read_bytes().partition(b"\n")
-    except FileNotFoundError:
-        return None
-    if checksum != _checksum(content):
+    content = cache.read(path)
+    if content is None:
         return None
     about, _, code = content.partition(b"\n")
     return Compiled(code, **json.loads(about))
@@ -105,13 +89,7 @@ def read(path: Path) -> Compiled | None:
 def write(path: Path, compiled: Compiled) -> None:
     """Store object code. Raises UnreadableFile if it cannot be written."""
     about = json.dumps({"calls": list(compiled.calls), "result": compiled.result}).encode()
-    content = about + b"\n" + compiled.code
-    with replacing(path) as part:
-        part.write_bytes(_checksum(content) + b"\n" + content)
-
-
-def _checksum(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()
+    cache.write(path, about + b"\n" + compiled.code)
 
 
 def _link(symbol: str, compiled: Compiled) -> int:

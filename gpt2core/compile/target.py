@@ -26,22 +26,37 @@ COMPILED = (
 )  # fmt: skip
 
 
-ABOUT = host.processor()
-# The features for which code is compiled, by Linux's names on x86 and ARM, such as avx512_bf16: the processor's, or
-# fewer if Numba's settings name another one. Without them products are generic code.
-FEATURES = numba_target.used(frozenset(" ".join(ABOUT.get(key, "") for key in ("flags", "Features")).split()))
-# AMD's Zen 4: a core does one multiply-add of 512 bits a cycle, and could begin six instructions.
-ZEN4 = (ABOUT.get("vendor_id"), ABOUT.get("cpu family")) == ("AuthenticAMD", "25") and "avx512f" in FEATURES
-# tsc, the processor's counter, where its rate is constant
-CLOCK = settings.clock() or ("tsc" if "constant_tsc" in FEATURES else "clock_gettime")
+@functools.cache
+def about() -> dict[str, str]:
+    """What Linux reports of the processor."""
+    return host.processor()
+
+
+@functools.cache
+def features() -> frozenset[str]:
+    """The features for which code is compiled, by Linux's names on x86 and ARM, such as avx512_bf16: the processor's,
+    or fewer if Numba's settings name another one. Without them products are generic code. Raises ConfigError."""
+    return numba_target.used(frozenset(" ".join(about().get(key, "") for key in ("flags", "Features")).split()))
+
+
+def is_zen4() -> bool:
+    """AMD's Zen 4: a core does one multiply-add of 512 bits a cycle, and could begin six instructions."""
+    model = (about().get("vendor_id"), about().get("cpu family"))
+    return model == ("AuthenticAMD", "25") and "avx512f" in features()
+
+
+@functools.cache
+def clock() -> str:
+    """tsc, the processor's counter, where its rate is constant, or clock_gettime. Raises ConfigError."""
+    return settings.clock() or ("tsc" if "constant_tsc" in features() else "clock_gettime")
 
 
 def _processor() -> tuple[str, ...]:
     """What determines the code that LLVM generates for this processor: by Linux, or where Linux tells less, by LLVM,
     whose library takes 45 MB of memory and 25 ms to load.
     """
-    if FEATURES:
-        return tuple(ABOUT.get(key, "") for key in PROCESSOR)
+    if features():
+        return tuple(about().get(key, "") for key in PROCESSOR)
     import llvmlite.binding as llvm
 
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
@@ -51,11 +66,11 @@ def _processor() -> tuple[str, ...]:
 def identity() -> str:
     """A hash of everything besides the function on which compiled code depends: our sources, the compiler, the
     processor."""
-    about = (
+    made_from = (
         source_hash(COMPILED), version("numba"), version("llvmlite"), sys.implementation.cache_tag,
-        platform.system(), platform.machine(), _processor(), CLOCK, settings.numba_settings(),
+        platform.system(), platform.machine(), _processor(), clock(), settings.numba_settings(),
     )  # fmt: skip
-    return hashlib.sha256(repr(about).encode()).hexdigest()
+    return hashlib.sha256(repr(made_from).encode()).hexdigest()
 
 
 def compiled_folder() -> Path:

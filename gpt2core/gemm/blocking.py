@@ -6,10 +6,12 @@ words deep, so that a panel stays in the first cache.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from gpt2core.compile.lanes import LANES, WORD
-from gpt2core.compile.target import FEATURES, ZEN4
+from gpt2core.compile.later import attributes
+from gpt2core.compile.target import features, is_zen4
 
 
 class Blocking(NamedTuple):
@@ -27,6 +29,21 @@ class Blocking(NamedTuple):
     packs_rows: bool = False
     packs_segments: bool = False
 
+    @property
+    def most_rows(self) -> int:
+        """Of a register tile."""
+        return self.rows[0]
+
+    @property
+    def panel_row(self) -> int:
+        """Bytes."""
+        return self.panel * WORD
+
+    @property
+    def vectors(self) -> int:
+        """Of a panel's row."""
+        return self.panel // LANES
+
 
 _WIDE = Blocking("avx512", (8, 4, 1), 48, 768, 256 * 768, LANES, packs_rows=True)
 BLOCKINGS = {
@@ -40,13 +57,19 @@ BLOCKINGS = {
 
 def family() -> str:
     """The family of the processor for which code is compiled."""
-    if "avx512f" in FEATURES:
-        return "zen4" if ZEN4 else "avx512"
-    if {"avx2", "fma"} <= FEATURES:
+    if "avx512f" in features():
+        return "zen4" if is_zen4() else "avx512"
+    if {"avx2", "fma"} <= features():
         return "avx2"
-    return "neon" if "asimd" in FEATURES else "generic"
+    return "neon" if "asimd" in features() else "generic"
 
 
-BLOCKING = BLOCKINGS[family()]
-PANEL, DEPTH, BLOCK, GROUP = BLOCKING.panel, BLOCKING.depth, BLOCKING.block, BLOCKING.group
-PANEL_ROW = PANEL * WORD  # bytes
+@functools.cache
+def blocking() -> Blocking:
+    """The blocking for the processor for which code is compiled."""
+    return BLOCKINGS[family()]
+
+
+# For compiled code
+PANEL, DEPTH, BLOCK, GROUP = attributes(blocking, "panel", "depth", "block", "group")
+PANEL_ROW, VECTORS = attributes(blocking, "panel_row", "vectors")

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import Entry
 from gpt2core.gemm import tiles
-from gpt2core.gemm.microkernel import INSTRUCTIONS
+from gpt2core.gemm.microkernel import instructions
 from gpt2core.gemm.multiply import (
     own_product_of_floats,
     own_product_of_pairs,
@@ -23,7 +24,6 @@ from gpt2core.gemm.multiply import (
     product_of_floats,
     product_of_rounded,
 )
-from gpt2core.gemm.words import DOT_BF16
 from gpt2core.spec.errors import MachineError
 
 
@@ -53,15 +53,15 @@ class Library:
 def own(precision: str = "fp32") -> Library:
     """Our own product; of bfloat16 by the processor's fastest instructions for it that this process may use."""
     if precision != "bf16":
-        return Library("own", INSTRUCTIONS[precision], own_product_of_floats)
+        return Library("own", instructions(precision), own_product_of_floats)
     if tiles.permitted():
         return Library("own", "amx-bf16", own_product_of_tiles)
-    return Library("own", INSTRUCTIONS[precision], own_product_of_pairs if DOT_BF16 else own_product_of_rounded)
+    return Library("own", instructions(precision), own_product_of_pairs if native() else own_product_of_rounded)
 
 
 def rounded() -> Library:
     """Our own product of rounded operands, multiplied as float32. Some processors do this faster than pairs."""
-    return Library("own-rounded", INSTRUCTIONS["rounded"], own_product_of_rounded)
+    return Library("own-rounded", instructions("rounded"), own_product_of_rounded)
 
 
 def blas(name: str) -> Library:

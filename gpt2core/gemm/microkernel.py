@@ -12,9 +12,11 @@ registers of AMX, bfloat16 is multiplied there (gemm.tiles).
 
 from __future__ import annotations
 
+from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import kernel, pointer_i64
 from gpt2core.compile.lanes import HALF, LANES, LINE, WORD
-from gpt2core.gemm.blocking import BLOCK, BLOCKING, DEPTH, GROUP, PANEL, PANEL_ROW
+from gpt2core.compile.later import attributes
+from gpt2core.gemm.blocking import BLOCK, DEPTH, GROUP, PANEL, PANEL_ROW, blocking
 from gpt2core.gemm.packing import pack_columns, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.gemm.register_tile import (
     ALONG_COLUMNS,
@@ -28,14 +30,18 @@ from gpt2core.gemm.register_tile import (
     register_floats,
     register_pairs,
 )
-from gpt2core.gemm.words import DOT_BF16, fetch_row
+from gpt2core.gemm.words import fetch_row
 
-INSTRUCTIONS = {"fp32": BLOCKING.instructions}
-TILE_ROWS, SEGMENTS = BLOCKING.rows, BLOCKING.packs_segments
-INSTRUCTIONS["rounded"] = f"{INSTRUCTIONS['fp32']}, rounded"
-INSTRUCTIONS["bf16"] = "avx512-bf16" if DOT_BF16 else INSTRUCTIONS["rounded"]
+TILE_ROWS, SEGMENTS = attributes(blocking, "rows", "packs_segments")
 LARGE = 1 << 17  # elements of a block of B from which on it is not expected in the caches, and C may be fetched
 FIRST_AT_ONCE, FIRST_AHEAD = 8, 32  # of a first panel: words packed at once, and rows that are fetched before them
+
+
+def instructions(precision: str) -> str:
+    """Instructions of products of this precision: fp32, bf16, or rounded, bfloat16 without pairs."""
+    if precision == "bf16" and native():
+        return "avx512-bf16"
+    return blocking().instructions + ("" if precision == "fp32" else ", rounded")
 
 
 @kernel

@@ -9,25 +9,33 @@ from typing import Any
 from llvmlite import ir
 
 from gpt2core.compile import lanes, llvm
+from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import intrinsic, types
 from gpt2core.compile.lanes import FLOATS, LANES, LINE, WORD, WORDS
+from gpt2core.compile.later import Later, attributes
 from gpt2core.compile.llvm import I32, I64
-from gpt2core.gemm.blocking import BLOCKING, DEPTH, GROUP, PANEL, PANEL_ROW
-from gpt2core.gemm.words import DOT_BF16, words_along, words_of
+from gpt2core.gemm.blocking import GROUP, PANEL, PANEL_ROW, VECTORS, blocking
+from gpt2core.gemm.words import words_along, words_of
 
-REGISTER_ROWS = BLOCKING.rows[0]  # rows of C in registers, where there are as many
+REGISTER_ROWS, WITHIN_TILES = attributes(blocking, "most_rows", "packs_rows")  # if it has registers left for packing
 ZERO64, PLACE = ir.Constant(I64, 0), 8  # bytes
-VECTORS = PANEL // LANES
 FROM_BASE = 4  # rows addressed from one base; there are not enough registers for eight
 ONE_ROW, ALONG_ROWS, ALONG_COLUMNS = range(3)  # layouts of A's words in a register tile
 LAYOUTS = 3
-TILES = [(1, ONE_ROW), *((rows, lie) for rows in BLOCKING.rows[:-1] for lie in (ALONG_ROWS, ALONG_COLUMNS))]
 AT_ONCE = 4  # words per turn of the inner loop
 FLOAT_ROWS, HALF_ROWS, SEGMENTS = 1, 2, 3  # what a register tile packs of B meanwhile
 PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose panel has half as many lines of B
-SEGMENT_AT = PLACE * DEPTH // AT_ONCE * PAIR_LINES  # bytes from the first place: a line behind the last one
-assert SEGMENT_AT + LINE <= 2 * WORD * DEPTH  # the scratch of places
-WITHIN_TILES = BLOCKING.packs_rows  # other tiles leave too few registers to pack meanwhile
+
+
+
+def segment_at() -> int:
+    """Bytes from the first place: a line behind the last one."""
+    at = PLACE * blocking().depth // AT_ONCE * PAIR_LINES
+    assert at + LINE <= 2 * WORD * blocking().depth  # the scratch of places
+    return at
+
+
+SEGMENT_AT = Later(segment_at)
 
 
 def register_tile(pairs: bool) -> Any:
@@ -39,10 +47,10 @@ def register_tile(pairs: bool) -> Any:
     AT_ONCE words it prefetches one line (PAIR_LINES with pairs), at `ahead` + the next of `places` (int64, bytes),
     mapped or not. A turn is AT_ONCE words.
 
-    lie            rows                          layout of A's words
-    ONE_ROW        1                             any
-    ALONG_ROWS     one of BLOCKING.rows above 1  the words of a row are consecutive: a_word is WORD
-    ALONG_COLUMNS  one of BLOCKING.rows above 1  the words of GROUP rows are side by side: a_row is WORD
+    lie            rows                            layout of A's words
+    ONE_ROW        1                               any
+    ALONG_ROWS     one of the blocking's, above 1  the words of a row are consecutive: a_word is WORD
+    ALONG_COLUMNS  one of the blocking's, above 1  the words of GROUP rows are side by side: a_row is WORD
 
     With REGISTER_ROWS it meanwhile packs words for another panel, of PANEL columns, from b on to `to`, if this one has
     PANEL columns too: a row of words of float32 in each of its first `row_turns` turns, or something else in each of
@@ -50,7 +58,7 @@ def register_tile(pairs: bool) -> Any:
 
     lie            what else
     ALONG_ROWS     a segment of a transposed B of float32: LANES words of a column, then those of the next one, and
-                   after PANEL columns the following words; only where BLOCKING packs
+                   after PANEL columns the following words; only where the blocking packs
                    segments, by way of a line at places + SEGMENT_AT
     ALONG_COLUMNS  a row of words of bfloat16; only with pairs
 
@@ -69,12 +77,13 @@ def register_tile(pairs: bool) -> Any:
             number = builder.add(builder.mul(rows, ir.Constant(I64, LAYOUTS)), lie)
             number = builder.add(builder.mul(number, ir.Constant(I64, VECTORS + 1)), vectors)
             choice = builder.switch(number, done)
-            for high, layout in TILES:
+            many = blocking().rows[:-1]
+            for high, layout in [(1, ONE_ROW), *((row, lie) for row in many for lie in (ALONG_ROWS, ALONG_COLUMNS))]:
                 for width in range(1, VECTORS + 1):
                     block = builder.append_basic_block(f"tile_{high}_{layout}x{width}")
                     choice.add_case(ir.Constant(I64, (high * LAYOUTS + layout) * (VECTORS + 1) + width), block)
                     builder.position_at_end(block)
-                    _register_tile(builder, high, layout, width, pairs, *rest)
+                    _register_tile(builder, high, layout, width, pairs and native(), *rest)
                     builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
@@ -124,7 +133,7 @@ def _register_tile(
     if WITHIN_TILES and rows == REGISTER_ROWS and vectors == VECTORS:
         until = [builder.mul(turns, ir.Constant(I64, AT_ONCE)) for turns in (row_turns, other_turns)]
         stages.insert(0, (AT_ONCE, until[0], FLOAT_ROWS))
-        if lie == ALONG_ROWS and BLOCKING.packs_segments:
+        if lie == ALONG_ROWS and blocking().packs_segments:
             stages.insert(1, (AT_ONCE, until[1], SEGMENTS))
         elif lie == ALONG_COLUMNS and pairs:
             stages.insert(1, (AT_ONCE, until[1], HALF_ROWS))
@@ -206,9 +215,7 @@ def _add_product(builder, pairs, total, a, b):
 
 
 register_floats = register_tile(pairs=False)
-register_pairs = (
-    register_tile(pairs=True) if DOT_BF16 else register_floats
-)  # on other processors no product uses pairs
+register_pairs = register_tile(pairs=True)  # as floats on processors without pairs, where no product uses it
 
 
 @intrinsic

@@ -6,19 +6,35 @@ packs and prefetches nothing, and what follows the product is done in registers.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
 from gpt2core.compile import lanes
 from gpt2core.compile.jit import cgutils, intrinsic, types
 from gpt2core.compile.lanes import FLOATS, LANES, WORD
+from gpt2core.compile.later import attributes
 from gpt2core.compile.llvm import I32, I64
-from gpt2core.compile.target import FEATURES
+from gpt2core.compile.target import features
 
-WIDE = "avx512f" in FEATURES
-TILE_ROWS, TILE_VECTORS = (8, 2) if WIDE else (4, 1)  # of 32 registers of 512 bits, or of 16 of 256 bits
-TILE_COLUMNS = TILE_VECTORS * LANES
+
+class Size(NamedTuple):
+    """Of a whole tile."""
+
+    rows: int
+    vectors: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * LANES
+
+
+def size() -> Size:
+    """For 32 registers of 512 bits, or for 16 of 256 bits."""
+    return Size(8, 2) if "avx512f" in features() else Size(4, 1)
+
+
+TILE_ROWS, TILE_VECTORS, TILE_COLUMNS = attributes(size, "rows", "vectors", "columns")
 AT_ONCE = 4  # words per turn of the inner loop
 NONE = ir.Constant(I64, 0)
 

@@ -8,8 +8,6 @@ part of their fingerprint.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -30,11 +28,9 @@ from gpt2core.gemm.multiply import (
     time_product,
 )
 from gpt2core.gemm.sizes import panels_shape
-from gpt2core.node import host, load, pages
-from gpt2core.node.files import replacing
+from gpt2core.node import cache, host, load, pages
 from gpt2core.spec.errors import MachineError
-from gpt2core.spec.locks import lock
-from gpt2core.spec.settings import cache_folder, numba_settings
+from gpt2core.spec.settings import numba_settings
 from gpt2core.step.ops import Product
 
 SCHEMA = "taskloom.products/6"
@@ -102,9 +98,7 @@ def choose(
     if len(libraries) == 1 or not worth:
         return Products(libraries[:1], {})
     path = _path(libraries)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as file:
-        lock(file)  # a second process waits, then uses the first one's choices
+    with cache.locked(path):  # a second process waits, then uses the first one's choices
         table, kept = _read(path)
         missing = [product for product in worth if product not in kept]
         others, made = load.Others(), {}
@@ -174,19 +168,19 @@ def operand(rng: np.random.Generator, size: int, half: int) -> NDArray[np.generi
 
 def _path(libraries: Sequence[Library]) -> Path:
     about = [SCHEMA, host.cpu_model(), *((each.name, each.version) for each in libraries), *numba_settings()]
-    return cache_folder() / f"products-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
+    return cache.path("products", about, ".json")
 
 
 def _read(path: Path) -> tuple[str, dict[Product, Kept]]:
     """The table's id and choices; a new id if there is none. Raises MachineError for a file that is not one."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = cache.read_json(path)
+        if found is None:
+            return uuid.uuid4().hex[:8], {}
         return found["id"], {
             Product(*each["product"]): Kept(Choice(*each["choice"]), each.get("busy_cores"))
             for each in found["choices"]
         }
-    except FileNotFoundError:
-        return uuid.uuid4().hex[:8], {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise MachineError(
             f"{path} is not a table of products ({error}); remove it, and the products are measured again"
@@ -202,5 +196,4 @@ def _write(path: Path, table: str, choices: Mapping[Product, Kept]) -> None:
         }
         for p, each in choices.items()
     ]
-    with replacing(path) as part:
-        part.write_text(json.dumps({"schema": SCHEMA, "id": table, "choices": rows}), encoding="utf-8")
+    cache.write_json(path, {"schema": SCHEMA, "id": table, "choices": rows})

@@ -22,13 +22,11 @@ from gpt2core.compile import lanes, llvm
 from gpt2core.compile.jit import cgutils, intrinsic, kernel, types
 from gpt2core.compile.lanes import HALF, LANES, LINE, WORD
 from gpt2core.compile.llvm import I8, I64, VOID
-from gpt2core.compile.target import FEATURES
-from gpt2core.gemm.blocking import BLOCK, DEPTH, PANEL, PANEL_ROW
+from gpt2core.compile.target import features
+from gpt2core.gemm.blocking import BLOCK, DEPTH, PANEL, PANEL_ROW, VECTORS
 from gpt2core.gemm.packing import clear_words, pack_depth, pack_for_tiles, pack_transposed
 from gpt2core.gemm.words import fetch_row
 
-TILES = platform.system() == "Linux" and {"amx_tile", "amx_bf16"} <= FEATURES
-VECTORS = PANEL // LANES
 TILE_ROWS = 2 * LANES  # rows of C in registers
 A, B, REGISTERS = 6, 7, 8  # tile registers; those before A hold C
 ROWS_AHEAD = 4  # rows of the next C that are fetched for LANES words
@@ -36,10 +34,15 @@ WORDS_AT_ONCE = 4  # packed while the rows of the next ones are fetched
 ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA = 158, 0x1023, 18  # Linux: asm/unistd_64.h, asm/prctl.h, asm/fpu/types.h
 
 
+def exist() -> bool:
+    """Whether code is compiled for a processor with tile registers, whose system knows them."""
+    return platform.system() == "Linux" and {"amx_tile", "amx_bf16"} <= features()
+
+
 @functools.cache
 def permitted() -> bool:
     """Whether this process may use tile registers. Linux gives them on request only."""
-    return TILES and ctypes.CDLL(None).syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0
+    return exist() and ctypes.CDLL(None).syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0
 
 
 # --- tile registers

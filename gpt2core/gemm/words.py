@@ -17,9 +17,6 @@ from gpt2core.compile.lanes import FLOATS, LANE, LANES, LINE, WORD, WORDS
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.gemm.blocking import PANEL_ROW
 
-DOT_BF16 = bfloat16.NATIVE
-
-
 # --- one vector
 
 
@@ -36,7 +33,7 @@ def pair(typingctx, low, high):
 def _interleaved(builder, low, high):
     """Words of float32 from `low` and from `high`, which are given as bits, scalar or vector."""
     kind = low.type
-    if DOT_BF16 and kind == WORDS:
+    if bfloat16.native() and kind == WORDS:
         halves = _rounded_both(builder, low, high)
         order = [lane // 2 + LANES * (lane % 2) for lane in range(2 * LANES)]
         return builder.bitcast(lanes.shuffle(builder, halves, halves, order), WORDS)
@@ -50,7 +47,7 @@ def _joined(builder, low, high):
 
 def _consecutive(builder, first, second):
     """Words of 32 float32 that follow each other."""
-    if DOT_BF16:
+    if bfloat16.native():
         return builder.bitcast(_rounded_both(builder, first, second), WORDS)
     even, odd = (lanes.shuffle(builder, first, second, list(range(side, 2 * LANES, 2))) for side in (0, 1))
     return _interleaved(builder, even, odd)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from gpt2core.compile.target import CLOCK
+from gpt2core.compile import target
 from gpt2core.node import host, peaks
 from gpt2core.spec import settings
 from gpt2core.spec.sources import source_hash
@@ -32,7 +32,7 @@ def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, An
         "cores_allowed": sorted(os.sched_getaffinity(0)),
         "memory_bytes": host.usable_memory_bytes(),
         "load_average": list(os.getloadavg()),
-        "clock": CLOCK,
+        "clock": target.clock(),
         "peaks": peaks.read(),
     }
 

@@ -6,8 +6,6 @@ any time (gpt2core.run.roof). Every result's environment contains the kept peaks
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import sys
@@ -16,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpt2core.node import host
-from gpt2core.node.files import replacing
-from gpt2core.spec.settings import cache_folder, numba_settings
+from gpt2core.node import cache, host
+from gpt2core.spec.settings import numba_settings
 
 SCHEMA = "taskloom.peaks/4"  # 3: with the peak of vector registers; 4: with the libraries of bfloat16 products
 PRODUCTS = ("gflop_per_s", "bf16_gflop_per_s")  # figures that depend on the library
@@ -42,13 +39,13 @@ def path(cores: Sequence[int] | None = None) -> Path:
     of = sorted(os.sched_getaffinity(0) if cores is None else cores)
     about = [SCHEMA, platform.node(), host.cpu_model(), platform.release(), host.memory_info_bytes("MemTotal"), of,
              *numba_settings()]  # fmt: skip
-    return cache_folder() / f"peaks-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}.json"
+    return cache.path("peaks", about, ".json")
 
 
 def read(cores: Sequence[int] | None = None) -> dict[str, Any] | None:
     """Peaks measured on this node, or None."""
     try:
-        found = json.loads(path(cores).read_text(encoding="utf-8"))
+        found = cache.read_json(path(cores))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) and found.get("schema") == SCHEMA else None
@@ -58,10 +55,7 @@ def keep(found: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the better figures of this and the earlier measurement; return them. Raises UnreadableFile."""
     earlier = read()
     kept = dict(found) if earlier is None else better(earlier, found)
-    target = path()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target) as part:
-        part.write_text(json.dumps(kept), encoding="utf-8")
+    cache.write_json(path(), kept)
     return kept
 
 

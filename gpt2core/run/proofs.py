@@ -1,8 +1,8 @@
 """A cache of proven graphs: the graph of a program that is planned again is neither derived nor proven again.
 
 A file's name is a hash of everything on which the graph and its proof depend: the sync, every task with its accesses,
-and the sources that derive and prove. So it is valid for any way to build the program. The file begins with a checksum
-of its name and its content. A damaged file, or one with another name, is replaced. The most recently used files stay.
+and the sources that derive and prove. So it is valid for any way to build the program. A damaged file, or one with
+another name, is replaced. The most recently used files stay.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from gpt2core.node.files import replacing
+from gpt2core.node import cache
 from gpt2core.spec import settings
 from gpt2core.spec.errors import UnreadableFile
 from gpt2core.spec.sources import source_hash
@@ -57,14 +56,10 @@ def identity(program: Program, sync: str) -> str:
 
 def read(path: Path) -> Graph | None:
     """The graph in a file, which is marked as used now. None: the file is missing or damaged."""
-    try:
-        checksum, _, content = path.read_bytes().partition(b"\n")
-    except OSError:
+    content = cache.read(path)
+    if content is None:
         return None
-    if checksum != _checksum(path, content):
-        return None
-    with contextlib.suppress(OSError):  # it was pruned meanwhile, or belongs to another user
-        os.utime(path)
+    cache.used(path)
     head, _, ends = content.partition(b"\n")
     fields: dict[str, Any] = json.loads(head)
     at = 0
@@ -86,31 +81,5 @@ def keep(path: Path, found: Graph) -> None:
     tables = {name: Edges(getattr(found, name)).ends() for name in TABLES}
     fields = {item.name: getattr(found, item.name) for item in dataclasses.fields(Graph)}
     head = json.dumps({**fields, **{name: len(ends) for name, ends in tables.items()}})
-    content = b"\n".join([head.encode(), b"".join(tables.values())])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as part:
-        part.write_bytes(_checksum(path, content) + b"\n" + content)
-    _prune(path.parent)
-
-
-def _checksum(path: Path, content: bytes) -> bytes:
-    return hashlib.sha256(path.name.encode() + b"\n" + content).hexdigest().encode()
-
-
-def _prune(folder: Path) -> None:
-    """Delete files, the least recently used first and unfinished ones too, until at most FOLDER_BYTES are left."""
-    kept_bytes = 0
-    for _, path, size in sorted(_files(folder), reverse=True):
-        kept_bytes += size
-        if kept_bytes > FOLDER_BYTES:
-            path.unlink(missing_ok=True)
-
-
-def _files(folder: Path) -> list[tuple[float, Path, int]]:
-    """Time of the last use, path and size of each file."""
-    found = []
-    for path in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another trainer was faster
-            about = path.stat()
-            found.append((about.st_mtime, path, about.st_size))
-    return found
+    cache.write(path, b"\n".join([head.encode(), b"".join(tables.values())]))
+    cache.prune(path.parent, FOLDER_BYTES)

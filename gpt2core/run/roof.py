@@ -113,9 +113,9 @@ def gflop_per_s(cores: Sequence[int], library: Library) -> float:
 
 def registers_gflop_per_s(cores: Sequence[int], kind: int) -> float:
     sums = np.zeros((len(cores), 16), np.float32)  # a cache line each
-    turns = TURNS * registers.FLOP[registers.FLOATS_KIND] // registers.FLOP[kind]
+    turns = TURNS * registers.flop(registers.FLOATS_KIND) // registers.flop(kind)
     seconds = best_s(cores, registers_loop, [kind, np.float32(0.5), sums, turns])
-    return len(cores) * turns * registers.FLOP[kind] / seconds / 1e9
+    return len(cores) * turns * registers.flop(kind) / seconds / 1e9
 
 
 def all_registers_gflop_per_s(cores: Sequence[int]) -> dict[str, float | None]:

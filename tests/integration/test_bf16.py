@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpt2core.compile.bfloat16 import native
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import tiles
 from gpt2core.gemm.multiply import own_product_of_pairs, own_product_of_rounded, own_product_of_tiles
-from gpt2core.gemm.words import DOT_BF16
 from gpt2core.run.train import train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import BLAS
@@ -69,7 +69,7 @@ def test_a_library_without_bfloat16_leaves_it_to_our_own_product():
     assert result.environment["blas"]["name"] == "own"
 
 
-@pytest.mark.skipif(not DOT_BF16, reason="this processor lacks products of pairs")
+@pytest.mark.skipif(not native(), reason="this processor lacks products of pairs")
 def test_rounded_operands_are_a_candidate_beside_pairs(monkeypatch):
     """An Intel Xeon without AMX multiplies pairs of bfloat16 at half the rate of float32."""
     monkeypatch.setattr(tiles, "permitted", lambda: False)
@@ -83,7 +83,7 @@ def test_tile_registers_are_used_where_the_process_may(monkeypatch):
     assert "own-rounded" not in {library.name for library in gemm.available("bf16")}
     monkeypatch.setattr(tiles, "permitted", lambda: False)
     refused = gemm.own("bf16")
-    assert refused.entry is (own_product_of_pairs if DOT_BF16 else own_product_of_rounded)
+    assert refused.entry is (own_product_of_pairs if native() else own_product_of_rounded)
     assert refused.version != "amx-bf16"  # other rounding: runs of both are told apart
 
 
@@ -96,10 +96,10 @@ def test_tile_registers_are_permitted_where_linux_grants_them():
 
 def test_the_system_may_refuse_tile_registers(monkeypatch):
     """Linux refuses them where it does not know them, or a thread's signal stack is too small for their contents."""
-    monkeypatch.setattr(tiles, "TILES", True)
+    monkeypatch.setattr(tiles, "exist", lambda: True)
     monkeypatch.setattr(tiles, "TILE_DATA", 62)  # a feature that no processor has
     assert not tiles.permitted.__wrapped__()
-    monkeypatch.setattr(tiles, "TILES", False)
+    monkeypatch.setattr(tiles, "exist", lambda: False)
     assert not tiles.permitted.__wrapped__()
 
 
@@ -111,7 +111,7 @@ host.processor = lambda: {**about, "flags": " ".join(re.sub(r"avx512\\w*|amx_\\w
 from gpt2core.compile import target
 from gpt2core.run.train import train
 from gpt2core.spec.config import TrainConfig
-assert not any("avx512" in feature or "amx" in feature for feature in target.FEATURES)
+assert not any("avx512" in feature or "amx" in feature for feature in target.features())
 print(train(TrainConfig(model="tiny", batch=2, seq=16, steps=3, precision="bf16", blas="own")).losses[-1])
 """
 

@@ -68,8 +68,8 @@ def test_every_chain_in_registers_takes_every_turn(kind):
         sums = np.zeros((2, 16), np.float32)
         roof.best_s([0, 1], roof.registers_loop, [kind, np.float32(0.5), sums, turns])
         chains, each = {
-            registers.FLOATS_KIND: (registers.CHAINS, 1 - 0.5**turns),
-            registers.PAIRS_KIND: (registers.CHAINS, turns / 2),
+            registers.FLOATS_KIND: (registers.chains(), 1 - 0.5**turns),
+            registers.PAIRS_KIND: (registers.chains(), turns / 2),
             registers.TILES_KIND: (registers.TILE_CHAINS, 8 * turns),
         }[kind]
         assert (sums[:, 0] == chains * each).all()
@@ -78,8 +78,8 @@ def test_every_chain_in_registers_takes_every_turn(kind):
 @pytest.mark.parametrize(
     ("kind", "flop"),
     [
-        (registers.FLOATS_KIND, 2 * registers.CHAINS * registers.LANES),
-        (registers.PAIRS_KIND, 4 * registers.CHAINS * registers.LANES),
+        (registers.FLOATS_KIND, 2 * registers.chains() * registers.vector_bits() // 32),
+        (registers.PAIRS_KIND, 4 * registers.chains() * registers.vector_bits() // 32),
         (registers.TILES_KIND, 2 * registers.TILE_CHAINS * 16 * 16 * 32),
     ],
 )

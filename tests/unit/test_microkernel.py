@@ -12,23 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt2core.compile import bfloat16
+from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.compile.lanes import LANES
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import microkernel, register_tile, table, tiles
-from gpt2core.gemm.blocking import BLOCK, BLOCKING, BLOCKINGS, DEPTH, PANEL
+from gpt2core.gemm.blocking import BLOCKINGS, blocking
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
 from gpt2core.gemm.packing import GROUPS, pack_for_tiles, pack_panels
 from gpt2core.gemm.sizes import PANEL as WIDEST
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH, panels_shape
-from gpt2core.gemm.words import DOT_BF16, pair
+from gpt2core.gemm.words import pair
 from gpt2core.step.tensors import ALIGN
 
+BLOCKING = blocking()
+BLOCK, DEPTH, PANEL = BLOCKING.block, BLOCKING.depth, BLOCKING.panel
 SHAPES = [
     (1, 1, 1),
-    (register_tile.REGISTER_ROWS, PANEL, 32),
-    (register_tile.REGISTER_ROWS - 1, PANEL - 1, 31),
-    (register_tile.REGISTER_ROWS + 1, PANEL + 1, 33),
+    (BLOCKING.most_rows, PANEL, 32),
+    (BLOCKING.most_rows - 1, PANEL - 1, 31),
+    (BLOCKING.most_rows + 1, PANEL + 1, 33),
     (17, 2 * PANEL + 16, 2),
     (5, 60, 2 * DEPTH + 1),
     (BLOCK // DEPTH + 9, PANEL + 17, DEPTH + 67),
@@ -36,9 +39,9 @@ SHAPES = [
     (BLOCK // 432 + 2, 20, 2 * 432 - 29),  # the rows of a block are no multiple of a tile's
     (2 * GROUPS * LANES + 9, PANEL + 17, 258),  # groups of a transposed A's columns, together and alone
     (17, microkernel.LARGE // 500 + 17, 1600),  # large: C and first panels are fetched
-    (16 * register_tile.REGISTER_ROWS + 3, 3 * PANEL + 5, 768),  # segments of a transposed B on Zen 4
-    (16 * register_tile.REGISTER_ROWS + 3, 3 * PANEL, 1472),  # the last share has fewer
-    (12 * register_tile.REGISTER_ROWS + 1, 2 * PANEL + 3, 3 * 768),  # as many segments as a tile packs; several blocks
+    (16 * BLOCKING.most_rows + 3, 3 * PANEL + 5, 768),  # segments of a transposed B on Zen 4
+    (16 * BLOCKING.most_rows + 3, 3 * PANEL, 1472),  # the last share has fewer
+    (12 * BLOCKING.most_rows + 1, 2 * PANEL + 3, 3 * 768),  # as many segments as a tile packs; several blocks
 ]
 GUARD = 1 << 14  # words around the scratch
 OWN = {
@@ -46,7 +49,7 @@ OWN = {
     "bf16": gemm.own("bf16"),
     "rounded": gemm.Library("own", "bf16 without instructions for it", own_product_of_rounded),
 }
-if DOT_BF16 and tiles.permitted():
+if native() and tiles.permitted():
     OWN["pairs"] = gemm.Library("own", "bf16 on vector registers", own_product_of_pairs)
 
 
@@ -258,8 +261,8 @@ def test_a_transposed_operand_is_packed_within_tiles_on_zen_4(precision, rows, d
     a, b = (rng.standard_normal(count, dtype=np.float32) for count in (rows * depth, 2 * PANEL * depth))
     c = np.empty(rows * 2 * PANEL, np.float32)
     time_product(OWN[precision].by(0, scratch), 0, 0, 0, 1, rows, 2 * PANEL, depth, a, b, c, 0)
-    at = (scratch - words.ctypes.data + register_tile.SEGMENT_AT) // 4 + 2 * DEPTH * PANEL
-    within = BLOCKING.packs_segments and fits and (precision != "rounded") and (precision == "fp32" or DOT_BF16)
+    at = (scratch - words.ctypes.data + register_tile.segment_at()) // 4 + 2 * DEPTH * PANEL
+    within = BLOCKING.packs_segments and fits and (precision != "rounded") and (precision == "fp32" or native())
     assert (words[at : at + LANES] != -1).any() == within
 
 
@@ -288,7 +291,7 @@ def test_tile_registers_are_released():
     assert not in_use() & TILE_STATE
 
 
-half_of_bits = bfloat16.rounding(native=False)
+half_of_bits = bfloat16.rounding(lambda: False)
 
 
 @runtime

@@ -24,8 +24,9 @@ V3 = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
 PROGRAM = """
 import json, re
 from gpt2core.compile import compiler, target
-from gpt2core.gemm import libraries, register_tile, registers, table, tiles
-from gpt2core.gemm.words import DOT_BF16
+from gpt2core.gemm import libraries, registers, table, tiles
+from gpt2core.compile.bfloat16 import native
+from gpt2core.gemm.blocking import blocking
 from gpt2core.node import peaks
 finish, seen = compiler._finish, set()
 def finished(native, *given):
@@ -36,9 +37,9 @@ compiler._finish = finished
 for precision in ("fp32", "bf16"):
     libraries.own(precision).entry.address
 print(json.dumps({
-    "wider": [f for f in target.FEATURES if f.startswith(("avx512", "amx"))], "registers": sorted(seen),
-    "rows": register_tile.REGISTER_ROWS, "bits": registers.VECTOR_BITS, "chains": registers.CHAINS,
-    "pairs": DOT_BF16, "tiles": tiles.TILES, "own": libraries.own().version, "peaks": str(peaks.path()),
+    "wider": [f for f in target.features() if f.startswith(("avx512", "amx"))], "registers": sorted(seen),
+    "rows": blocking().most_rows, "bits": registers.vector_bits(), "chains": registers.chains(),
+    "pairs": native(), "tiles": tiles.exist(), "own": libraries.own().version, "peaks": str(peaks.path()),
     "products": str(table._path(libraries.available())),
 }))
 """

@@ -21,6 +21,8 @@ from gpt2core.compile.code import Compiled
 from gpt2core.compile.jit import ENTRY_FLAGS, kernel, runtime
 from gpt2core.node import host
 
+ABOUT = host.processor()
+
 
 @runtime
 def weighted(pair, rows, scale, negative):  # type: ignore[no-untyped-def]
@@ -140,11 +142,11 @@ def test_damaged_code_is_made_again(folder: Path, damage) -> None:  # type: igno
     [
         (target, "version", lambda _: "0.0"),
         (target, "source_hash", lambda _: "other sources"),
-        (target, "CLOCK", "another"),
+        (target, "clock", lambda: "another"),
         (target.platform, "machine", lambda: "another"),
-        (target, "ABOUT", {**target.ABOUT, "model": "another"}),
-        (target, "ABOUT", {**target.ABOUT, "flags": f"{target.ABOUT.get('flags')} another"}),
-        (target, "ABOUT", {**target.ABOUT, "Features": "another"}),
+        (target, "about", lambda: {**ABOUT, "model": "another"}),
+        (target, "about", lambda: {**ABOUT, "flags": f"{ABOUT.get('flags')} another"}),
+        (target, "about", lambda: {**ABOUT, "Features": "another"}),
     ],
 )
 def test_code_of_another_version_or_processor_is_not_taken(  # type: ignore[no-untyped-def]
@@ -157,12 +159,12 @@ def test_code_of_another_version_or_processor_is_not_taken(  # type: ignore[no-u
 
 def test_the_present_clock_rate_does_not_tell_code_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = target.identity.__wrapped__()
-    monkeypatch.setattr(target, "ABOUT", {**target.ABOUT, "cpu MHz": "1", "microcode": "another"})
+    monkeypatch.setattr(target, "about", lambda: {**ABOUT, "cpu MHz": "1", "microcode": "another"})
     assert target.identity.__wrapped__() == ours
 
 
 def test_llvm_names_a_processor_of_which_linux_lists_no_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "FEATURES", frozenset())
+    monkeypatch.setattr(target, "features", frozenset)
     assert target._processor() == (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
     ours = target.identity.__wrapped__()
     monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: "another")
@@ -180,7 +182,7 @@ def test_llvm_names_a_processor_of_which_linux_lists_no_features(monkeypatch: py
 def test_linux_and_llvm_agree_on_the_features_that_our_code_asks_for(linux: str, of_llvm: str) -> None:
     shown = host.processor()["flags"].split()
     assert (linux in shown) == bool(llvm.get_host_cpu_features().get(of_llvm, False))
-    assert linux in shown or linux not in target.FEATURES
+    assert linux in shown or linux not in target.features()
 
 
 def test_settings_of_the_compiler_tell_code_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +253,7 @@ def nothing(_: int) -> None:
     """Compiled as an entry."""
 
 
-@pytest.mark.skipif("sse2" not in target.FEATURES, reason="this processor lacks registers of these names")
+@pytest.mark.skipif("sse2" not in target.features(), reason="this processor lacks registers of these names")
 def test_loops_use_the_widest_vectors_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     finish, finished = compiler._finish, []
     monkeypatch.setattr(compiler, "_finish", lambda native, *given: finished.append(native) or finish(native, *given))
@@ -261,7 +263,7 @@ def test_loops_use_the_widest_vectors_of_the_processor(monkeypatch: pytest.Monke
             numbers[i] = numbers[i] * numbers[i]
 
     widths = (("avx512f", "zmm"), ("avx", "ymm"), ("sse2", "xmm"))
-    usable = [register for feature, register in widths if feature in target.FEATURES]
+    usable = [register for feature, register in widths if feature in target.features()]
     compiler.compile_face(squares, ENTRY_FLAGS, [np.ones(64, np.float32)], "squares")
     used = set(re.findall(r"%([xyz]mm)", finished[0].library.get_asm_str()))
     assert usable[0] in used

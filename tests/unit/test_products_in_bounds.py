@@ -11,12 +11,14 @@ import sys
 import numpy as np
 import pytest
 
+from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import address_of, runtime
 from gpt2core.compile.lanes import LANES
-from gpt2core.gemm import libraries, microkernel, multiply, register_tile, tiles
-from gpt2core.gemm.blocking import PANEL
+from gpt2core.gemm import libraries, microkernel, multiply, tiles
+from gpt2core.gemm.blocking import blocking
 from gpt2core.gemm.packing import GROUPS
-from gpt2core.gemm.registers import DOT_BF16
+
+PANEL = blocking().panel
 
 
 @runtime
@@ -45,7 +47,7 @@ def check(kind: str) -> None:
     words, scratch = multiply.new_scratch()
     assert kind != "tiles" or tiles.permitted()
     own = libraries.Library("own", "", getattr(multiply, f"own_product_of_{kind}"))
-    rows, columns = register_tile.REGISTER_ROWS, (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17)
+    rows, columns = blocking().most_rows, (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17)
     wide = microkernel.LARGE // 67 // PANEL * PANEL
     large = [  # packed in other ways
         (GROUPS * LANES, wide + 2 * PANEL, 67), (GROUPS * LANES + 3, PANEL + 1, 260),
@@ -64,7 +66,7 @@ def check(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["floats", "pairs", "rounded", "tiles"])
 def test_nothing_behind_the_operands_is_accessed(kind: str) -> None:
-    if (kind == "pairs" and not DOT_BF16) or (kind == "tiles" and not tiles.permitted()):
+    if (kind == "pairs" and not native()) or (kind == "tiles" and not tiles.permitted()):
         pytest.skip("this processor lacks instructions for it, or the system does not permit them")
     done = subprocess.run([sys.executable, __file__, kind], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
