@@ -26,7 +26,7 @@ def _model_schema() -> dict[str, Any]:
     Requests are checked by the networks' own dataclasses, so that an error's place is that of the size.
     """
     every: list[dict[str, Any]] = []
-    for name in networks.NETWORKS:
+    for name in networks.KNOWN:
         schema = TypeAdapter(networks.network(name).model).json_schema()
         schema["properties"] = {"network": {"const": name, "type": "string"}, **schema["properties"]}
         schema["required"] = [] if name == networks.DEFAULT else ["network"]
@@ -51,7 +51,7 @@ def _spec_fields() -> dict[str, Any]:
         elif item.name == "runtime":  # a path would be code from a request
             kind = Literal[(AUTO, *RUNTIMES)]
         elif "choices" in meta:
-            kind = Literal[meta["choices"]]
+            kind = Literal[tuple(meta["choices"])]
         extra: dict[str, Any] = {f"x-{key}": meta[key] for key in ("role", "group", "unit") if key in meta}
         unread = {mode: names[item.name] for mode, names in UNREAD.items() if item.name in names}
         extra |= {"x-unread": unread} if unread else {}

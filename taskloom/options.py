@@ -12,7 +12,7 @@ import click
 from gpt2core.spec.config import NAMES, TrainConfig, field_type
 from gpt2core.spec.errors import ConfigError, raise_together
 from gpt2core.spec.models import ModelConfig, model_from, model_names
-from gpt2core.spec.networks import NETWORKS, Model, sizes_of
+from gpt2core.spec.networks import KNOWN, Model, sizes_of
 
 SIZES = {
     "layers": "L: number of layers",
@@ -63,7 +63,7 @@ def _train_option(item: dataclasses.Field[Any], several: bool) -> Callable[[F], 
         return click.option(_declaration(item.name), item.name, is_flag=True, default=None, help=text)
     if several and item.name not in SINGLE:
         return click.option(_declaration(item.name), item.name, multiple=True, callback=comma_list, help=text)
-    shown: Any = click.Choice(choices) if choices and not several else str if item.name in SINGLE else kind
+    shown: Any = click.Choice(tuple(choices)) if choices and not several else str if item.name in SINGLE else kind
     return click.option(_declaration(item.name), item.name, type=shown, default=None, metavar=None, help=text)
 
 
@@ -77,7 +77,7 @@ def train_options(several: bool, without: Collection[str] = ()) -> Callable[[F],
             how = {"is_flag": True, "default": None} if name in FLAGS else kind
             command = click.option(_declaration(name), name, help=text, **how)(command)
         text = "kind of model; default: the model's, or gpt2"
-        command = click.option("--network", type=click.Choice(list(NETWORKS)), default=None, help=text)(command)
+        command = click.option("--network", type=click.Choice(list(KNOWN)), default=None, help=text)(command)
         for item in reversed(dataclasses.fields(TrainConfig)):
             if item.name in without or (several and item.name == "trace"):  # a local file; nodes trace apart
                 continue
@@ -100,7 +100,7 @@ def model_value(preset: str | None, sizes: Mapping[str, int], network: str | Non
     known = base.to_dict()
     for name, value in sizes.items():
         if name not in known:
-            owners = [each for each in NETWORKS if name in sizes_of(each)]
+            owners = [each for each in KNOWN if name in sizes_of(each)]
             accepted = f"no size of {base.network}, but of {' and '.join(owners)}; {base.network} has "
             accepted += ", ".join(each for each in SIZES if each in known)
             raise ConfigError(name, value, accepted)

@@ -77,7 +77,7 @@ def read_settings(config: TrainConfig) -> dict[str, Any]:
     """The settings as the trainer uses them: those that its scheduler does not read are at their defaults."""
     scheduler = schedulers.scheduler(config.scheduler)
     used = dict(vars(config), fusion=config.fused)
-    unread = {name for other in schedulers.SCHEDULERS for name in schedulers.scheduler(other).options}
+    unread = {name for other in schedulers.KNOWN for name in schedulers.scheduler(other).options}
     for name in unread - set(scheduler.options):
         used[name] = DEFAULTS[name]
     if scheduler.order != "graph":

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpt2core.node.files import open_regular
 from gpt2core.node.pages import map_files
-from gpt2core.spec.data import CHANNELS, CIFAR, Cifar, parts
+from gpt2core.spec.data import CHANNELS, KNOWN, Cifar, parts
 from gpt2core.spec.errors import BadMagic, CountMismatch, FileError, UnreadableFile
 
 Bytes = NDArray[np.uint8]
@@ -69,7 +69,7 @@ def open_images(
     """
     prefix, path = parts(data)
     if prefix:
-        found = _cifar(CIFAR[prefix], Path(path), val_samples)
+        found = _cifar(KNOWN[prefix], Path(path), val_samples)
     else:
         found = synthetic_images(batch, side, classes, val_samples or 0, seed)
     if (count := len(found.of(split))) < batch:
@@ -121,8 +121,8 @@ def checksums(data: str) -> dict[str, str]:
     prefix, path = parts(data)
     if not prefix:
         return {}
-    train, test = files_of(CIFAR[prefix], Path(path))
-    return {each.name: scan(each, CIFAR[prefix]) for each in (*train, *test)}
+    train, test = files_of(KNOWN[prefix], Path(path))
+    return {each.name: scan(each, KNOWN[prefix]) for each in (*train, *test)}
 
 
 def scan(path: Path, form: Cifar) -> str:

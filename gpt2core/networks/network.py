@@ -131,7 +131,7 @@ def model_in(path: str, name: str | None = None) -> Model:
 
     if name is None:
         names = shards.read_tensors(path).stored.keys() if shards.is_safetensors(path) else ()
-        name = next((each for each in networks.NETWORKS if networks.network(each).claims(names)), networks.DEFAULT)
+        name = next((each for each in networks.KNOWN if networks.network(each).claims(names)), networks.DEFAULT)
     found: Model = networks.network(name).model_in(path)
     return found
 

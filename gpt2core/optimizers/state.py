@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES
+from gpt2core.spec.optimizers import optimizer_of, schedule_of
 from gpt2core.step.tensors import ITEMSIZE, TensorSpec, plan_arena
 
 
@@ -36,7 +36,7 @@ def constant(tensors: Mapping[str, list[TensorSpec]]) -> dict[str, list[TensorSp
 
 def names(config: TrainConfig) -> tuple[str, ...]:
     """Names of the optimizer's tensors in a run."""
-    return OPTIMIZERS[config.optimizer].tensors(config)
+    return optimizer_of(config).tensors(config)
 
 
 def gradients(weights: Sequence[TensorSpec]) -> list[TensorSpec]:
@@ -47,8 +47,8 @@ def gradients(weights: Sequence[TensorSpec]) -> list[TensorSpec]:
 def settings(config: TrainConfig) -> list[TensorSpec]:
     """The optimizer's settings, the weight decay of biases and the limit of the gradients' norm; with a schedule the
     learning rate of each step."""
-    rates = [TensorSpec("rates", (config.steps,), "float64", True)] if SCHEDULES[config.lr_schedule].factor else []
-    return [TensorSpec("settings", (len(OPTIMIZERS[config.optimizer].settings) + 2,), "float64", True), *rates]
+    rates = [TensorSpec("rates", (config.steps,), "float64", True)] if schedule_of(config).factor else []
+    return [TensorSpec("settings", (len(optimizer_of(config).settings) + 2,), "float64", True), *rates]
 
 
 def clipping(steps: int, parts: int) -> list[TensorSpec]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gpt2core.optimizers import clipping
 from gpt2core.optimizers.optimizer import Optimizer
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES
+from gpt2core.spec.optimizers import optimizer_of, schedule_of
 from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Arena, Own, Tensor
 from gpt2core.step.parameters import GRADIENTS, Parameter
@@ -25,11 +25,11 @@ def update(
             clipping=Tensor("clipping"), norms=Tensor("gradient_norms"), control=Tensor("control"),
             squares=Tensor("squares"), settings=Tensor("settings"),
         )  # fmt: skip
-    chosen = OPTIMIZERS[config.optimizer]
+    chosen = optimizer_of(config)
     optimizer: Optimizer = importlib.import_module(chosen.module)
     optimizer.update(
         step, parameters, layer, gradients=gradients, settings=Tensor("settings"),
-        rates=Tensor("rates") if SCHEDULES[config.lr_schedule].factor else None,
+        rates=Tensor("rates") if schedule_of(config).factor else None,
         clipping=Tensor("clipping") if config.grad_clip else None,
         state={name: Tensor(name) for name in chosen.tensors(config)},
     )  # fmt: skip

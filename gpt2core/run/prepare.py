@@ -27,7 +27,7 @@ from gpt2core.run import proofs
 from gpt2core.run.memory import check_fits, check_plan_fits
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
-from gpt2core.spec.optimizers import OPTIMIZERS, learning_rates
+from gpt2core.spec.optimizers import learning_rates, optimizer_of
 from gpt2core.step import graph, sections, slicing
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
@@ -179,7 +179,7 @@ def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.gene
     else:
         network.read(config, arenas.weights)
     if "settings" in arenas.arrays:
-        settings = OPTIMIZERS[config.optimizer].settings
+        settings = optimizer_of(config).settings
         of_biases = config.weight_decay if network.decays_biases else 0.0
         arenas.arrays["settings"][:] = [*(getattr(config, name) for name in settings), of_biases, config.grad_clip]
     if rates := learning_rates(config):

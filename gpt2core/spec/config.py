@@ -41,7 +41,6 @@ from gpt2core.spec.fields import (
 )
 from gpt2core.spec.models import PRESETS, model_from
 from gpt2core.spec.networks import Model
-from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES
 from gpt2core.spec.phases import MODES
 
 
@@ -75,7 +74,7 @@ class TrainConfig:
     scheduler: str = setting(
         "task",
         "scheduler of the tiles",
-        choices=tuple(schedulers.SCHEDULERS),
+        choices=schedulers.KNOWN,
         check=lambda _, value: schedulers.scheduler(value),
         role="order",
         group="parallelisation", main=1, resolved=True,
@@ -162,8 +161,8 @@ class TrainConfig:
         check=check_path, role="output",
     )
     optimizer: str = setting(
-        "adamw", "optimizer of the weights (docs/how-to/add-an-optimizer.md)", choices=tuple(OPTIMIZERS), role="values",
-        later=True, by_network=True,
+        "adamw", "optimizer of the weights (docs/how-to/add-an-optimizer.md)", choices=optimizers.KNOWN["optimizer"],
+        role="values", later=True, by_network=True,
     )
     lr: float = setting(1e-4, "learning rate", check=AMOUNT, role="values", by_network=True)
     beta1: float = setting(0.9, "AdamW's decay of the first moment", check=SHARE, role="values")
@@ -181,7 +180,7 @@ class TrainConfig:
     lr_schedule: str = setting(
         "constant",
         "learning rate over the steps. cosine: linear warm-up, then a cosine; steps: multiplied after every some steps",
-        choices=tuple(SCHEDULES),
+        choices=optimizers.KNOWN["lr_schedule"],
         role="values",
         later=True,
     )

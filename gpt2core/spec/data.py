@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.registry import Registry
 
 if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
@@ -42,12 +43,13 @@ CIFAR = {
         2, 100, ("train.bin",), "test.bin", "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"
     ),
 }  # fmt: skip
+KNOWN = Registry("data", CIFAR)  # with those of other packages, whose images have the same form
 
 
 def parts(data: str) -> tuple[str, str]:
     """Prefix and path of image data; no prefix for other data: ("cifar10", "folder"), ("", "stdlib")."""
-    prefix, _, path = data.partition(":")
-    return (prefix, path) if prefix in CIFAR else ("", data)
+    prefix, colon, path = data.partition(":")
+    return (prefix, path) if colon and prefix in KNOWN else ("", data)
 
 
 def with_path(data: str, path: str) -> str:
@@ -66,11 +68,11 @@ def conflicts(config: TrainConfig) -> Iterator[ConfigError]:
         return
     if prefix and not path:
         yield ConfigError("data", config.data, f"{prefix}:PATH, a folder or a .bin file")
-    elif prefix and (model.side, model.classes) != (CIFAR_SIDE, CIFAR[prefix].classes):  # type: ignore[attr-defined]
-        fits = f"a {model.network} with side {CIFAR_SIDE} and classes {CIFAR[prefix].classes}"
+    elif prefix and (model.side, model.classes) != (CIFAR_SIDE, KNOWN[prefix].classes):  # type: ignore[attr-defined]
+        fits = f"a {model.network} with side {CIFAR_SIDE} and classes {KNOWN[prefix].classes}"
         yield ConfigError("data", config.data, f"synthetic, or {fits}, which {prefix} has")
     elif not prefix and config.data != "synthetic":
-        accepted = ", ".join(f"{name}:PATH" for name in CIFAR)
+        accepted = ", ".join(f"{name}:PATH" for name in KNOWN)
         yield ConfigError("data", config.data, f"synthetic, {accepted}: network {model.network} reads images")
     elif not prefix and config.read_split == "test":
         yield ConfigError("split", "test", "train or val, since synthetic data has no test images")

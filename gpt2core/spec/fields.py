@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -81,7 +81,7 @@ def check_number(name: str, value: object, low: float, high: float, accepted: st
         raise ConfigError(name, value, accepted)
 
 
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise ConfigError unless value is one of choices."""
     if value not in choices:
         raise ConfigError(name, value, "one of " + ", ".join(choices))

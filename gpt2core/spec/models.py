@@ -65,13 +65,13 @@ PRESETS["gpt2"] = PRESETS["gpt2-124m"]  # Hugging Face's name for it
 
 def model_names() -> tuple[str, ...]:
     """Names of models: every network's presets, and the networks whose name alone selects default sizes."""
-    return (*networks.presets(), *(name for name in networks.NETWORKS if name != networks.DEFAULT))
+    return (*networks.presets(), *(name for name in networks.KNOWN if name != networks.DEFAULT))
 
 
 def preset_name(name: str) -> str:
     """The name that a model has in configurations: gpt2-124m for its alias gpt2. Other names are their own."""
-    known = networks.presets()
-    return known[name].name if name in known else name
+    preset = networks.preset(name)
+    return name if preset is None else preset.name
 
 
 def model_from(value: object) -> Model:
@@ -82,9 +82,9 @@ def model_from(value: object) -> Model:
     if isinstance(value, Model):
         return value
     if isinstance(value, str):
-        if value in (known := networks.presets()):
-            return known[value]
-        if value in networks.NETWORKS:
+        if (preset := networks.preset(value)) is not None:
+            return preset
+        if value in networks.KNOWN:
             value = {"network": value}
     if isinstance(value, Mapping):
         sizes = {"network": networks.DEFAULT, **value}

@@ -18,7 +18,7 @@ NO_UPDATE, NO_GRADIENTS = "mode infer updates no weight", "mode infer computes n
 UNREAD: Mapping[str, Mapping[str, str]] = {
     "train": dict.fromkeys(("logits", "score"), "mode train computes the loss from all logits"),
     "infer": {
-        **dict.fromkeys(("optimizer", "lr_schedule", *(name for name, _, _ in optimizers.READERS)), NO_UPDATE),
+        **dict.fromkeys(("optimizer", "lr_schedule", *(name for name, _ in optimizers.READERS)), NO_UPDATE),
         **dict.fromkeys(("grad_accum", "grad_clip"), NO_GRADIENTS),
         **dict.fromkeys(("save", "evaluate_every"), NO_UPDATE),
     },

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from gpt2core.spec import data
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.registry import Registry
 
 if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
@@ -21,6 +21,7 @@ NETWORKS = {
     "lstm": "gpt2core.networks.lstm.network",
     "resnet": "gpt2core.networks.resnet.network",
 }
+KNOWN = Registry("networks", NETWORKS, "NETWORK")  # with those of other packages
 DEFAULT = "gpt2"  # network of a model without the key `network`
 
 
@@ -115,7 +116,7 @@ def own_defaults(model: type[Model], optimizer: str | None) -> dict[str, Any]:
 def defaults_of(model: object) -> frozenset[str]:
     """Settings whose default depends on the network of a model, which is given as JSON."""
     name = model.get("network", DEFAULT) if isinstance(model, Mapping) else DEFAULT
-    if name not in NETWORKS:
+    if name not in KNOWN:
         return frozenset()
     kind: type[Model] = network(name).model
     return frozenset({*kind.defaults, *kind.optimizer_defaults})
@@ -123,15 +124,15 @@ def defaults_of(model: object) -> frozenset[str]:
 
 def network(name: object) -> Any:
     """The network of that name. Raises ConfigError if there is none."""
-    if not isinstance(name, str) or name not in NETWORKS:
-        raise ConfigError("model.network", name, "one of " + ", ".join(NETWORKS))
-    return importlib.import_module(NETWORKS[name]).NETWORK
+    if not isinstance(name, str) or name not in KNOWN:
+        raise ConfigError("model.network", name, "one of " + ", ".join(KNOWN))
+    return KNOWN.component(name)
 
 
 def unit_of(model: object) -> str:
     """The unit of a model, which is given as JSON."""
     name = model.get("network", DEFAULT) if isinstance(model, Mapping) else DEFAULT
-    found: str = network(name).model.unit if name in NETWORKS else Model.unit
+    found: str = network(name).model.unit if name in KNOWN else Model.unit
     return found
 
 
@@ -142,4 +143,9 @@ def sizes_of(name: str) -> tuple[str, ...]:
 
 def presets() -> dict[str, Model]:
     """Models of well-known sizes by name, network by network."""
-    return {name: model for each in NETWORKS for name, model in network(each).presets.items()}
+    return {name: model for each in KNOWN for name, model in network(each).presets.items()}
+
+
+def preset(name: str) -> Model | None:
+    """The model of that name. None: no network has one."""
+    return next((network(each).presets[name] for each in KNOWN if name in network(each).presets), None)

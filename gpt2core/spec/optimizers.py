@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.registry import Registry
 
 if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
@@ -79,16 +80,31 @@ SCHEDULES = {
     "steps": Schedule(("lr_decay", "lr_every", "lr_hold"), steps),
 }
 
+# With those of other packages, by the setting that chooses.
+KNOWN: Mapping[str, Registry[Any]] = {
+    "optimizer": Registry("optimizers", OPTIMIZERS), "lr_schedule": Registry("schedules", SCHEDULES)
+}  # fmt: skip
+
+
+def optimizer_of(config: TrainConfig) -> Optimizer:
+    found: Optimizer = KNOWN["optimizer"][config.optimizer]
+    return found
+
+
+def schedule_of(config: TrainConfig) -> Schedule:
+    found: Schedule = KNOWN["lr_schedule"][config.lr_schedule]
+    return found
+
 
 def learning_rates(config: TrainConfig) -> list[float]:
     """The learning rate of each step; empty if it is `lr` in all."""
-    factor = SCHEDULES[config.lr_schedule].factor
+    factor = schedule_of(config).factor
     return [] if factor is None else [config.lr * factor(config, step) for step in range(config.steps)]
 
 
-# Every setting that some optimizer, or some schedule, reads: with the setting that chooses, and who reads it.
+# Every setting that some optimizer, or some schedule, reads: with the setting that chooses.
 READERS = [
-    (name, setting, frozenset(other for other in known if name in known[other].settings))
+    (name, setting)
     for setting, known in (("optimizer", OPTIMIZERS), ("lr_schedule", SCHEDULES))
     for name in dict.fromkeys(name for each in known.values() for name in each.settings)
 ]
@@ -97,11 +113,12 @@ READERS = [
 def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[ConfigError]:
     """Settings that neither the optimizer nor the schedule of a run reads, or that do not fit together."""
     given = vars(config)
-    for name, setting, readers in READERS:
-        if given[name] is not defaults[name] and given[setting] not in readers and given[name] != defaults[name]:
-            chosen = given[setting]
-            reads = (OPTIMIZERS if setting == "optimizer" else SCHEDULES)[chosen].settings
-            accepted = f"the default {defaults[name]!r}, since {setting} {chosen} "
+    for name, setting in READERS:
+        if given[name] is defaults[name] or given[name] == defaults[name]:
+            continue
+        reads = KNOWN[setting][given[setting]].settings
+        if name not in reads:
+            accepted = f"the default {defaults[name]!r}, since {setting} {given[setting]} "
             yield ConfigError(name, given[name], accepted + (f"reads {', '.join(reads)}" if reads else "reads none"))
     if config.nesterov and not config.momentum:
         yield ConfigError("nesterov", True, "false without momentum")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.registry import Registry
 
 if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
@@ -21,6 +21,7 @@ SCHEDULERS = {
     "omp-for": "gpt2core.schedulers.openmp.omp_for",
     "omp-task": "gpt2core.schedulers.openmp.omp_task",
 }
+KNOWN = Registry("schedulers", SCHEDULERS, "SCHEDULER")  # with those of other packages
 # OpenMP runtimes in the order in which AUTO tries them, finest granularity first (docs/decisions/0018).
 RUNTIMES = ("libgomp", "libomp", "libiomp5")
 AUTO = "auto"
@@ -58,25 +59,25 @@ class Facts:
 
 def scheduler(name: object) -> Any:
     """The scheduler of that name. Raises ConfigError if there is none."""
-    if not isinstance(name, str) or name not in SCHEDULERS:
-        raise ConfigError("scheduler", name, "one of " + ", ".join(SCHEDULERS))
-    return _in_module(SCHEDULERS[name])
+    if not isinstance(name, str) or name not in KNOWN:
+        raise ConfigError("scheduler", name, "one of " + ", ".join(KNOWN))
+    return _named(name, KNOWN[name])
 
 
 @functools.cache  # import_module would take as long as all other checks of a configuration
-def _in_module(module: str) -> Any:
-    return importlib.import_module(module).SCHEDULER
+def _named(name: str, module: str) -> Any:  # noqa: ARG001
+    return KNOWN.component(name)
 
 
 def facts(name: str) -> Facts | None:
     """Properties of a scheduler. None if this version has no such scheduler; results of other versions may name one."""
-    found: Facts | None = scheduler(name) if name in SCHEDULERS else None
+    found: Facts | None = scheduler(name) if name in KNOWN else None
     return found
 
 
 def parallel() -> tuple[str, ...]:
     """Names of the schedulers that can use several threads."""
-    return tuple(name for name in SCHEDULERS if scheduler(name).most_threads is None)
+    return tuple(name for name in KNOWN if scheduler(name).most_threads is None)
 
 
 def check_runtime(value: object) -> None:

@@ -20,7 +20,7 @@ def main() -> int:
     """Compile and return the exit code. Raises CoreError if this machine lacks what the scheduler needs."""
     parser = argparse.ArgumentParser(prog="python -m gpt2core.taskbench.loop", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("scheduler", choices=schedulers.SCHEDULERS)
+    parser.add_argument("scheduler", choices=schedulers.KNOWN)
     parser.add_argument("kernels", nargs="*", help="kernels that are compiled next, each as MODULE:NAME:DTYPE,...")
     parser.add_argument("--runtime", default=schedulers.AUTO, help="of a scheduler that has one")
     given = parser.parse_args()
