@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from gpt2core.compile import lanes
 from gpt2core.compile.jit import intrinsic, kernel, types
-from gpt2core.compile.llvm import F32, I16, I32
+from gpt2core.compile.llvm import FLOAT, I16, I32
 from gpt2core.compile.target import features
 
 
@@ -48,7 +48,7 @@ def nearest(typingctx, value):
     """The nearest bfloat16 of a float32, as float32."""
 
     def codegen(context, builder, signature, args):
-        return builder.bitcast(rounded(builder, builder.bitcast(args[0], I32)), F32)
+        return builder.bitcast(rounded(builder, builder.bitcast(args[0], I32)), FLOAT)
 
     return types.float32(types.float32), codegen
 
@@ -83,7 +83,7 @@ def whole(typingctx, value):
     def codegen(context, builder, signature, args):
         if not is_half:
             return args[0]
-        return builder.bitcast(builder.shl(builder.zext(args[0], I32), lanes.constant(I32, 16)), F32)
+        return builder.bitcast(builder.shl(builder.zext(args[0], I32), lanes.constant(I32, 16)), FLOAT)
 
     return types.float32(types.uint16 if is_half else types.float32), codegen
 
@@ -91,4 +91,4 @@ def whole(typingctx, value):
 @kernel
 def is_half(array):
     """1 for an array of bfloat16, else 0."""
-    return 1 if array.itemsize == lanes.HALF else 0
+    return 1 if array.itemsize == lanes.HALF_BYTES else 0

@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from gpt2core.compile.arrays import array_value
 from gpt2core.compile.later import module, resolve
+from gpt2core.compile.line import LINE
 
 if TYPE_CHECKING:
     from gpt2core.compile.calls import Call
     from gpt2core.compile.code import Compiled, Loaded
 
 STEP, THREAD, SCRATCH, COMPLETE = range(4)
-CONTEXT_SIZE = 8  # int64; one cache line
+CONTEXT_SIZE = LINE
 OPERAND_SIZE = 4  # int64
 OF_KERNEL = "ppp"  # parameters of a kernel's entry: three pointers
 

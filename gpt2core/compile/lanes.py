@@ -7,13 +7,14 @@ from typing import Any
 from llvmlite import ir
 
 from gpt2core.compile import llvm
-from gpt2core.compile.llvm import F32, I8, I16, I32, I64, VOID
+from gpt2core.compile.line import LINE_BYTES
+from gpt2core.compile.llvm import FLOAT, I8, I16, I32, I64, VOID
 
 LANES = 16
 LANE = range(LANES)
-WORD, HALF, LINE = 4, 2, 64  # bytes; a half is a bfloat16
+WORD, HALF_BYTES = 4, 2  # bytes; a half is a bfloat16
 
-WORDS, FLOATS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
+WORDS, FLOATS = ir.VectorType(I32, LANES), ir.VectorType(FLOAT, LANES)
 
 
 def constant(kind: ir.Type, value: int) -> Any:
@@ -30,13 +31,13 @@ def splat(builder, word):
     return shuffle(builder, builder.insert_element(nothing, word, ir.Constant(I32, 0)), nothing, [0] * LANES)
 
 
-def load(builder, address, kind, offset, align=LINE):
+def load(builder, address, kind, offset, align=LINE_BYTES):
     loaded = builder.load(_pointer(builder, address, kind, offset))
     loaded.align = align
     return loaded
 
 
-def store(builder, value, address, offset, align=LINE):
+def store(builder, value, address, offset, align=LINE_BYTES):
     builder.store(value, _pointer(builder, address, value.type, offset)).align = align
 
 
@@ -62,7 +63,8 @@ def load_bits(builder, address, vector, halves=False):
     """The bits of float32 from a row's vector of float32, or of bfloat16 (`halves`)."""
     if not halves:
         return load(builder, address, WORDS, vector * LANES * WORD, align=WORD)
-    return _widened(builder, load(builder, address, ir.VectorType(I16, LANES), vector * LANES * HALF, align=HALF))
+    offset = vector * LANES * HALF_BYTES
+    return _widened(builder, load(builder, address, ir.VectorType(I16, LANES), offset, align=HALF_BYTES))
 
 
 def masked_load(builder, address, vector, mask):
@@ -77,8 +79,8 @@ def masked_load_bits(builder, address, vector, mask, halves=False):
     if not halves:
         return builder.bitcast(masked_load(builder, address, vector, mask), WORDS)
     kind = ir.VectorType(I16, LANES)
-    pointer = _pointer(builder, address, kind, vector * LANES * HALF)
-    arguments = [pointer, ir.Constant(I32, HALF), mask, ir.Constant(kind, [0] * LANES)]
+    pointer = _pointer(builder, address, kind, vector * LANES * HALF_BYTES)
+    arguments = [pointer, ir.Constant(I32, HALF_BYTES), mask, ir.Constant(kind, [0] * LANES)]
     return _widened(builder, llvm.call(builder, "llvm.masked.load.v16i16.p0", kind, arguments))
 
 

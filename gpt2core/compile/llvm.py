@@ -11,7 +11,7 @@ from typing import Any
 from llvmlite import ir
 
 VOID, I8, I16, I32, I64 = ir.VoidType(), *(ir.IntType(bits) for bits in (8, 16, 32, 64))
-F32 = ir.FloatType()
+FLOAT = ir.FloatType()
 
 
 def call(builder: Any, name: str, result: ir.Type, arguments: Sequence[Any] = ()) -> Any:

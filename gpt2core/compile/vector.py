@@ -6,7 +6,7 @@ import numpy as np
 
 from gpt2core.compile import llvm
 from gpt2core.compile.jit import intrinsic, kernel, types
-from gpt2core.compile.llvm import F32
+from gpt2core.compile.llvm import FLOAT
 
 F = np.float32
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.4426950408889634), F(0.693359375), F(-2.12194440e-4)
@@ -22,7 +22,7 @@ def bits_to_float(typingctx, bits):
     """The int32 bit pattern as a float32."""
 
     def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], F32)
+        return builder.bitcast(args[0], FLOAT)
 
     return types.float32(types.int32), codegen
 
@@ -32,7 +32,7 @@ def maximum32(typingctx, a, b):
     """The larger of two float32, NaN if one is NaN. Unlike with `max`, its loops are vectorised."""
 
     def codegen(context, builder, signature, args):
-        return llvm.call(builder, "llvm.maximum.f32", F32, args)
+        return llvm.call(builder, "llvm.maximum.f32", FLOAT, args)
 
     return types.float32(types.float32, types.float32), codegen
 
@@ -42,7 +42,7 @@ def multiply_add(typingctx, a, b, c):
     """a * b + c of float32, rounded once where the processor can. Unlike the operators, it is never reassociated."""
 
     def codegen(context, builder, signature, args):
-        return llvm.call(builder, "llvm.fmuladd.f32", F32, args)
+        return llvm.call(builder, "llvm.fmuladd.f32", FLOAT, args)
 
     return types.float32(types.float32, types.float32, types.float32), codegen
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import kernel, pointer_i64
-from gpt2core.compile.lanes import HALF, LANES, LINE, WORD
+from gpt2core.compile.lanes import HALF_BYTES, LANES, WORD
 from gpt2core.compile.later import attributes
+from gpt2core.compile.line import LINE_BYTES
 from gpt2core.gemm.blocking import BLOCK, DEPTH, GROUP, PANEL, PANEL_ROW, blocking
 from gpt2core.gemm.packing import pack_columns, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.gemm.register_tile import (
@@ -50,14 +51,14 @@ def place_lines(places, length, rows, size, stride):
     offsets from the first row. Few prefetches are then in flight at a time, so that loads are not delayed.
     """
     to = pointer_i64(places)
-    lines = rows * ((size + LINE - 1) // LINE)
+    lines = rows * ((size + LINE_BYTES - 1) // LINE_BYTES)
     row, at, due = 0, 0, 0
     for t in range(length):
         to[t] = row + at
         due += lines
         while due >= length:
             due -= length
-            at += LINE
+            at += LINE_BYTES
             if at >= size:
                 row, at = row + stride, 0
 
@@ -67,7 +68,7 @@ def pack_share(panel, b, ldb, depth, columns, pairs, rounded, half_b, begin, end
     """Pack words [begin, end) of a panel's first `columns` columns from b (depth, columns), whose rows are ldb elements
     apart. panel and b are addresses.
     """
-    step, row = 2 if pairs else 1, (HALF if half_b else WORD) * ldb
+    step, row = 2 if pairs else 1, (HALF_BYTES if half_b else WORD) * ldb
     to, source, rows = panel + begin * PANEL_ROW, b + begin * step * row, min(depth, end * step) - begin * step
     if columns == PANEL and half_b:  # as constants: the inner loop is unrolled
         pack_depth(to, PANEL_ROW, source, ldb, rows, PANEL, PANEL, pairs, rounded, True)
@@ -83,7 +84,7 @@ def pack_first(panel, b, ldb, depth, columns, pairs, rounded, half_b, length):
     """Pack all words of a panel. The rows of b are some KB apart, too far for the processor to prefetch by itself, so
     each is fetched FIRST_AHEAD rows before it is packed.
     """
-    step, row_bytes = 2 if pairs else 1, (HALF if half_b else WORD) * ldb
+    step, row_bytes = 2 if pairs else 1, (HALF_BYTES if half_b else WORD) * ldb
     for begin in range(0, length, FIRST_AT_ONCE):
         for row in range(begin * step, (begin + FIRST_AT_ONCE) * step):
             fetch_row(b + (row + FIRST_AHEAD) * row_bytes)
@@ -129,7 +130,7 @@ def multiply_block(
     tiles, step = max(1, rows // REGISTER_ROWS), 2 if pairs else 1
     share, share_rows = (length + tiles - 1) // tiles, (PANEL + tiles - 1) // tiles  # words; rows of a transposed B
     lines, large = length // AT_ONCE * (PAIR_LINES if pairs else 1), 1 if n * depth >= LARGE else 0
-    size = HALF if half_b else WORD  # bytes of an element of B
+    size = HALF_BYTES if half_b else WORD  # bytes of an element of B
     word_b, column_b = step * size * (1 if trans_b else ldb), size * (ldb if trans_b else 1)  # bytes
     within = 1 if WITHIN_TILES and (pairs or not rounded) else 0
     segments = (share + LANES - 1) // LANES * PANEL  # of a tile's share, a turn each
@@ -215,7 +216,7 @@ def multiply_panels(scratch, m, n, k, a, lda, panels, c, ldc, adds):
     """
     places = scratch + 2 * DEPTH * PANEL_ROW
     most = depth_of_parts(k, False)
-    place_lines(places, most // AT_ONCE, 1, LINE * (most // AT_ONCE), 0)
+    place_lines(places, most // AT_ONCE, 1, LINE_BYTES * (most // AT_ONCE), 0)
     for k0 in range(0, k, most):
         depth = min(most, k - k0)
         for j in range(0, n, PANEL):
@@ -227,7 +228,7 @@ def multiply_panels(scratch, m, n, k, a, lda, panels, c, ldc, adds):
                     rows, layout_of(rows, WORD), vectors, a + WORD * (i * lda + k0), WORD * lda, WORD, panel, depth,
                     c + WORD * (i * ldc + j), WORD * ldc, columns, 1 if adds or k0 else 0, ahead, places, 0, 0, 0, 0, 0,
                 )  # fmt: skip
-                ahead += depth // AT_ONCE * LINE
+                ahead += depth // AT_ONCE * LINE_BYTES
                 i += rows
 
 
@@ -245,7 +246,7 @@ def multiply_packed(
     places = next_panel + DEPTH * PANEL_ROW
     words = places + 2 * WORD * DEPTH
     most = depth_of_parts(k, pairs)
-    size_a, size_b = HALF if half_a else WORD, HALF if half_b else WORD
+    size_a, size_b = HALF_BYTES if half_a else WORD, HALF_BYTES if half_b else WORD
     for k0 in range(0, k, most):
         depth = min(most, k - k0)
         length = (depth + 1) // 2 if pairs else depth

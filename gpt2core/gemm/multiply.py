@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, cgutils, entry, intrinsic, kernel, runtime, types
-from gpt2core.compile.lanes import HALF, WORD
+from gpt2core.compile.lanes import HALF_BYTES, WORD
 from gpt2core.gemm.microkernel import multiply_packed, multiply_panels
 from gpt2core.gemm.packing import pack_panels, pack_rows
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
@@ -72,7 +72,7 @@ def pack_matrix(to, source, stride, halves, transposed, first, k0, count, depth)
     """Pack rows [first, first + count) from column k0 on, `depth` long, of a matrix, which may be stored transposed, as
     bfloat16. Return the new row length in elements.
     """
-    size = HALF if halves else WORD
+    size = HALF_BYTES if halves else WORD
     if transposed:
         pack_rows(to, source + size * (k0 * stride + first), stride, depth, count, halves)
         return count + count % 2

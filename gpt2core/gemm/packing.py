@@ -2,7 +2,7 @@
 
 from gpt2core.compile.bfloat16 import nearest
 from gpt2core.compile.jit import kernel, pointer_f32, pointer_i32
-from gpt2core.compile.lanes import HALF, LANES, WORD
+from gpt2core.compile.lanes import HALF_BYTES, LANES, WORD
 from gpt2core.gemm.blocking import GROUP, PANEL, PANEL_ROW
 from gpt2core.gemm.words import (
     copy_line,
@@ -29,9 +29,9 @@ def round_row(to, source, count, halves):
     """Round `count` elements to bfloat16, as float32."""
     for i in range(0, count, LANES):
         if halves and i + LANES <= count:  # LANES as a count: a mask that the compiler drops
-            widen_line(source + HALF * i, LANES, to + WORD * i)
+            widen_line(source + HALF_BYTES * i, LANES, to + WORD * i)
         elif halves:
-            widen_line(source + HALF * i, count - i, to + WORD * i)
+            widen_line(source + HALF_BYTES * i, count - i, to + WORD * i)
         else:
             round_line(source + WORD * i, count - i, to + WORD * i)
 
@@ -39,7 +39,7 @@ def round_row(to, source, count, halves):
 @kernel
 def pack_rows(words, source, stride, count, depth, halves):
     """Pack the first `depth` elements of `count` rows, `stride` elements apart, as pairs (count, (depth + 1) // 2)."""
-    length, size = (depth + 1) // 2, HALF if halves else WORD
+    length, size = (depth + 1) // 2, HALF_BYTES if halves else WORD
     for i in range(count):
         row, to = source + size * i * stride, words + WORD * i * length
         for p in range(0, depth, 2 * LANES):
@@ -54,7 +54,7 @@ def pack_for_tiles(words, words_row, source, stride, transposed, count, depth, h
     """Pack (count, depth), which may be stored transposed, as rows of pairs for tile registers, words_row bytes apart.
     Rows of words end with zeros up to a multiple of LANES; rows up to a multiple of LANES are undefined.
     """
-    size = HALF if halves else WORD
+    size = HALF_BYTES if halves else WORD
     for i in range(0, count, LANES if transposed else 1):
         for p in range(0, depth, 2 * LANES):
             to = words + i * words_row + WORD * (p // 2)
@@ -85,7 +85,7 @@ def pack_depth(words, words_row, source, stride, depth, count, width, pairs, rou
 
     words_row in bytes; rows of the source are `stride` elements apart.
     """
-    whole, size = count - count % LANES, HALF if halves else WORD
+    whole, size = count - count % LANES, HALF_BYTES if halves else WORD
     step = 2 if pairs else 1
     for p in range(0, depth, step):
         low, to = source + size * p * stride, words + p // step * words_row
@@ -112,7 +112,7 @@ def pack_columns(words, length, source, stride, depth, count, pairs, rounded, ha
     to a multiple of LANES. GROUPS times LANES columns are packed together: so whole stretches of the source's rows,
     which lie some KB apart, are read at once.
     """
-    step, row, size = 2 if pairs else 1, WORD * GROUP, HALF if halves else WORD
+    step, row, size = 2 if pairs else 1, WORD * GROUP, HALF_BYTES if halves else WORD
     together = 0 if depth % step else count - count % (GROUPS * LANES)
     for first in range(0, together, GROUPS * LANES):
         for p in range(0, depth, step):

@@ -11,8 +11,9 @@ from llvmlite import ir
 from gpt2core.compile import lanes, llvm
 from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import intrinsic, types
-from gpt2core.compile.lanes import FLOATS, LANES, LINE, WORD, WORDS
+from gpt2core.compile.lanes import FLOATS, LANES, WORD, WORDS
 from gpt2core.compile.later import Later, attributes
+from gpt2core.compile.line import LINE_BYTES
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.gemm.blocking import GROUP, PANEL, PANEL_ROW, VECTORS, blocking
 from gpt2core.gemm.words import words_along, words_of
@@ -31,7 +32,7 @@ PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose pan
 def segment_at() -> int:
     """Bytes from the first place: a line behind the last one."""
     at = PLACE * blocking().depth // AT_ONCE * PAIR_LINES
-    assert at + LINE <= 2 * WORD * blocking().depth  # the scratch of places
+    assert at + LINE_BYTES <= 2 * WORD * blocking().depth  # the scratch of places
     return at
 
 
@@ -226,7 +227,7 @@ def fetch_out(typingctx, c, c_row):
         for i in range(REGISTER_ROWS):
             row = builder.add(args[0], builder.mul(args[1], ir.Constant(I64, i)))
             for v in range(VECTORS):
-                lanes.prefetch(builder, builder.add(row, ir.Constant(I64, v * LINE)), to_write=True)
+                lanes.prefetch(builder, builder.add(row, ir.Constant(I64, v * LINE_BYTES)), to_write=True)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), codegen

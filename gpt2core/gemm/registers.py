@@ -16,7 +16,7 @@ from gpt2core.compile import llvm
 from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import cgutils, intrinsic, types
 from gpt2core.compile.lanes import FLOATS, WORDS
-from gpt2core.compile.llvm import F32, I8, I32, I64, VOID
+from gpt2core.compile.llvm import FLOAT, I8, I32, I64, VOID
 from gpt2core.compile.target import features
 from gpt2core.gemm import tiles
 
@@ -43,7 +43,7 @@ def flop(kind: int) -> int:
 
 def _floats() -> Any:
     """The widest vector of float32."""
-    return ir.VectorType(F32, vector_bits() // 32)
+    return ir.VectorType(FLOAT, vector_bits() // 32)
 
 
 def _intrinsic(exist: Callable[[], bool], emit: Callable[..., Any]) -> Any:
@@ -121,7 +121,7 @@ def _on_tiles(builder, turns, value):
     with cgutils.for_range(builder, turns):
         for register in registers:
             llvm.call(builder, "llvm.x86.tdpbf16ps", VOID, [register, *operands])
-    result = ir.Constant(F32, 0.0)
+    result = ir.Constant(FLOAT, 0.0)
     for register in registers:
         llvm.call(builder, "llvm.x86.tilestored64", VOID, [register, at[0], stride])
         sums = builder.bitcast(builder.load(at[0]), FLOATS)

@@ -20,7 +20,8 @@ from llvmlite import ir
 
 from gpt2core.compile import lanes, llvm
 from gpt2core.compile.jit import cgutils, intrinsic, kernel, types
-from gpt2core.compile.lanes import HALF, LANES, LINE, WORD
+from gpt2core.compile.lanes import HALF_BYTES, LANES, WORD
+from gpt2core.compile.line import LINE_BYTES
 from gpt2core.compile.llvm import I8, I64, VOID
 from gpt2core.compile.target import features
 from gpt2core.gemm.blocking import BLOCK, DEPTH, PANEL, PANEL_ROW, VECTORS
@@ -50,7 +51,7 @@ def permitted() -> bool:
 
 def configure(builder):
     """Emit the configuration of this thread's tile registers, all as 16 rows of 64 bytes."""
-    palette, row = 1, [LINE, 0]  # bytes of a row, in 16 bits
+    palette, row = 1, [LINE_BYTES, 0]  # bytes of a row, in 16 bits
     config = [palette, *[0] * 15, *row * REGISTERS, *[0] * 16, *[LANES] * REGISTERS, *[0] * 8]
     place = cgutils.alloca_once_value(builder, ir.Constant(ir.ArrayType(I8, len(config)), config))
     llvm.call(builder, "llvm.x86.ldtilecfg", VOID, [place])
@@ -119,7 +120,7 @@ def _multiply_registers(builder, halves, vectors, a, a_row, panel, length, c, c_
 
     cells = [(half, v) for half in range(halves) for v in range(vectors)]
     of_cell = {cell: register for register, cell in enumerate(cells)}
-    outs = {(half, v): moved(builder.add(c, number(v * LINE)), number(half * LANES), c_row) for half, v in cells}
+    outs = {(half, v): moved(builder.add(c, number(v * LINE_BYTES)), number(half * LANES), c_row) for half, v in cells}
     with builder.if_else(builder.icmp_signed("!=", adds, number(0))) as (old, new):
         with old:
             for cell in cells:
@@ -132,12 +133,12 @@ def _multiply_registers(builder, halves, vectors, a, a_row, panel, length, c, c_
         for row in range(ROWS_AHEAD):
             place = moved(next_c, builder.add(ahead, number(row)), next_row)
             for v in range(VECTORS):
-                lanes.prefetch(builder, builder.add(place, number(v * LINE)), to_write=True)
+                lanes.prefetch(builder, builder.add(place, number(v * LINE_BYTES)), to_write=True)
         at_a, at_b = moved(a, loop.index, number(LANES * WORD)), moved(panel, loop.index, number(LANES * PANEL_ROW))
         for half in range(halves):
             move("tileloadd", A, moved(at_a, number(half * LANES), a_row), a_row)
             for v in range(vectors):
-                move("tileloadd", B, builder.add(at_b, number(v * LINE)), number(PANEL_ROW))
+                move("tileloadd", B, builder.add(at_b, number(v * LINE_BYTES)), number(PANEL_ROW))
                 registers = [ir.Constant(I8, each) for each in (of_cell[half, v], A, B)]
                 llvm.call(builder, "llvm.x86.tdpbf16ps", VOID, registers)
     for cell in cells:
@@ -193,7 +194,7 @@ def pack_panel(panel, b, ldb, trans_b, half_b, depth, length, columns):
     else:
         for first in range(0, depth, 2 * WORDS_AT_ONCE):
             to, rows = panel + first // 2 * PANEL_ROW, min(2 * WORDS_AT_ONCE, depth - first)
-            row = (HALF if half_b else WORD) * ldb
+            row = (HALF_BYTES if half_b else WORD) * ldb
             source = b + first * row
             for i in range(2 * WORDS_AT_ONCE, 4 * WORDS_AT_ONCE):
                 fetch_row(source + i * row)
@@ -214,7 +215,7 @@ def multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda
     words = scratch + 2 * DEPTH * PANEL_ROW
     parts = (k + 2 * DEPTH - 1) // (2 * DEPTH)  # nearly equal, of whole tiles
     most = (k + 2 * LANES * parts - 1) // (2 * LANES * parts) * 2 * LANES
-    size_a, size_b = HALF if half_a else WORD, HALF if half_b else WORD
+    size_a, size_b = HALF_BYTES if half_a else WORD, HALF_BYTES if half_b else WORD
     begin_tiles()
     for k0 in range(0, k, most):
         depth = min(most, k - k0)

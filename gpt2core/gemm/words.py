@@ -13,7 +13,8 @@ from llvmlite import ir
 
 from gpt2core.compile import bfloat16, lanes, llvm
 from gpt2core.compile.jit import intrinsic, kernel, types
-from gpt2core.compile.lanes import FLOATS, LANE, LANES, LINE, WORD, WORDS
+from gpt2core.compile.lanes import FLOATS, LANE, LANES, WORD, WORDS
+from gpt2core.compile.line import LINE_BYTES
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.gemm.blocking import PANEL_ROW
 
@@ -266,7 +267,7 @@ def fetch_row(typingctx, address):
     """Prefetch the lines of PANEL floats, mapped or not."""
 
     def codegen(context, builder, signature, args):
-        for at in range(0, PANEL_ROW, LINE):
+        for at in range(0, PANEL_ROW, LINE_BYTES):
             lanes.prefetch(builder, builder.add(args[0], ir.Constant(I64, at)))
         return context.get_dummy_value()
 

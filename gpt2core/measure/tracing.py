@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from gpt2core.compile.atomics import load_acquire, store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, inlined
+from gpt2core.compile.line import LINE
 from gpt2core.measure.usage import DESK_CELLS, ENDED, LONG_TICKS, UNKNOWN, grown_run_delay_ns, read_usage
 from gpt2core.spec.phases import PHASES
 
 Ints = NDArray[np.int64]
 FIRST, LAST, BUSY = 0, 1, 2
-LINE = 8  # int64 of a cache line; rows of different threads keep that distance
 LONG_S = 200e-6  # spans above are read for run delay, which takes a microsecond; a preemption lasts longer
 BARRIER, STARVATION, APART, ENTERED, LAST_BEGIN, CAUSE, SINCE = range(7)  # columns of Record.waited
 PASSED, LAST_START, PASSED_AT = range(3)  # cells of Record.passed

@@ -24,7 +24,7 @@ MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645  # of PCG's 128-bit congruential
 LARGE = 1 << 18  # elements from which on compiled code draws; it need not be compiled for tiny models
 LAYERS, BITS = 256, 23  # of the ziggurat; of an abscissa within a layer
 EDGE = 3.6541528853610088  # the tail begins here
-HIGH, LOW, STEP_HIGH, STEP_LOW, KEPT, HALF = range(6)  # of a state; 64 bits are two draws, of which one may be kept
+HIGH, LOW, STEP_HIGH, STEP_LOW, IS_KEPT, KEPT = range(6)  # of a state; 64 bits are two draws, of which one may be kept
 SIGN, ABSCISSA, LAYER = np.uint64(8), np.uint64(9), np.uint64(LAYERS - 1)
 WORD, HALF_BITS, WORD_BITS, ROTATION = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(63), np.uint64(58)
 ZERO, ONE, UNIT_BITS = np.uint64(0), np.uint64(1), np.uint64(8)
@@ -114,12 +114,12 @@ def word_of(high, low):
 @runtime
 def draw(state):
     """The next 32 random bits, as uint64."""
-    if state[KEPT]:
-        state[KEPT] = ZERO
-        return state[HALF]
+    if state[IS_KEPT]:
+        state[IS_KEPT] = ZERO
+        return state[KEPT]
     high, low = advanced(state[HIGH], state[LOW], state[STEP_HIGH], state[STEP_LOW])
     word = word_of(high, low)
-    state[HIGH], state[LOW], state[KEPT], state[HALF] = high, low, ONE, word >> HALF_BITS
+    state[HIGH], state[LOW], state[IS_KEPT], state[KEPT] = high, low, ONE, word >> HALF_BITS
     return word & WORD
 
 
@@ -146,7 +146,7 @@ def near_an_edge(state, x, layer, abscissa, heights):
 def fill_normal(out, deviation, state, accepted, widths, heights):
     """Overwrite out (n,) float32; state (6,) uint64 advances."""
     high, low, step_high, step_low = state[HIGH], state[LOW], state[STEP_HIGH], state[STEP_LOW]
-    kept, half = state[KEPT] != ZERO, state[HALF]
+    kept, half = state[IS_KEPT] != ZERO, state[KEPT]
     i = 0
     while i < len(out):
         if kept:
@@ -159,10 +159,10 @@ def fill_normal(out, deviation, state, accepted, widths, heights):
         layer, abscissa = np.int64(bits & LAYER), np.int64(bits >> ABSCISSA)
         x = np.float32(abscissa) * widths[layer] * np.float32(1 - 2 * np.int64(bits >> SIGN & ONE))  # no branch
         if abscissa >= accepted[layer]:
-            state[HIGH], state[LOW], state[KEPT], state[HALF] = high, low, np.uint64(kept), half
+            state[HIGH], state[LOW], state[IS_KEPT], state[KEPT] = high, low, np.uint64(kept), half
             x = near_an_edge(state, x, layer, abscissa, heights)
-            high, low, kept, half = state[HIGH], state[LOW], state[KEPT] != ZERO, state[HALF]
+            high, low, kept, half = state[HIGH], state[LOW], state[IS_KEPT] != ZERO, state[KEPT]
         if x == x:
             out[i] = x * deviation
             i += 1
-    state[HIGH], state[LOW], state[KEPT], state[HALF] = high, low, np.uint64(kept), half
+    state[HIGH], state[LOW], state[IS_KEPT], state[KEPT] = high, low, np.uint64(kept), half

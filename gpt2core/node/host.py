@@ -217,12 +217,17 @@ def frequency_hz(cores: Sequence[int]) -> float | None:
     return None if None in found else 1000.0 * min(khz for khz in found if khz is not None)
 
 
+def last_level_cache(core: int, root: Path | None = None) -> Path | None:
+    """Folder of a core's last-level cache; None if no cache is known. root: the folder of the `cpuN` folders."""
+    folders = ((root or CPU) / f"cpu{core}/cache").glob("index[0-9]*")
+    return max(folders, key=lambda index: read_int(index / "level") or 0, default=None)
+
+
 def last_level_cache_bytes(cores: Sequence[int]) -> int:
     """Total size of the last-level caches of these cores; 0 if unknown."""
     found = {}
     for core in cores:
-        folders = (CPU / f"cpu{core}/cache").glob("index[0-9]*")
-        last = max(folders, key=lambda index: read_int(index / "level") or 0, default=None)
+        last = last_level_cache(core)
         size = last and read_text(last / "size")
         if last and size and size.endswith("K"):
             found[read_text(last / "shared_cpu_list")] = int(size[:-1]) * 1024

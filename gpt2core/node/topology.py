@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gpt2core.node import host
-from gpt2core.node.host import read_int, read_text
+from gpt2core.node.host import read_text
 
 
 def spread(cores: Iterable[int], root: Path | None = None) -> tuple[int, ...]:
@@ -19,15 +19,10 @@ def spread(cores: Iterable[int], root: Path | None = None) -> tuple[int, ...]:
     """
     given, root = tuple(dict.fromkeys(cores)), root or host.CPU
     physical = [read_text(root / f"cpu{core}/topology/thread_siblings_list") or str(core) for core in given]
-    caches = [_last_level_cache(root / f"cpu{core}/cache") for core in given]
+    lasts = [host.last_level_cache(core, root) for core in given]
+    caches = [None if last is None else read_text(last / "shared_cpu_list") for last in lasts]
     rounds = [physical[:place].count(siblings) for place, siblings in enumerate(physical)]
     return tuple(given[place] for place in sorted(range(len(given)), key=lambda i: (rounds[i], _first(caches, i))))
-
-
-def _last_level_cache(folder: Path) -> str | None:
-    """Cores that share the last-level cache, as the kernel lists them."""
-    last = max(folder.glob("index[0-9]*"), key=lambda index: read_int(index / "level") or 0, default=None)
-    return None if last is None else read_text(last / "shared_cpu_list")
 
 
 def _first(caches: Sequence[str | None], place: int) -> int:

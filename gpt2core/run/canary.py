@@ -17,19 +17,18 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from gpt2core.compile import clock
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, intrinsic, runtime, types
+from gpt2core.compile.line import LINE_BYTES
 from gpt2core.compile.llvm import I64, VOID
 from gpt2core.node import pages
 from gpt2core.run.memory import touch
-from gpt2core.schedulers.team import Team
-from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks
+from gpt2core.run.together import BEGIN, END, times_s
+from gpt2core.schedulers.waiting import barrier
 
-THREAD_BYTES, LINE = 4 << 20, 64
+THREAD_BYTES = 4 << 20
 PASSES = 4  # over a thread's memory in a repetition: about 1 ms
 REPETITIONS = 16  # before the steps, and as many after them
-BEGIN, END = 0, 1
 
 # Any x86-64 processor; r8: memory, r9: lines. Eight chains x = x / 2 + 1 / 2; all four parts of a line are read.
 CODE = "\n".join([
@@ -39,7 +38,7 @@ CODE = "\n".join([
     ".p2align 6", "1:",
     *(f"mulps %xmm8, %xmm{i}\naddps %xmm8, %xmm{i}" for i in range(8)),
     *(f"orps {16 * part}(%r8), %xmm9" for part in range(4)),
-    f"add $${LINE}, %r8", "dec %r9", "jnz 1b",
+    f"add $${LINE_BYTES}, %r8", "dec %r9", "jnz 1b",
 ])  # fmt: skip
 CLOBBERED = ["rax", "r8", "r9", *(f"xmm{i}" for i in range(10)), "memory", "dirflag", "fpsr", "flags"]
 IDENTITY = hashlib.sha256(f"{CODE} {THREAD_BYTES} {PASSES}".encode()).hexdigest()
@@ -64,12 +63,12 @@ def canary_loop(thread, addresses, times, cells, threads, spin):
     ticks."""
     address = addresses[thread]
     touch(address, address + THREAD_BYTES)
-    one_pass(address, THREAD_BYTES // LINE)
+    one_pass(address, THREAD_BYTES // LINE_BYTES)
     for repetition in range(REPETITIONS):
         barrier(address_of(cells, 0), threads, spin)
         times[thread, repetition, BEGIN] = ticks()
         for _ in range(PASSES):
-            one_pass(address, THREAD_BYTES // LINE)
+            one_pass(address, THREAD_BYTES // LINE_BYTES)
         times[thread, repetition, END] = ticks()
 
 
@@ -87,12 +86,7 @@ class Canary:
         threads = len(self.cores)
         memory = np.frombuffer(pages.reserve(threads * THREAD_BYTES), np.uint8)
         addresses = memory.ctypes.data + THREAD_BYTES * np.arange(threads)
-        times, cells = np.zeros((threads, REPETITIONS, 2), np.int64), np.zeros(BARRIER_CELLS, np.int64)
-        first = clock.pair()
-        Team(self.cores).run(canary_loop, [addresses, times, cells, threads, spin_ticks(self.cores)])
-        scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
-        elapsed = times[:, :, END].max(axis=0) - times[:, :, BEGIN].min(axis=0)
-        self.times_s += [float(each) for each in elapsed * scale]
+        self.times_s += times_s(self.cores, canary_loop, [addresses], REPETITIONS)
 
     def about(self) -> dict[str, Any]:
         """The block `canary` of a result."""

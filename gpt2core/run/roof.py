@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.compile import clock
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, pointer_f32, runtime
 from gpt2core.gemm import libraries as gemm
@@ -37,8 +36,8 @@ from gpt2core.node import load, peaks
 from gpt2core.node.topology import spread
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
-from gpt2core.schedulers.team import Team
-from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks
+from gpt2core.run.together import BEGIN, END, times_s
+from gpt2core.schedulers.waiting import barrier
 
 SIZE = 1024  # rows and columns of the matrices
 PRODUCTS = 12  # a repetition: 0.1 s on a core that does 200 GFLOP/s
@@ -46,7 +45,6 @@ TRIADS = 4
 TURNS = 5_000_000  # of all chains in registers: 0.02 s on a core that does two of 16 lanes in a cycle
 ARRAY_BYTES, THREAD_BYTES = 64 << 20, 16 << 20  # of each of triad's three arrays: at least, and for each thread
 REPETITIONS = 5
-BEGIN, END = 0, 1
 
 
 @runtime
@@ -55,10 +53,10 @@ def products_loop(thread, by, scratch, matrices, size, times, cells, threads, sp
     base, mine = matrices[thread], (by[0], by[1], by[2], scratch[thread])
     a, b, c = base, base + 4 * size * size, base + 8 * size * size
     barrier(address_of(cells, 0), threads, spin)
-    times[thread, BEGIN] = ticks()
+    times[thread, 0, BEGIN] = ticks()
     for _ in range(PRODUCTS):
         multiply_halves(mine, 0, 0, 0, 0, size, size, size, a, size, b, size, c, size, 0, 1)
-    times[thread, END] = ticks()
+    times[thread, 0, END] = ticks()
 
 
 @runtime
@@ -66,14 +64,14 @@ def registers_loop(thread, kind, value, sums, turns, times, cells, threads, spin
     """Multiply and add in registers, all threads at once; the sums are stored, so that the compiler cannot drop
     them."""
     barrier(address_of(cells, 0), threads, spin)
-    times[thread, BEGIN] = ticks()
+    times[thread, 0, BEGIN] = ticks()
     if kind == registers.PAIRS_KIND:
         sums[thread, 0] = registers.pair_multiply_adds(turns, value)
     elif kind == registers.TILES_KIND:
         sums[thread, 0] = registers.tile_multiply_adds(turns, value)
     else:
         sums[thread, 0] = registers.multiply_adds(turns, value)
-    times[thread, END] = ticks()
+    times[thread, 0, END] = ticks()
 
 
 @runtime
@@ -84,23 +82,16 @@ def triad_loop(thread, arrays, elements, times, cells, threads, spin):
     for i in range(first, last):
         a[i], b[i], c[i] = np.float32(0), np.float32(1), np.float32(2)
     barrier(address_of(cells, 0), threads, spin)
-    times[thread, BEGIN] = ticks()
+    times[thread, 0, BEGIN] = ticks()
     for _ in range(TRIADS):
         for i in range(first, last):
             a[i] = b[i] + np.float32(3) * c[i]
-    times[thread, END] = ticks()
+    times[thread, 0, END] = ticks()
 
 
 def best_s(cores: Sequence[int], loop: Callable[..., None], arguments: Sequence[Any]) -> float:
-    """Seconds of the fastest repetition, from the first thread's begin to the last one's end."""
-    found = []
-    for _ in range(REPETITIONS):
-        times = np.zeros((len(cores), 8), np.int64)
-        first = clock.pair()
-        Team(cores).run(loop, [*arguments, times, np.zeros(BARRIER_CELLS, np.int64), len(cores), spin_ticks(cores)])
-        scale = clock.Calibration.between(first, clock.pair()).seconds_per_tick
-        found.append(float(times[:, END].max() - times[:, BEGIN].min()) * scale)
-    return min(found)
+    """Seconds of the fastest repetition."""
+    return min(times_s(cores, loop, arguments)[0] for _ in range(REPETITIONS))
 
 
 def gflop_per_s(cores: Sequence[int], library: Library) -> float:

@@ -30,13 +30,13 @@ class ConfigError(InputError, ValueError):
     slug = "bad-config"
 
     def __init__(self, field: str, value: object, accepted: str, others: Sequence[ConfigError] = ()) -> None:
-        own = f"{field} = {value!r} is not accepted: {accepted}"
-        super().__init__("; ".join([own, *map(str, others)]))
+        this = f"{field} = {value!r} is not accepted: {accepted}"
+        super().__init__("; ".join([this, *map(str, others)]))
         self.field, self.value, self.accepted, self.others = field, value, accepted, tuple(others)
 
     def fields(self) -> dict[str, object]:
-        own: dict[str, object] = {"field": self.field, "value": self.value, "accepted": self.accepted}
-        return {**own, "others": [other.fields() for other in self.others]} if self.others else own
+        this: dict[str, object] = {"field": self.field, "value": self.value, "accepted": self.accepted}
+        return {**this, "others": [other.fields() for other in self.others]} if self.others else this
 
 
 def raise_together(errors: Sequence[ConfigError]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpt2core.compile import clock
+from gpt2core.compile.line import LINE
 from gpt2core.measure.tracing import new_record
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.scheduler import Job, Stage
@@ -28,7 +29,7 @@ from gpt2core.step.ops import Own, Program, Read, Tensor, Write
 from gpt2core.step.tensors import ArenaPlan, TensorSpec, plan_arena
 from gpt2core.taskbench import patterns
 from gpt2core.taskbench.granularity import Point, stream_bytes
-from gpt2core.taskbench.kernels import CHUNK, LINE, POINT, TIMESTEP, compute_task, memory_task
+from gpt2core.taskbench.kernels import CHUNK, POINT, TIMESTEP, compute_task, memory_task
 
 LEAST_ITERATIONS, MOST_ITERATIONS = 2, 50_000
 

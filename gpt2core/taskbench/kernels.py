@@ -4,10 +4,10 @@ from llvmlite import ir
 
 from gpt2core.compile import llvm
 from gpt2core.compile.jit import address_of, intrinsic, kernel, pointer_f64, types
+from gpt2core.compile.line import LINE
 from gpt2core.step.signature import Int64Matrix, Int64s, OwnFloat64s, OwnInt64s, Scalar, Step, TileInts
 
 VECTORS, LANES = 8, 8  # of float64: independent chains, enough to hide the latency of a fused multiply-add
-LINE = 8  # int64 of a point's cell, one cache line
 TIMESTEP, POINT, RESULT = 0, 1, 2  # in a cell
 CHUNK = 64  # float64 of an iteration of the memory kernel
 

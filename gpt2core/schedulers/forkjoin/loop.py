@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from gpt2core.compile.atomics import fetch_add, load_acquire, store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, runtime
+from gpt2core.compile.line import LINE
 from gpt2core.measure.tracing import (
     APART,
     BARRIER,
-    LINE,
     STARVATION,
     close_wait,
     enter,

@@ -20,9 +20,9 @@ from gpt2core.compile.atomics import load_acquire, store_release
 from gpt2core.compile.clock import ticks
 from gpt2core.compile.foreign import call_c
 from gpt2core.compile.jit import address_of, entry, inlined, runtime
+from gpt2core.compile.line import LINE
 from gpt2core.measure.tracing import (
     BARRIER,
-    LINE,
     SINCE,
     STARVATION,
     close_wait,

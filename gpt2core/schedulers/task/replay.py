@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.measure.tracing import LINE
+from gpt2core.compile.line import LINE
 from gpt2core.step.graph import WAIT, Graph, bottom_levels
 
 Ints = NDArray[np.int64]
