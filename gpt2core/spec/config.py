@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from gpt2core.spec import modes, networks, optimizers, schedulers
+from gpt2core.spec.conflicts import conflicts
 from gpt2core.spec.errors import ConfigError, raise_together
 from gpt2core.spec.fields import (
     AMOUNT,
@@ -31,10 +31,10 @@ from gpt2core.spec.fields import (
     SPLITS,
     SYNCS,
     Check,
+    caught,
     check_bool,
-    check_choice,
-    check_int,
     check_path,
+    checks,
     parse_cores,
     parse_op_threads,
     setting,
@@ -279,16 +279,16 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         given = vars(self)
-        errors = _caught(lambda: object.__setattr__(self, "model", model_from(self.model)))
+        errors = caught(lambda: object.__setattr__(self, "model", model_from(self.model)))
         if not errors:
             self._set_defaults()
         for name, default, check in CHECKS:
             if given[name] is not default:
-                errors += _caught(check, name, given[name])
+                errors += caught(check, name, given[name])
         if self.cores is not None:
-            errors += _caught(lambda: object.__setattr__(self, "cores", parse_cores(self.cores)))
+            errors += caught(lambda: object.__setattr__(self, "cores", parse_cores(self.cores)))
         raise_together(errors)
-        raise_together(list(self._conflicts()))
+        raise_together(list(conflicts(self, DEFAULTS)))
         if self.op_threads is not None:
             object.__setattr__(self, "op_threads", parse_op_threads(self.op_threads, self.threads))
 
@@ -301,30 +301,6 @@ class TrainConfig:
         for name, default in OF_NETWORK.items():
             if name not in chosen:
                 object.__setattr__(self, name, own.get(name, default.plain))
-
-    def _conflicts(self) -> Iterator[ConfigError]:
-        """Settings that are not accepted beside the others."""
-        if self.seq > self.model.context:
-            yield ConfigError("seq", self.seq, f"at most the model's context ({self.model.context})")
-        if self.batch_slice is not None and self.batch_slice > self.batch:
-            yield ConfigError("batch_slice", self.batch_slice, f"1 to batch ({self.batch})")
-        if self.token_slice is not None and self.token_slice > self.seq:
-            yield ConfigError("token_slice", self.token_slice, f"1 to seq ({self.seq})")
-        if self.warmup is not None and self.warmup >= self.steps:
-            yield ConfigError("warmup", self.warmup, f"less than steps ({self.steps})")
-        if self.evaluate_every > self.steps:
-            yield ConfigError("evaluate_every", self.evaluate_every, f"at most steps ({self.steps})")
-        yield from modes.conflicts(self, DEFAULTS)
-        if self.fusion == "all" and self.needs_whole_gradients:
-            yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
-        yield from optimizers.conflicts(self, DEFAULTS)
-        yield from networks.conflicts(self, DEFAULTS)
-        if self.op_threads is not None:
-            yield from _caught(parse_op_threads, self.op_threads, self.threads)
-        if any(getattr(self, name) != DEFAULTS[name] for name in ("scheduler", "threads")):  # by default none is loaded
-            yield from _caught(schedulers.scheduler(self.scheduler).check, self)
-        if self.cores is not None and self.threads > len(self.cores) and not self.allow_oversubscription:
-            yield ConfigError("threads", self.threads, f"at most the number of cores given ({len(self.cores)})")
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -411,19 +387,7 @@ MAIN = tuple(sorted(declared("main"), key=lambda name: FIELDS[name].metadata["ma
 PROBLEM = with_role("size", "values", "seed")  # settings that determine the computation
 
 
-def _checks() -> Iterator[tuple[str, object, Check]]:
-    """Name, default and check of each setting that is checked by itself."""
-    for item in SETTINGS:
-        meta = item.metadata
-        if "check" in meta:
-            yield item.name, item.default, meta["check"]
-        elif "choices" in meta:
-            yield item.name, item.default, partial(check_choice, choices=meta["choices"])
-        elif "low" in meta:
-            yield item.name, item.default, partial(check_int, low=meta["low"], high=meta.get("high"))
-
-
-CHECKS = tuple(_checks())  # made once, and defaults are left out, since a sweep makes ten thousand configurations
+CHECKS = tuple(checks(SETTINGS))  # made once; defaults are left out: a sweep makes ten thousand configurations
 
 
 CHECK_OF: Mapping[str, Check] = {name: check for name, _, check in CHECKS} | {
@@ -438,16 +402,7 @@ def wrong(name: str, value: object) -> list[ConfigError]:
     if name not in NAME_SET:
         return [ConfigError(str(name), value, "no such setting; known: " + ", ".join(NAMES))]
     unset = value is None and DEFAULTS[name] is None
-    return [] if unset or name not in CHECK_OF else _caught(CHECK_OF[name], name, value)
-
-
-def _caught(check: Callable[..., object], *arguments: object) -> list[ConfigError]:
-    """The error that a check raises, if any."""
-    try:
-        check(*arguments)
-    except ConfigError as error:
-        return [error]
-    return []
+    return [] if unset or name not in CHECK_OF else caught(CHECK_OF[name], name, value)
 
 
 def field_type(name: str) -> Any:

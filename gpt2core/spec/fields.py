@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import Field, field
 from functools import partial
 from typing import Any
 
@@ -64,6 +64,27 @@ def setting(default: Any, help: str, role: str, **meta: Any) -> Any:
     if meta.get("by_network"):  # known by its identity, so that a given value stays, also an equal one
         default = type("Default", (type(default),), {"plain": default})(default)
     return field(default=default, metadata={"help": help, "role": role, **meta})
+
+
+def checks(fields: Iterable[Field[Any]]) -> Iterator[tuple[str, object, Check]]:
+    """Name, default and check of each setting that is checked by itself."""
+    for item in fields:
+        meta = item.metadata
+        if "check" in meta:
+            yield item.name, item.default, meta["check"]
+        elif "choices" in meta:
+            yield item.name, item.default, partial(check_choice, choices=meta["choices"])
+        elif "low" in meta:
+            yield item.name, item.default, partial(check_int, low=meta["low"], high=meta.get("high"))
+
+
+def caught(check: Callable[..., object], *arguments: object) -> list[ConfigError]:
+    """The error that a check raises, if any."""
+    try:
+        check(*arguments)
+    except ConfigError as error:
+        return [error]
+    return []
 
 
 def check_int(name: str, value: object, low: int, high: int | None = None, accepted: str = "") -> None:

@@ -1,0 +1,38 @@
+"""Settings of a run that are accepted each by itself, but not beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpt2core.spec import modes, networks, optimizers, schedulers
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.fields import caught, parse_op_threads
+
+if TYPE_CHECKING:
+    from gpt2core.spec.config import TrainConfig
+
+
+def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[ConfigError]:
+    """The settings that do not fit together, each as an error."""
+    if config.seq > config.model.context:
+        yield ConfigError("seq", config.seq, f"at most the model's context ({config.model.context})")
+    if config.batch_slice is not None and config.batch_slice > config.batch:
+        yield ConfigError("batch_slice", config.batch_slice, f"1 to batch ({config.batch})")
+    if config.token_slice is not None and config.token_slice > config.seq:
+        yield ConfigError("token_slice", config.token_slice, f"1 to seq ({config.seq})")
+    if config.warmup is not None and config.warmup >= config.steps:
+        yield ConfigError("warmup", config.warmup, f"less than steps ({config.steps})")
+    if config.evaluate_every > config.steps:
+        yield ConfigError("evaluate_every", config.evaluate_every, f"at most steps ({config.steps})")
+    yield from modes.conflicts(config, defaults)
+    if config.fusion == "all" and config.needs_whole_gradients:
+        yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
+    yield from optimizers.conflicts(config, defaults)
+    yield from networks.conflicts(config, defaults)
+    if config.op_threads is not None:
+        yield from caught(parse_op_threads, config.op_threads, config.threads)
+    if any(getattr(config, name) != defaults[name] for name in ("scheduler", "threads")):  # by default none is loaded
+        yield from caught(schedulers.scheduler(config.scheduler).check, config)
+    if config.cores is not None and config.threads > len(config.cores) and not config.allow_oversubscription:
+        yield ConfigError("threads", config.threads, f"at most the number of cores given ({len(config.cores)})")
