@@ -79,7 +79,5 @@ def _lives(config: TrainConfig, late: int) -> list[Life]:
     return step.lives(late)
 
 
-def _no_update(
-    step: Builder, _config: TrainConfig, _blocks: Sequence[Parameter], _layer: int | None, _gradients: Arena | Own
-) -> None:
+def _no_update(step: Builder, _blocks: Sequence[Parameter], _layer: int | None, _gradients: Arena | Own) -> None:
     step.op("update", "update", _no_update, ONE_TILE, (), filler=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import fusion_of
 from gpt2core.networks.reverse import add_step
-from gpt2core.optimizers.update import update
+from gpt2core.optimizers.update import update_of
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
@@ -27,7 +27,7 @@ def build(config: TrainConfig, arenas: Mapping[str, ArenaPlan] | None = None) ->
         arenas = plan(config)
     _check_slices(config)
     step = Builder(arenas, fusion_of(config))
-    add_step(step, config, update)
+    add_step(step, config, update_of(config))
     return step.build(config.phases)
 
 

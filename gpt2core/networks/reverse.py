@@ -12,7 +12,7 @@ from gpt2core.step.ops import Arena, Own
 from gpt2core.step.parameters import GRADIENTS, Destination, Parameter
 from gpt2core.step.tape import Share, Tape
 
-Update = Callable[[Builder, TrainConfig, Sequence[Parameter], int | None, Arena | Own], None]  # optimizers/update.py
+Update = Callable[[Builder, Sequence[Parameter], int | None, Arena | Own], None]  # optimizers/update.py
 
 
 def add_step(step: Builder, config: TrainConfig, update: Update) -> None:
@@ -43,7 +43,7 @@ class Training:
         if self.keeps_gradients:
             kinds = self.step.tape.parameters.values()
             blocks = [block for kind in kinds for blocks in kind.values() for block in blocks]
-            self.update(self.step, self.config, blocks, None, GRADIENTS)
+            self.update(self.step, blocks, None, GRADIENTS)
         self.step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
 
     def accumulates(self) -> bool:
@@ -74,5 +74,5 @@ class Training:
 
     def _update_at_once(self, blocks: list[Parameter], layer: int | None, count: int) -> None:
         """Add the update to the ops that have just computed the gradients, `count` with the update."""
-        self.update(self.step, self.config, blocks, layer, Destination(own=True).whole)
+        self.update(self.step, blocks, layer, Destination(own=True).whole)
         self.step.fuse(count)
