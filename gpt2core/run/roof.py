@@ -36,7 +36,7 @@ from gpt2core.node import load, peaks
 from gpt2core.node.topology import spread
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
-from gpt2core.run.together import BEGIN, END, times_s
+from gpt2core.schedulers.together import BEGIN, END, times_s
 from gpt2core.schedulers.waiting import barrier
 
 SIZE = 1024  # rows and columns of the matrices
