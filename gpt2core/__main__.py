@@ -48,7 +48,7 @@ def processor() -> str:
     """The processor for which code is compiled. Raises ConfigError."""
     from gpt2core.compile import target
 
-    return f"{len(target.FEATURES)} features, tasks timed by {target.CLOCK}"
+    return f"{len(target.features())} features, tasks timed by {target.clock()}"
 
 
 CHECKS = (*preflight.TRAINING, preflight.Check("processor of compiled code", processor))
