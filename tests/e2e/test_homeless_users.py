@@ -73,7 +73,7 @@ def test_with_it_everything_works(run: Run, home: House) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(WORKER, "set --spool or TASKLOOM_SPOOL"), (("provision", "pools.toml", "--plan"), "--state = ")],
+    [(WORKER, "--spool or TASKLOOM_SPOOL = "), (("provision", "pools.toml", "--plan"), "--state = ")],
     ids=["worker", "provision"],
 )
 def test_a_home_folder_that_cannot_be_written_is_named(run: Run, arguments: tuple[str, ...], told: str) -> None:
