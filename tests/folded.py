@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from gpt2core.gemm import libraries, table
 from gpt2core.measure.tracing import new_record
 from gpt2core.networks.network import network_of
 from gpt2core.networks.reverse import Training
-from gpt2core.optimizers.update import update
+from gpt2core.optimizers.update import update_of
 from gpt2core.run.prepare import fill, plan
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.scheduler import Job, Stage
@@ -28,8 +27,8 @@ from gpt2core.step import graph
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32
 from gpt2core.step.memory import Memory
-from gpt2core.step.ops import Arena, Own, Read, Tensor, add_or_set
-from gpt2core.step.parameters import BOTH, GRADIENTS, Parameter, grid
+from gpt2core.step.ops import Read, Tensor, add_or_set
+from gpt2core.step.parameters import BOTH, GRADIENTS, grid
 from gpt2core.step.signature import Scalar, TileInt, Vector
 from gpt2core.step.tape import Tape
 from gpt2core.step.tensors import TensorSpec, plan_arena
@@ -51,7 +50,8 @@ class Ranks(Training):
     """A step whose micro-batches are the ranks' parts of the batch."""
 
     def __init__(self, step: Builder, config: TrainConfig) -> None:
-        super().__init__(step, config, _update_by_folded)
+        update = update_of(config)
+        super().__init__(step, config, lambda step, parameters, layer, _: update(step, parameters, layer, FOLDED))
 
     def accumulates(self) -> bool:
         return False
@@ -64,12 +64,6 @@ class Ranks(Training):
             folded=add_or_set(self.step.micro > 0, FOLDED, BOTH), gradients=Read(GRADIENTS, BOTH),
             rank=self.step.micro,
         )  # fmt: skip
-
-
-def _update_by_folded(
-    step: Builder, config: TrainConfig, parameters: Sequence[Parameter], layer: int | None, _: Arena | Own
-) -> None:
-    update(step, config, parameters, layer, FOLDED)
 
 
 def train_folded(config: TrainConfig, ranks: int) -> tuple[list[float], dict[str, NDArray[np.float32]]]:

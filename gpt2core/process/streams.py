@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable
 from typing import TextIO
+
+UNWRITABLE = {errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}  # errors of streams, which name no file
 
 
 def fill() -> None:
@@ -38,7 +41,7 @@ def say(line: str, stream: TextIO | None = None) -> None:
 
 def guarded(main: Callable[[], int | None]) -> int:
     """Call the main function of a process that may lack standard streams. Return its exit code; 1, with the error in a
-    line, if a file or what it printed could not be written."""
+    line, if a file that the error names could not be used, or a stream could not be written."""
     fill()
     code, failed = 1, ""
     try:
@@ -46,6 +49,8 @@ def guarded(main: Callable[[], int | None]) -> int:
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except OSError as error:
+        if error.filename is None and error.errno not in UNWRITABLE:
+            raise
         failed = str(error)
     if (reason := _lost(1, sys.stdout)) is not None:
         code, failed = code or 1, f"standard output cannot be written: {reason}"
