@@ -5,24 +5,43 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
-from anyio import CancelScope, CapacityLimiter, to_process
+from anyio import BrokenWorkerProcess, CancelScope, CapacityLimiter, to_process
 
 T = TypeVar("T")
+_idle: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()  # kept processes that compute nothing
 
 
 async def in_process(function: Callable[..., T], *args: Any) -> T:
     """`function(*args)`, computed in another process, which is killed if the caller is cancelled. Callers bound their
     number. Raises the errors of `function`, and anyio's BrokenWorkerProcess.
     """
-    with CancelScope(shield=True):  # anyio leaves a process behind whose start is cancelled, by a scope or by its task
-        starting = asyncio.ensure_future(to_process.run_sync(_start, limiter=CapacityLimiter(1)))
+    loop = asyncio.get_running_loop()
+    if _idle.get(loop, 0):
+        _idle[loop] -= 1
+    else:
+        await _start()
+    kept = True
+    try:
+        return await to_process.run_sync(function, *args, cancellable=True, limiter=CapacityLimiter(1))
+    except (BrokenWorkerProcess, asyncio.CancelledError):
+        kept = False
+        raise
+    finally:
+        _idle[loop] = _idle.get(loop, 0) + kept
+
+
+async def _start() -> None:
+    """Start a process. Whoever is cancelled waits for it: anyio leaves a process behind whose start is cancelled, by a
+    scope or by its task."""
+    with CancelScope(shield=True):
+        starting = asyncio.ensure_future(to_process.run_sync(_nothing, limiter=CapacityLimiter(1)))
         try:
             await asyncio.shield(starting)
         finally:
             await asyncio.wait([starting])
-    return await to_process.run_sync(function, *args, cancellable=True, limiter=CapacityLimiter(1))
 
 
-def _start() -> None:
-    """Does nothing, in a process that is started for it if none is idle."""
+def _nothing() -> None:
+    """What a process computes that is only started."""
