@@ -59,7 +59,8 @@ def _listed(name: str, values: Sequence[Any], word: str) -> str:
     if len(values) > MOST_VALUES:
         return f"{counted(len(values), 'value')} of {label}"
     if name == "threads":
-        return f"{_joined([str(value) for value in values], word)} thread{'' if list(values) == [1] else 's'}"
+        unit = "thread" if list(values) == [1] else "threads"
+        return f"{_joined([str(value) for value in values], word)} {unit}"
     of_value = {"model": _model}.get(name, lambda value: value_name(name, value).removeprefix(f"{label} "))
     names = [of_value(value) for value in values]
     return _joined(names, word) if name in ("scheduler", "model") else f"{label} {_joined(names, word)}"

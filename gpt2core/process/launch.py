@@ -66,8 +66,7 @@ def loop_command(scheduler: str, runtime: str, kernels: Sequence[str] = ()) -> l
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     """The child's environment: the base one, in which every library with its own threads is limited to one."""
     given = os.environ if base is None else base
-    # Numba would try to read empty settings.
-    kept = {name: value for name, value in given.items() if value or not name.startswith("NUMBA_")}
+    kept = {name: value for name, value in given.items() if value or not settings.unset_if_empty(name)}
     return {**kept, **ONE_THREAD, "PYTHONUNBUFFERED": "1"}
 
 

@@ -34,12 +34,14 @@ class Evaluations:
         self.entries = arenas.arrays["evaluated"]
         self.order = np.zeros(planned.config.batch, np.int64)
         self.memory.arrays |= {"samples": arenas.arrays["samples"], "order": self.order}
+        self.program, self.products = planned.program, products
         bound = dispatch.bind(planned.program, self.memory, planned.config.threads, products)
         self.stages = Stages(planned, self.memory, bound, silent, stop, timed=False)
         self.emit, self.stop = emit, stop
 
     def evaluate(self, step: int) -> dict[str, Any]:
         """Loss and accuracy after so many steps. Raises NotFinite; Cancelled after a batch, if the run shall stop."""
+        dispatch.run_once(self.program, self.memory, self.products)  # from the present weights
         batch, losses, right = len(self.order), self.memory.view(LOSS), self.memory.view(RIGHT)
         loss, found = [], 0
         for first in range(0, len(self.entries), batch):

@@ -102,9 +102,16 @@ def temporary_folder() -> Path:
         raise ConfigError("TMPDIR", os.environ.get("TMPDIR"), f"a folder for temporary files ({error})") from error
 
 
+def unset_if_empty(name: str) -> bool:
+    """Whether this is a setting of Numba that says nothing if it is empty. Numba would try to read it; an empty list of
+    features is one."""
+    return name.startswith("NUMBA_") and name != "NUMBA_CPU_FEATURES"
+
+
 def numba_settings() -> list[str]:
-    """Settings of Numba that affect compiled code, each as NAME=value. Empty ones are not set."""
-    found = (each for each in os.environ.items() if each[0].startswith("NUMBA_") and each[1])
+    """Settings of Numba that affect compiled code, each as NAME=value."""
+    given = ((name, value) for name, value in os.environ.items() if name.startswith("NUMBA_"))
+    found = ((name, value) for name, value in given if value or not unset_if_empty(name))
     return [f"{name}={value}" for name, value in sorted(found) if name not in NOT_CODE]
 
 
@@ -122,7 +129,7 @@ def check_numba() -> None:
 def numba_processor() -> tuple[str | None, str | None]:
     """(NUMBA_CPU_NAME, NUMBA_CPU_FEATURES): the processor that code is compiled for; None: this one's name or
     features."""
-    name, features = os.environ.get("NUMBA_CPU_NAME") or None, os.environ.get("NUMBA_CPU_FEATURES") or None
+    name, features = os.environ.get("NUMBA_CPU_NAME") or None, os.environ.get("NUMBA_CPU_FEATURES")
     return name, "" if features is None and (name or "").lower() == "generic" else features
 
 

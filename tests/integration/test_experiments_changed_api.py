@@ -72,7 +72,7 @@ def test_unknown_experiments_are_not_found(empty_api):
 
 def test_work_stops_when_the_client_that_asked_for_it_has_gone(api, monkeypatch):
     started, stopped, go_on = threading.Event(), threading.Event(), threading.Event()
-    check = planning._stop_if_gone
+    check = planning.stop_if_gone
 
     def look():
         started.set()
@@ -83,7 +83,7 @@ def test_work_stops_when_the_client_that_asked_for_it_has_gone(api, monkeypatch)
             stopped.set()
             raise
 
-    monkeypatch.setattr(planning, "_stop_if_gone", look)
+    monkeypatch.setattr(planning, "stop_if_gone", look)
     body = {"axes": {"seed": list(range(1000))}}
     for _ in range(3):  # one is running, two wait for their turn
         with pytest.raises(httpx.ReadTimeout):

@@ -93,7 +93,7 @@ def test_bad_queries_have_their_problem(empty_api, path, query, kind):
 def test_a_parameter_that_there_is_not_is_named(empty_api):
     problem = empty_api.get("/runs", 422, sate="failed", limit=5)
     accepted = (
-        "an existing parameter: sort, total, cursor, limit, experiment_id, state, node, label, filter, "
+        "an existing parameter: sort, total, cursor, limit, experiment_id, run, state, node, label, filter, "
         "flagged, since, until, finished_since, finished_until"
     )
     assert problem["errors"] == [{"pointer": "#query/sate", "field": "sate", "value": "failed", "accepted": accepted}]

@@ -26,7 +26,7 @@ seen = []
 def watch(event, arguments):
     if event in ("open", "os.listdir", "os.scandir", "subprocess.Popen", "ctypes.dlopen"):
         what = str(arguments[0])
-        if not what.endswith((".py", ".pyc", ".so")) and event not in ("os.listdir", "os.scandir"):
+        if "__pycache__" not in what and not what.endswith((".py", ".so")) and event not in ("os.listdir", "os.scandir"):
             where = ours()
             if where is not None:
                 seen.append([where, what])

@@ -31,6 +31,7 @@ class ReportExperiment(Model):
     stopping: dict[str, Any] | None
     node_time: dict[str, float] | None
     node_time_missing: str | None
+    extended: int = Field(0, description="repetitions of every variant that were added after its end")
 
 
 class ReportDesign(Model):

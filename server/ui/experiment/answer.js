@@ -18,10 +18,18 @@ export function Nothing({of}) {
 	<//>`;
 }
 
-/** Runs of an experiment, for plots. @param {import('../schemas').Schemas['ExperimentDetail']} of @param {string} topic */
+/**
+ * Runs of an experiment, for plots.
+ * @param {import('../schemas').Schemas['ExperimentDetail']} of
+ * @param {string} topic
+ */
 export const useRuns = (of, topic) => useAnswer('runs', {experiment_id: of.id, limit: 500}, {follow: topic});
 
-/** Each run as a cell: one row per variant, one column per block. @param {{of: import('../schemas').Schemas['ExperimentDetail'], runs: import('../schemas').Schemas['RunRow'][]}} props */
+/**
+ * Each run as a cell: one row per variant, one column per block.
+ * @param {{of: import('../schemas').Schemas['ExperimentDetail'], runs: import('../schemas').Schemas['RunRow'][]}}
+ *   props
+ */
 function Grid({of, runs}) {
 	const variants = [...new Map(runs.map(run => [JSON.stringify(run.variant), run.variant])).entries()].sort(
 		([, a], [, b]) => variantName(a).localeCompare(variantName(b), 'en', {numeric: true})
@@ -188,7 +196,10 @@ export function Answer({of, topic}) {
 	</div>`;
 }
 
-/** Quantiles of the step's time, of variants of inference. @param {{rows: import('../schemas').Schemas['ScalingRow'][]}} props */
+/**
+ * Quantiles of the step's time, of variants of inference.
+ * @param {{rows: import('../schemas').Schemas['ScalingRow'][]}} props
+ */
 function Latencies({rows}) {
 	if (!rows.length) return null;
 	return html`<section class="panel">
@@ -219,7 +230,11 @@ function Latencies({rows}) {
 	</section>`;
 }
 
-/** A colour for each phase of some variants. @param {import('../schemas').Schemas['ScalingRow'][]} rows @returns {Record<string, string>} */
+/**
+ * A colour for each phase of some variants.
+ * @param {import('../schemas').Schemas['ScalingRow'][]} rows
+ * @returns {Record<string, string>}
+ */
 const coloursOf = rows =>
 	Object.fromEntries(rows.flatMap(row => Object.keys(row.phase_s)).map(phase => [phase, phase]));
 

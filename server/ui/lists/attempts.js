@@ -19,6 +19,9 @@ const COLUMNS = [
 	{name: 'error', label: 'Error', class: 'question', cell: a => a.error?.detail ?? a.error?.slug ?? ''}
 ];
 
-/** @param {{rows: import('../schemas').Schemas['AttemptSummary'][], first: Column, caption: string}} props first: the column before the number */
+/**
+ * @param {{rows: import('../schemas').Schemas['AttemptSummary'][], first: Column, caption: string}} props first: the
+ *   column before the number
+ */
 export const AttemptTable = ({rows, first, caption}) =>
 	html`<${Table} caption=${caption} rows=${rows} id=${a => a.id} columns=${[first, ...COLUMNS]} />`;

@@ -39,7 +39,10 @@ export function useDryRun(request, onAsked) {
 	return {plan, problem};
 }
 
-/** The smallest difference that a node detects, by its last A/A experiment. @param {import('../schemas').Schemas['DetectableDifference']} each */
+/**
+ * The smallest difference that a node detects, by its last A/A experiment.
+ * @param {import('../schemas').Schemas['DetectableDifference']} each
+ */
 const detectable = each => `${each.node}: ${each.relative === null ? 'nothing' : percent(each.relative)}`;
 
 /** A dry run in one sentence. @param {import('../schemas').Schemas['DryRun']} plan */
@@ -66,7 +69,11 @@ function decides({pairs, needed, decidable}) {
 		: `${plural(pairs, 'pair')} cannot decide it, whatever the times; at least ${needed} repetitions can`;
 }
 
-/** What the planned repetitions can decide, a sentence each. @param {import('../schemas').Schemas['DryRun']} plan @returns {string[]} */
+/**
+ * What the planned repetitions can decide, a sentence each.
+ * @param {import('../schemas').Schemas['DryRun']} plan
+ * @returns {string[]}
+ */
 function decidable({primary, family}) {
 	const told = [];
 	if (primary) told.push(`The question (${primary.b} against ${primary.a}): ${decides(primary)}.`);
@@ -95,7 +102,10 @@ export function Plan({plan, problem}) {
 	</p>`;
 }
 
-/** The first runs, in the order in which they will be queued. @param {{plan: import('../schemas').Schemas['DryRun']}} props */
+/**
+ * The first runs, in the order in which they will be queued.
+ * @param {{plan: import('../schemas').Schemas['DryRun']}} props
+ */
 export function Order({plan}) {
 	return html`<section class="panel">
 		<h2>Order</h2>

@@ -381,7 +381,10 @@ export default function Compare() {
 	`;
 }
 
-/** The timelines of the first traced run of each side. @param {{of: import('../schemas').Schemas['Comparison'], runs: import('../schemas').Schemas['RunRow'][]}} props */
+/**
+ * The timelines of the first traced run of each side.
+ * @param {{of: import('../schemas').Schemas['Comparison'], runs: import('../schemas').Schemas['RunRow'][]}} props
+ */
 function Traced({of, runs}) {
 	const [asked, ask] = useState(false);
 	const traced = (/** @type {number[]} */ ids) =>

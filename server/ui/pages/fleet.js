@@ -68,7 +68,9 @@ function Remove({of}) {
 
 /**
  * A node's workers, core by core.
- * @param {{node: string, workers: import('../schemas').Schemas['WorkerSummary'][], calibration: import('../schemas').Schemas['Calibration'] | null | undefined}} props calibration: null while it is being computed
+ * @param {{node: string, workers: import('../schemas').Schemas['WorkerSummary'][], calibration:
+ *   import('../schemas').Schemas['Calibration'] | null | undefined}} props calibration: null while it is being
+ *   computed
  */
 function Node({node, workers, calibration}) {
 	const first = workers[0];

@@ -6,7 +6,11 @@ import {Answered, Empty} from '../pieces.js';
 
 const TAIL = 500; // lines that are shown first
 
-/** The order of two lines. @param {import('../schemas').Schemas['LogLine']} a @param {import('../schemas').Schemas['LogLine']} b */
+/**
+ * The order of two lines.
+ * @param {import('../schemas').Schemas['LogLine']} a
+ * @param {import('../schemas').Schemas['LogLine']} b
+ */
 const order = (a, b) => a.attempt_no - b.attempt_no || a.line_no - b.line_no;
 
 /** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */

@@ -6,6 +6,11 @@ import {Answered, Empty, Pairs, Table} from '../pieces.js';
 import {Shares} from '../plots/shares.js';
 import {State} from '../words.js';
 
+/**
+ * @typedef {import('../schemas').Schemas['ResultThread'] &
+ *   {thread: number, core: number, scheduling_s?: number}} ShownThread
+ */
+
 /** @param {import('../schemas').Schemas['RunDetail']} of */
 const useResult = of => useAnswer(of.median_step_s === null ? null : `runs/${of.id}/result`);
 const none = html`<${Empty}><p>This run has no result.</p><//>`;
@@ -40,20 +45,16 @@ export function Ops({of}) {
 							scheduling: 'scheduling',
 							idle: 'idle'
 						}}
-						rows=${threads.map(
-							(
-								/** @type {import('../schemas').Schemas['ResultThread'] & {thread: number, core: number, scheduling_s?: number}} */ t
-							) => ({
-								name: `thread ${t.thread}, core ${t.core}`,
-								parts: {
-									useful: t.useful_s,
-									'no work': t.starvation_s ?? 0,
-									'at barriers': t.barrier_s ?? 0,
-									scheduling: t.scheduling_s ?? 0,
-									idle: t.idle_s ?? 0
-								}
-							})
-						)}
+						rows=${threads.map((/** @type {ShownThread} */ t) => ({
+							name: `thread ${t.thread}, core ${t.core}`,
+							parts: {
+								useful: t.useful_s,
+								'no work': t.starvation_s ?? 0,
+								'at barriers': t.barrier_s ?? 0,
+								scheduling: t.scheduling_s ?? 0,
+								idle: t.idle_s ?? 0
+							}
+						}))}
 					/>
 				</section>`}
 				<section class="panel">

@@ -190,7 +190,10 @@ function Live({rows}) {
 	/>`;
 }
 
-/** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string, live: import('../schemas').Schemas['RunEvent'] | null}} props */
+/**
+ * @param {{of: import('../schemas').Schemas['RunDetail'], topic: string, live:
+ *   import('../schemas').Schemas['RunEvent'] | null}} props
+ */
 export function Steps({of, topic}) {
 	const done = of.state === 'succeeded' || of.median_step_s !== null;
 	const samples = useAnswer(done ? `runs/${of.id}/samples` : null);
