@@ -107,6 +107,18 @@ def test_a_runtime_is_a_known_name_or_a_path(wanted: object) -> None:
         TrainConfig(runtime=wanted)  # type: ignore[arg-type]
 
 
+def bits(config: TrainConfig) -> tuple[list[float], str]:
+    result = train.train(config)
+    return list(result.losses), result.weights_sha256
+
+
+@each_runtime
+def test_threads_of_ops_by_pattern_change_no_bit(name: str, apart: Apart) -> None:
+    config = dataclasses.replace(SMALL, batch_slice=1, fusion="rows")
+    patterns = dataclasses.replace(config, scheduler="omp-for", runtime=name, op_threads="qkv[1]=1,l*=1")
+    assert apart(name, bits, patterns) == bits(dataclasses.replace(config, scheduler="serial", threads=1))
+
+
 def stopped(config: TrainConfig) -> tuple[type, str]:
     """The error of a long run that is stopped after its first timed step."""
     stop = threading.Event()

@@ -95,7 +95,7 @@ def test_one_thread_gives_the_same_bits_each_time(reference):
     [
         {"scheduler": "fork-join", "assignment": "dynamic"},
         {"scheduler": "fork-join", "op_threads": "qkv=1,layernorm=2"},
-        {"scheduler": "omp-for", "op_threads": "qkv[1]=1,l*=2", "fusion": "rows"},
+        {"scheduler": "fork-join", "op_threads": "qkv[1]=1,l*=2", "fusion": "rows"},
         *({"fusion": fusion, "scheduler": scheduler} for fusion in FUSIONS for scheduler in ("fork-join", "task")),
         *({"policy": policy, "sync": sync} for policy in POLICIES for sync in SYNCS),
     ],

@@ -24,9 +24,9 @@ def ours():
 
 seen = []
 def watch(event, arguments):
-    if event in ("open", "os.listdir", "os.scandir", "subprocess.Popen", "ctypes.dlopen"):
+    if event in ("open", "subprocess.Popen", "ctypes.dlopen"):
         what = str(arguments[0])
-        if "__pycache__" not in what and not what.endswith((".py", ".so")) and event not in ("os.listdir", "os.scandir"):
+        if "__pycache__" not in what and not what.endswith((".py", ".so")):
             where = ours()
             if where is not None:
                 seen.append([where, what])
