@@ -289,8 +289,9 @@ def _server(settings: Settings, public: bool, listening: Callable[[], None]) -> 
 def configuration(app: FastAPI) -> uvicorn.Config:
     """Uvicorn's configuration of the server."""
     return uvicorn.Config(
-        app, http=Connection, log_config=None, access_log=False, timeout_graceful_shutdown=20, lifespan="on"
-    )
+        app, http=Connection, log_config=None, access_log=False, timeout_graceful_shutdown=20, lifespan="on",
+        workers=1,  # otherwise WEB_CONCURRENCY
+    )  # fmt: skip
 
 
 def _run(server: _Server, listener: socket.socket) -> None:

@@ -35,7 +35,8 @@ COMMANDS = {
 }
 EMPTY = {
     **{f"TASKLOOM_{name.upper()}": "" for name in Settings.model_fields},
-    **{f"TASKLOOM_{each.name.upper().replace('-', '_')}": "" for each in WORKER if each.takes_value},
+    **{f"TASKLOOM_{each.name.upper().replace('-', '_')}": "" for each in WORKER
+       if each.takes_value and each.name != "server"},
     **dict.fromkeys((*settings.TRAINERS, "TASKLOOM_TOKEN", "TASKLOOM_TOKEN_FILE", "TASKLOOM_START_WAIT_S"), ""),
     **dict.fromkeys(("NUMBA_OPT", "NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_CACHE_DIR", "TMPDIR"), ""),
 }
@@ -67,7 +68,7 @@ HARMLESS: dict[str, tuple[Mapping[str, str], str]] = {
 WRONG = (
     ("plan", "TASKLOOM_CACHE_DIR", "/proc/1/x", ""), ("plan", "NUMBA_CACHE_DIR", "/proc/1/x", ""),
     ("plan", "TASKLOOM_CLOCK", "sundial", ""), ("plan", "TASKLOOM_STALL_S", "nan", ""),
-    ("plan", "TASKLOOM_STRESS", "inf", ""), ("plan", "NUMBA_OPT", "fast", ""), ("plan", "NUMBA_CPU_NAME", "z80", ""),
+    ("plan", "TASKLOOM_STRESS", "inf", ""), ("plan", "NUMBA_OPT", "fast", ""),
     ("plan", "NUMBA_BOUNDSCHECK", "yes", ""), ("runs", "TASKLOOM_TOKEN_FILE", "/bin/ls", "/bin/ls"),
     ("runs", "TASKLOOM_START_WAIT_S", "soon", ""), ("worker", "TASKLOOM_TOKEN_FILE", "/nowhere", "/nowhere"),
     ("worker", "TASKLOOM_SPOOL", "/etc/passwd", ""), ("worker", "TASKLOOM_SPOOL", "/proc/1/x", ""),
