@@ -21,7 +21,7 @@ def value_name(axis: str | None, value: Any) -> str:
     """A value of an axis, or settings without one: task, 2 threads, batch slice 4, fusion default."""
     if axis is None:
         return settings(value) if isinstance(value, Mapping) else str(value)
-    if axis == "threads":
+    if axis == "threads" and value is not None:
         return counted(value, "thread")
     if axis == "build":
         return f"build {value[:12]}"

@@ -293,3 +293,15 @@ def test_experiments_are_listed_newest_first_in_pages(api):
             break
     assert found == ids[::-1]
     assert "request" not in page["items"][0]
+
+
+@pytest.mark.parametrize(
+    "base", [{"threads": "x"}, {"threads": [2]}, {"scheduler": 7}, {"model": {"name": 3}}, {"network": None}], ids=str
+)
+def test_a_request_without_a_name_is_refused_for_its_values(empty_api, base):
+    assert empty_api.post("/experiments", {"base": base}, 422)["errors"]
+
+
+def test_settings_that_are_null_have_a_name_too(api):
+    named = api.post("/experiments", {"base": {"model": "tiny", "threads": None}}, 201)
+    assert named["name"] == "tiny, threads default"

@@ -59,20 +59,24 @@ def submit(
     """
     body = storable(request)
     sha256 = canonical.sha256(body)
-    name = request.name or ("" if named is None else named(body))
+
+    def name() -> str:  # of a request whose configurations are accepted
+        return request.name or ("" if named is None else named(body))
+
     if idempotency_key is not None:
         with database.read() as session:
             first = _submitted_before(session, owner, idempotency_key, sha256, name)
         if first is not None:
             return first, False
     variants, planned, runs = expanded(database, settings, request, enough, opening)
+    called = name()
     if request.tune is None and request.repetitions is None and (planned[-1].repetition > 1 or "repetitions" in body):
         body["repetitions"] = planned[-1].repetition
     try:
         with database.write() as session:
             check_room(session, settings, key_id, runs)
             experiment = Experiment(
-                name=name,
+                name=called,
                 notes=request.notes,
                 request=body,
                 request_sha256=sha256,
@@ -102,7 +106,7 @@ def submit(
                 required = [{"experiment_id": experiment.id, "label": label} for label in labels]
                 session.execute(insert(RequiredLabel), required)
             insert_runs(session, experiment, request, variants, planned, Cause(owner, experiment.created_at))
-            answer = _first_answer(session, experiment, name)
+            answer = _first_answer(session, experiment, called)
     except IntegrityError:  # the same key arrived twice at the same moment
         if idempotency_key is None:
             raise
@@ -138,7 +142,9 @@ def check_room(session: Session, settings: Settings, key_id: int | None, more: i
         )
 
 
-def _submitted_before(session: Session, owner: str, key: str, sha256: str, name: str) -> ExperimentDetail | None:
+def _submitted_before(
+    session: Session, owner: str, key: str, sha256: str, name: Callable[[], str]
+) -> ExperimentDetail | None:
     """The first answer to this key of this owner. Raises IdempotencyConflict for another body."""
     same = select(Experiment).where(Experiment.owner == owner, Experiment.idempotency_key == key)
     experiment = session.scalars(same).first()
@@ -149,7 +155,7 @@ def _submitted_before(session: Session, owner: str, key: str, sha256: str, name:
             f"this Idempotency-Key was used with another body, for experiment {experiment.id}",
             experiment_id=experiment.id,
         )
-    return _first_answer(session, experiment, name)
+    return _first_answer(session, experiment, name())
 
 
 def _first_answer(session: Session, experiment: Experiment, name: str) -> ExperimentDetail:
