@@ -49,7 +49,7 @@ def test_a_convolution_is_torchs(C: int, OC: int, side: int, size: int, stride: 
 
     each = windows.Convolution("w", C, OC, side, size, stride)
     specs = {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in windows.temporary([each], len(SLICES))}
-    packed, shares, place = specs["packed"], specs["shares.w"], windows.packed_places([each])["w"]
+    packed, shares, place = specs["packed"], specs["shares.w"], windows.packed_places([each], True)["w"]
     flat = weight.detach().permute(0, 2, 3, 1).float().contiguous().numpy().reshape(OC, -1)
     pack(packed, flat.reshape(-1), 0, *place, OC, C, size, stride)
     sizes, images, gradient = (side, C, OC, size, stride), with_halo(x), with_halo(dout)
