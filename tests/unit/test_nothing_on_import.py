@@ -56,9 +56,9 @@ print(json.dumps([len(names), seen]))
 
 def seen(extra: str = "", **environment: str) -> tuple[int, list[list[str]]]:
     done = subprocess.run(
-        [sys.executable, "-c", WATCH.replace("EXTRA", extra)], capture_output=True, text=True, check=False,
+        [sys.executable, "-B", "-c", WATCH.replace("EXTRA", extra)], capture_output=True, text=True, check=False,
         env={**os.environ, **environment},
-    )  # fmt: skip
+    )  # fmt: skip  # -B: in a new checkout Python writes what it compiles of each module, which is an open, too
     assert done.returncode == 0, done.stderr
     count, found = json.loads(done.stdout)
     return count, found
