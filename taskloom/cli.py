@@ -29,6 +29,7 @@ COMMANDS = {
     "metg": "Measure the minimum effective task granularity of schedulers",
     "provision": "Submit Slurm jobs with workers when the queue needs them",
     "prune": "Delete old runs with their attempts, results, output and artifacts",
+    "report": "Write an experiment's report as a page, Markdown or JUnit XML",
     "runs": "List, show, cancel and retry runs, and read their results",
     "serve": "Start the server",
     "submit": "Queue an experiment from FILE",

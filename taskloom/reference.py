@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 import click
@@ -73,7 +74,7 @@ def _prose(text: str) -> str:
 def _section(path: tuple[str, ...], command: click.Command) -> str:
     context = click.Context(command, info_name=" ".join(path))
     usage = " ".join(command.collect_usage_pieces(context))
-    lines = [f"## {' '.join(path)}", "", f"`{' '.join(path)} {usage}`", "", (command.help or "").strip(), ""]
+    lines = [f"## {' '.join(path)}", "", f"`{' '.join(path)} {usage}`", "", inspect.cleandoc(command.help or ""), ""]
     records = [parameter.get_help_record(context) for parameter in command.params]
     rows = [f"| `{_cell(names)}` | {_prose(text)} |" for names, text in filter(None, records)]
     return "\n".join([*lines, "| option | meaning |", "| -- | -- |", *rows, ""])

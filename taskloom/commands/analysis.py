@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from gpt2core.spec.wording import counted
 from taskloom import analysis_tables, request_file
-from taskloom.analysis.report import page
-from taskloom.commands.output import connect, console, json_option, print_json, server_option, verbose_option
+from taskloom.commands.output import connect, json_option, server_option, show_answer
+from taskloom.commands.report import experiment_argument, report
 from taskloom.options import several_settings, train_options
-
-experiment_argument = click.argument("experiment_id", metavar="ID", type=int)
-
-
-def _show(answer: object, shown: Iterable[Table | str], as_json: bool) -> None:
-    if as_json:
-        print_json(answer)
-        return
-    out = console()
-    for part in shown:
-        if isinstance(part, str):
-            out.print(part, markup=False, highlight=False, soft_wrap=True)
-        else:
-            out.print(part)
 
 
 @click.command()
@@ -40,7 +22,7 @@ def sweep(experiment_id: int, axis: str | None, server: str, as_json: bool) -> N
     """Compare the values of one axis, everything else equal; p-values are adjusted for multiple comparisons."""
     with connect(server) as client:
         answer = client.sweep(experiment_id, axis)
-    _show(answer, analysis_tables.sweep(answer), as_json)
+    show_answer(answer, analysis_tables.sweep(answer), as_json)
 
 
 @click.command()
@@ -51,7 +33,7 @@ def efficiency(experiment_id: int, server: str, as_json: bool) -> None:
     """Show where the threads' time went: parallel efficiency and its factors, waiting, bounds."""
     with connect(server) as client:
         answer = client.efficiency(experiment_id)
-    _show(answer, analysis_tables.efficiency(answer), as_json)
+    show_answer(answer, analysis_tables.efficiency(answer), as_json)
 
 
 @click.command()
@@ -62,7 +44,7 @@ def roofline(experiment_id: int, server: str, as_json: bool) -> None:
     """Show each op's share of the node's peak, and whether forward and backward are memory-bound."""
     with connect(server) as client:
         answer = client.roofline(experiment_id)
-    _show(answer, analysis_tables.roofline(answer), as_json)
+    show_answer(answer, analysis_tables.roofline(answer), as_json)
 
 
 @click.command()
@@ -74,7 +56,7 @@ def forecast(experiment_id: int, cores: str | None, server: str, as_json: bool) 
     """Forecast steps on more cores under either scheduler, with the error against measured steps."""
     with connect(server) as client:
         answer = client.forecast(experiment_id, cores)
-    _show(answer, analysis_tables.forecast(answer), as_json)
+    show_answer(answer, analysis_tables.forecast(answer), as_json)
 
 
 @click.command()
@@ -87,9 +69,9 @@ def memory(experiment_id: int, only_growth: bool, server: str, as_json: bool) ->
     with connect(server) as client:
         rows, growth = client.memory(experiment_id), client.memory_growth(experiment_id)
     if only_growth:
-        _show(growth, analysis_tables.memory_growth(growth), as_json)
+        show_answer(growth, analysis_tables.memory_growth(growth), as_json)
     else:
-        _show(rows, (*analysis_tables.memory(rows), *analysis_tables.memory_growth(growth)), as_json)
+        show_answer(rows, (*analysis_tables.memory(rows), *analysis_tables.memory_growth(growth)), as_json)
 
 
 @click.command()
@@ -100,7 +82,7 @@ def history(run_id: int | None, server: str, as_json: bool) -> None:
     """Show step times of each configuration on each machine over time, with changes and alerts."""
     with connect(server) as client:
         answer = client.history(run_id)
-    _show(answer, analysis_tables.history(answer), as_json)
+    show_answer(answer, analysis_tables.history(answer), as_json)
 
 
 @click.command()
@@ -113,7 +95,7 @@ def confirm(run_id: int, server: str, as_json: bool) -> None:
         answer = client.confirm(run_id)
     queued = counted(answer.runs, "run")
     text = f"experiment {answer.id}: {queued} queued; see: taskloom experiments history --run {run_id}"
-    _show(answer, [text], as_json)
+    show_answer(answer, [text], as_json)
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -137,7 +119,7 @@ def calibrate(repetitions: int, require: tuple[str, ...], show: bool, server: st
     with connect(server) as client:
         if show:
             known = client.calibrations()
-            _show(known, analysis_tables.calibrations(known), as_json)
+            show_answer(known, analysis_tables.calibrations(known), as_json)
             return
         base, axes = several_settings(given)
         asked = {"name": "A/A", "base": base, "axes": axes, "repetitions": repetitions, "calibrates": True}
@@ -146,39 +128,7 @@ def calibrate(repetitions: int, require: tuple[str, ...], show: bool, server: st
         answer = client.submit(request_file.parse(asked))
     queued = counted(answer.runs, "equal run")
     text = f"experiment {answer.id}: {queued} queued; then see: taskloom experiments calibrate --show"
-    _show(answer, [text], as_json)
-
-
-@click.command()
-@experiment_argument
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="output file: a page, or JSON if its name ends in .json  [default: report-ID.html]",
-)
-@click.option("--leave-out-disturbed", is_flag=True, help="exclude runs with foreign load")
-@verbose_option
-@server_option
-@json_option
-def report(
-    experiment_id: int, output: Path | None, leave_out_disturbed: bool, verbose: bool, server: str, as_json: bool
-) -> None:
-    """Write the report as one self-contained page; with --json, print it as JSON and write only OUTPUT, if given."""
-    with connect(server) as client:
-        document = client.report(experiment_id, leave_out_disturbed)
-    target = output or (None if as_json else Path(f"report-{experiment_id}.html"))
-    if target is not None:
-        try:
-            target.write_text(json.dumps(document) + "\n" if target.suffix == ".json" else page(document))
-        except OSError as error:
-            raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
-    if as_json:
-        print_json(document)
-    else:
-        points = document.get("answer") or [document["conclusion"]]  # older servers have the text alone
-        shown = [*(f"- {point}" for point in points), *(document["marks"] if verbose else ()), f"written to {target}"]
-        _show(document, shown, as_json=False)
+    show_answer(answer, [text], as_json)
 
 
 COMMANDS = (report, calibrate, sweep, efficiency, roofline, forecast, memory, history, confirm)

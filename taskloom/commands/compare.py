@@ -10,6 +10,7 @@ from taskloom import tables
 from taskloom.commands.output import (
     connect,
     console,
+    fail_on_option,
     json_option,
     print_json,
     say_warnings,
@@ -21,25 +22,6 @@ from taskloom.errors import EXIT_WORK_FAILED
 if TYPE_CHECKING:
     from taskloom.analysis.compared import Comparison
 
-VERDICTS = ("faster", "slower", "same", "undecided", "refused")
-
-
-class Verdicts(click.ParamType[tuple[str, ...]]):
-    """Verdicts, separated by commas."""
-
-    name = "VERDICT,..."
-
-    def convert(
-        self, value: str | tuple[str, ...], parameter: click.Parameter | None, context: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):  # click converts defaults as well
-            return value
-        found = tuple(part.strip() for part in value.split(","))
-        for part in found:
-            if part not in VERDICTS:
-                self.fail(f"{part!r} is not one of {', '.join(VERDICTS)}", parameter, context)
-        return found
-
 
 @click.command()
 @click.argument("a")
@@ -47,7 +29,7 @@ class Verdicts(click.ParamType[tuple[str, ...]]):
 @click.option("--noise-floor", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
               help="smaller relative differences are ignored; declare it beforehand  [default: 0.01]")  # fmt: skip
 @click.option("--leave-out-flagged", is_flag=True, help="exclude steps that the trainer flagged")
-@click.option("--fail-on", type=Verdicts(), default=(), help="exit 1 on these verdicts, such as slower,refused")
+@fail_on_option
 @verbose_option
 @server_option
 @json_option

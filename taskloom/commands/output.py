@@ -27,8 +27,29 @@ json_option = click.option("--json", "as_json", is_flag=True, help="print JSON")
 server_option = click.option(
     "--server", metavar="URL", envvar="TASKLOOM_SERVER", default=DEFAULT_SERVER, show_default=True, show_envvar=True
 )
+VERDICTS = ("faster", "slower", "same", "undecided", "refused")
 
 
+class Verdicts(click.ParamType[tuple[str, ...]]):
+    """Verdicts, separated by commas."""
+
+    name = "VERDICT,..."
+
+    def convert(
+        self, value: str | tuple[str, ...], parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):  # click converts defaults as well
+            return value
+        found = tuple(part.strip() for part in value.split(","))
+        for part in found:
+            if part not in VERDICTS:
+                self.fail(f"{part!r} is not one of {', '.join(VERDICTS)}", parameter, context)
+        return found
+
+
+fail_on_option = click.option(
+    "--fail-on", type=Verdicts(), default=(), help="exit 1 on these verdicts, such as slower,refused"
+)
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="list every disturbed run")
 limit_option = click.option(
     "--limit", default=100, show_default=True, type=click.IntRange(1), help="maximum number of items"
@@ -71,6 +92,19 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     return value
+
+
+def show_answer(answer: object, shown: Iterable[Table | str], as_json: bool) -> None:
+    """Print an answer as JSON, or the tables and lines in which it is shown."""
+    if as_json:
+        print_json(answer)
+        return
+    out = console()
+    for part in shown:
+        if isinstance(part, str):
+            out.print(part, markup=False, highlight=False, soft_wrap=True)
+        else:
+            out.print(part)
 
 
 def say_warnings(out: Console, complete: Sequence[str], brief: Sequence[str], verbose: bool) -> None:

@@ -27,9 +27,11 @@ def taskloom(
     )
 
 
-def cli(*arguments: str, server: str, folder: Path | None = None, token: str = "") -> subprocess.CompletedProcess[str]:
+def cli(
+    *arguments: str, server: str, folder: Path | None = None, token: str = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Execute a command in this process. Only for commands that do nothing but send requests to a server."""
-    environment = {"TASKLOOM_SERVER": server, "TASKLOOM_TOKEN": token}
+    environment = {"TASKLOOM_SERVER": server, "TASKLOOM_TOKEN": token, **variables}
     with contextlib.chdir(folder or Path.cwd()):
         done = CliRunner().invoke(main, arguments, env=environment, catch_exceptions=False)
     return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import httpx
 import pytest
@@ -100,6 +101,18 @@ def test_from_submission_to_comparison(home: House, client: Client, tmp_path: Pa
         assert told(reported)["schema"] == "taskloom.report/1"
     assert page.read_text().startswith("<!doctype html>")
     assert json.loads(document.read_text()) == told(reported)
+    sentence, summary = run["experiment"]["verdict"]["sentence"], tmp_path / "summary.md"
+    tests = cli("report", experiment_id, "--format", "junit", "--fail-on", "undecided", server=home.url)
+    assert (tests.returncode, len(ElementTree.fromstring(tests.stdout).findall(".//failure"))) == (1, 1)
+    summary.write_text("before\n")
+    appended = ("report", experiment_id, "--format", "github-summary", "--fail-on", "slower")
+    done = cli(*appended, server=home.url, GITHUB_STEP_SUMMARY=str(summary))
+    assert (done.returncode, sentence in done.stdout) == (0, True)
+    assert summary.read_text().startswith("before\n## ")
+    assert sentence.partition(":")[0] in summary.read_text()
+    missing = cli(*appended, server=home.url, GITHUB_STEP_SUMMARY="")
+    assert missing.returncode == 2
+    assert "GITHUB_STEP_SUMMARY names no file" in missing.stderr
     for command in (
         ("runs", "list"),
         ("runs", "show", ids[0]),

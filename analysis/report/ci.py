@@ -1,0 +1,102 @@
+"""A report in the forms that CI systems show: Markdown for a comment or a job's summary, JUnit XML for a list of tests.
+
+JUnit's form is that of the Apache Ant schema as CI systems read it: a test case for each comparison.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from gpt2core.spec.wording import counted, seconds
+from taskloom.analysis.wording import settings, value_name
+
+Document = Mapping[str, Any]
+FAILING = ("slower", "refused")
+NONE = "-"
+SPECIAL = re.compile(r"([\\`*_{}\[\]<>#+!|~])")  # of GitHub's and GitLab's Markdown
+UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML cannot contain
+
+
+def markdown(document: Document) -> str:
+    """The question, its answer, a table of comparisons and one of variants."""
+    first, *rest = document["answer"]
+    parts = [f"## {_plain(document['question'])}", f"**{_plain(first)}**", "\n".join(f"- {_plain(p)}" for p in rest)]
+    compared = [
+        [settings(row["at"]) or NONE, f"{_side(row, 'b')} against {_side(row, 'a')}", _interval(row), row["verdict"]]
+        for row in _rows(document)
+    ]
+    if compared:
+        parts += ["### Comparisons", _table("other settings", "compared", "ratio [95 %]", "verdict", rows=compared)]
+        parts += ["Ratio: step time of the second / step time of the first named; above 1, the first named is faster."]
+    variants = [
+        [settings(row["variant"]) or NONE, seconds(row["step_s"]["median"]), str(row["runs"])]
+        for row in document["scaling"]["rows"]
+    ]
+    if variants:
+        parts += ["### Variants", _table("variant", "median step time", "runs", rows=variants)]
+    asked, known = document["experiment"], document["environment"]["known"]
+    origin = [f"Experiment {asked['experiment_id']}", asked["state"], counted(asked["runs"], "run")]
+    origin += [f"{name} {known[name]}" for name in ("node", "core_version") if name in known]
+    parts += [f"{_plain(', '.join(origin))}."]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def junit(document: Document, failing: Collection[str] = FAILING) -> str:
+    """A test case for each comparison: failed if its verdict is in `failing`, else skipped if it is undecided."""
+    asked = document["experiment"]
+    suite = ElementTree.Element("testsuite", name=f"taskloom experiment {asked['experiment_id']}")
+    counts = dict.fromkeys(("tests", "failures", "skipped", "errors"), 0)
+    for row in _rows(document):
+        name = f"{_side(row, 'b')} against {_side(row, 'a')}"
+        at = settings(row["at"])
+        case = ElementTree.SubElement(
+            suite, "testcase", name=f"{name}, {at}" if at else name, classname=_printable(document["question"])
+        )
+        counts["tests"] += 1
+        outcome = "failure" if row["verdict"] in failing else "skipped" if row["verdict"] == "undecided" else None
+        if outcome is not None:
+            counts["failures" if outcome == "failure" else "skipped"] += 1
+            told = ElementTree.SubElement(case, outcome, message=_printable(row["sentence"]))
+            if outcome == "failure":
+                told.set("type", row["verdict"])
+        ElementTree.SubElement(case, "system-out").text = _printable(f"{row['sentence']}\n{row['reason']}")
+    for key, count in counts.items():
+        suite.set(key, str(count))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=False) + "\n"
+
+
+def _rows(document: Document) -> Iterator[Mapping[str, Any]]:
+    """The question first, then the other comparisons along the axis; each with its axis."""
+    found = document["sweep"]
+    if found["primary"] is not None:
+        yield found["primary"]
+    yield from ({**row, "axis": found["axis"]} for row in found["rows"] if not row["primary"])
+
+
+def _side(row: Mapping[str, Any], side: str) -> str:
+    return value_name(row["axis"], row[side])
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    if row["ratio"] is None:
+        return NONE
+    bounds = "" if row["ratio_low"] is None else f" [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]"
+    return f"{row['ratio']:.3f}{bounds}"
+
+
+def _table(*columns: str, rows: Sequence[Sequence[str]]) -> str:
+    lines = [list(columns), ["--"] * len(columns), *([_plain(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line."""
+    return SPECIAL.sub(r"\\\1", " ".join(_printable(text).split()))
+
+
+def _printable(text: str) -> str:
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,101 @@
+"""`taskloom report`: Write an experiment's report as a page, or in the forms that CI systems show."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taskloom.analysis.report import FAILING, junit, markdown, page
+from taskloom.commands.output import (
+    connect,
+    fail_on_option,
+    json_option,
+    print_json,
+    server_option,
+    show_answer,
+    verbose_option,
+)
+from taskloom.errors import EXIT_WORK_FAILED
+
+SUMMARY = "GITHUB_STEP_SUMMARY"  # GitHub's runner names the file of a step's summary in it
+SUFFIXES = {".json": "json", ".md": "markdown", ".xml": "junit"}
+FORMS: dict[str, Callable[[Mapping[str, Any], tuple[str, ...]], str]] = {
+    "html": lambda document, _: page(document),
+    "json": lambda document, _: json.dumps(document) + "\n",
+    "markdown": lambda document, _: markdown(document),
+    "junit": lambda document, fail_on: junit(document, fail_on or FAILING),
+    "github-summary": lambda document, _: markdown(document),
+}
+experiment_argument = click.argument("experiment_id", metavar="ID", type=int)
+
+
+@click.command()
+@experiment_argument
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMS)),
+    help="github-summary appends Markdown to the file that GITHUB_STEP_SUMMARY names; json, markdown and junit without "
+    "OUTPUT are printed  [default: by the name of OUTPUT (.json, .md, .xml), else html]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="output file  [default: report-ID.html for a page]",
+)
+@click.option("--leave-out-disturbed", is_flag=True, help="exclude runs with foreign load")
+@fail_on_option
+@verbose_option
+@server_option
+@json_option
+def report(
+    experiment_id: int,
+    form: str | None,
+    output: Path | None,
+    leave_out_disturbed: bool,
+    fail_on: tuple[str, ...],
+    verbose: bool,
+    server: str,
+    as_json: bool,
+) -> None:
+    """Write an experiment's report as a page, Markdown or JUnit XML.
+
+    With --json, it is printed as JSON, and only OUTPUT is written, if given. In JUnit XML each comparison is a test:
+    those with a verdict of --fail-on (slower and refused without it) have failed, undecided ones are skipped. The exit
+    code is 1 if --fail-on names the verdict on the experiment's question, or on its first comparison without one,
+    otherwise 0.
+    """
+    form = form or SUFFIXES.get("" if output is None else output.suffix, "html")
+    target, appends = output, form == "github-summary" and output is None
+    if appends:
+        if not os.environ.get(SUMMARY):
+            told = f"github-summary needs -o FILE where {SUMMARY} names no file; GitHub's runner sets it in each step"
+            raise click.BadParameter(told, param_hint="--format")
+        target = Path(os.environ[SUMMARY])
+    elif form == "html" and not as_json:
+        target = output or Path(f"report-{experiment_id}.html")
+    with connect(server) as client:
+        document = client.report(experiment_id, leave_out_disturbed)
+    text = FORMS[form](document, fail_on)
+    if target is not None:
+        try:
+            with target.open("a" if appends else "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
+    if as_json:
+        print_json(document)
+    elif target is None:
+        click.echo(text, nl=False)
+    else:
+        points = document.get("answer") or [document["conclusion"]]  # older servers have the text alone
+        shown = [*(f"- {point}" for point in points), *(document["marks"] if verbose else ()), f"written to {target}"]
+        show_answer(document, shown, as_json=False)
+    if document["sweep"]["verdict"]["verdict"] in fail_on:
+        raise click.exceptions.Exit(EXIT_WORK_FAILED)
