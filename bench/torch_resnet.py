@@ -10,6 +10,7 @@ from safetensors.torch import load_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bench.torch_vgg import VGG
 from gpt2core.networks.network import network_of
 from gpt2core.networks.resnet.tensors import STAGES, Resnet, model_of
 from gpt2core.spec.config import TrainConfig
@@ -77,7 +78,7 @@ def new_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimize
 
 
 def train(
-    model: ResNet, config: TrainConfig, samples: np.ndarray, order: np.ndarray, side: int
+    model: ResNet | VGG, config: TrainConfig, samples: np.ndarray, order: np.ndarray, side: int
 ) -> tuple[list[float], list[float]]:
     """Train in place for config.steps; losses, and the share of images whose class is the most likely one."""
     optimizer, losses, accuracies = new_optimizer(model, config), [], []

@@ -53,7 +53,7 @@ def op_colour(op: str) -> str:
     for names, colour in (
         (("attention",), "attention"),
         (("qkv", "projection", "fc", "logits", "gates_in", "recurrence", "conv"), "products"),
-        (("gelu", "residual", "layernorm", "pool"), "elementwise"),
+        (("gelu", "relu", "residual", "layernorm", "pool"), "elementwise"),
         ((*OPTIMIZERS, "update"), "update-op"),
         (("cross_entropy", "mean_loss", "mean_accuracy"), "loss-op"),
     ):

@@ -22,7 +22,7 @@ from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
 from gpt2core.step.ops import Given, Read, Tensor, Update, Write, add_or_set
 from gpt2core.step.parameters import BLOCK, WEIGHTS, Destination, Parameter
-from gpt2core.step.signature import Kernel, Matrix, OwnMatrix, Scalar, TileInt, Vector
+from gpt2core.step.signature import Kernel, Matrix, OwnMatrix, OwnVector, Scalar, TileInt, Vector
 from gpt2core.step.tape import Share
 
 PACKED = Tensor("packed")
@@ -89,12 +89,14 @@ def pack(
 
 @kernel
 def sweep(
-    a, a_pixel, a_row, a_line, panels, length, lines, c, c_pixel, c_row, height, width, columns, start, gate, rectify
-):
+    a, a_pixel, a_row, a_line, panels, length, lines, c, c_pixel, c_row, height, width, columns, start, one, gate,
+    rectify,
+):  # fmt: skip
     """Compute `columns` channels of height x width pixels, panel by panel of the packed weights.
 
-    a, c, start, gate: addresses of the first pixel; start and gate lie as c does. `length` words in each of `lines`
-    lines of a window. Strides in bytes: of pixels, of rows of pixels, and of a window's lines.
+    a, c, start, gate: addresses of the first pixel; start and gate lie as c does, but with `one` start is one pixel for
+    all. `length` words in each of `lines` lines of a window. Strides in bytes: of pixels, of rows of pixels, and of a
+    window's lines.
     """
     for c0 in range(0, columns, TILE_COLUMNS):
         some = min(TILE_COLUMNS, columns - c0)
@@ -103,25 +105,27 @@ def sweep(
             x, at_a, at = 0, a + y * a_row, 4 * c0 + y * c_row
             while x < width:
                 rows = TILE_ROWS if x + TILE_ROWS <= width else 1
+                begin = 4 * c0 if one else at
                 whole_tile(
                     rows, vectors, at_a, a_pixel, 4, a_line, panel, 4 * LANES, 4 * LANES * length,
                     4 * LANES * length * lines, length, lines, c + at, c_pixel, some,
-                    start + at if start else 0, c_pixel, gate + at if gate else 0, c_pixel, rectify,
+                    start + begin if start else 0, 0 if one else c_pixel, gate + at if gate else 0, c_pixel, rectify,
                 )  # fmt: skip
                 x, at_a, at = x + rows, at_a + rows * a_pixel, at + rows * c_pixel
 
 
 @kernel
 def convolve(
-    out: Matrix, inp: Matrix, shortcut: Matrix, packed: Vector, at: Scalar, side: Scalar, C: Scalar, OC: Scalar,
-    size: Scalar, stride: Scalar, rectify: Scalar, row0: TileInt, row1: TileInt,
+    out: Matrix, inp: Matrix, shortcut: Matrix, bias: Vector, packed: Vector, at: Scalar, side: Scalar, C: Scalar,
+    OC: Scalar, size: Scalar, stride: Scalar, rectify: Scalar, row0: TileInt, row1: TileInt,
 ):  # fmt: skip
     """Convolve images [row0, row1) of `side` rows.
 
     Writes:   out (N, (S+2)*(S+2)*OC) =, S = (side + stride - 1) // stride, with a halo of zeros
-    Reads:    inp (N, (side+2)*(side+2)*C) with a halo of zeros; shortcut as out, or (0, 0) for none, may be out;
-              packed, from `at` on: see `pack`
-    Maths:    out = shortcut + window @ weight.T, and with `rectify` max(out, 0); windows are centred, size 1 or 3
+    Reads:    inp (N, (side+2)*(side+2)*C) with a halo of zeros; shortcut as out, or (0, 0) for none, may be out; bias
+              (OC,), or (0,) for none, and with a shortcut none; packed, from `at` on: see `pack`
+    Maths:    out = shortcut + bias + window @ weight.T, and with `rectify` max(out, 0); windows are centred, size 1 or
+              3
     Tiles:    disjoint ranges of images are independent
     Cost:     2*size*size*C*OC flop per pixel of the output
     Source:   torch.nn.functional.conv2d with padding size // 2
@@ -130,10 +134,13 @@ def convolve(
     line, out_line = (side + 2) * C, (S + 2) * OC
     first, inner = 0 if size == 3 else line + C, out_line + OC
     for n in range(row0, row1):
+        start = address_of(bias, 0) if bias.shape[0] else 0
+        if shortcut.shape[0]:
+            start = address_of(shortcut, n * out.shape[1] + inner)
         sweep(
             address_of(inp, n * inp.shape[1] + first), 4 * stride * C, 4 * stride * line, 4 * line,
             address_of(packed, at), size * C, size, address_of(out, n * out.shape[1] + inner), 4 * OC, 4 * out_line,
-            S, S, OC, address_of(shortcut, n * out.shape[1] + inner) if shortcut.shape[0] else 0, 0, rectify,
+            S, S, OC, start, bias.shape[0], 0, rectify,
         )  # fmt: skip
         clear_halo(out[n], S, OC)
 
@@ -165,7 +172,7 @@ def convolve_backward_input(
                 sweep(
                     address_of(dout, n * dout.shape[1] + first), 4 * OC, 4 * out_line, 4 * out_line, panels, tx * OC,
                     ty, address_of(dinp, to), 4 * stride * C, 4 * stride * line, (side - py + stride - 1) // stride,
-                    (side - px + stride - 1) // stride, C, address_of(past, to) if past.shape[0] else 0,
+                    (side - px + stride - 1) // stride, C, address_of(past, to) if past.shape[0] else 0, 0,
                     address_of(inp, to) if inp.shape[0] else 0, 0,
                 )  # fmt: skip
                 panels += 4 * ty * tx * OC * LANES * vectors_of(C)
@@ -173,21 +180,36 @@ def convolve_backward_input(
 
 
 @kernel
-def convolve_backward_weight(
-    shares: Matrix, dout: Matrix, inp: Matrix, side: Scalar, C: Scalar, OC: Scalar, size: Scalar, stride: Scalar,
-    row0: TileInt, row1: TileInt, part0: TileInt,
-):  # fmt: skip
-    """A share of the gradient of a convolution's weight, from images [row0, row1) of `side` rows.
+def add_pixels(sums, images):
+    """The sum of all pixels of some images, with their halo of zeros, image after image."""
+    C = sums.shape[0]
+    sums[:] = 0
+    for n in range(images.shape[0]):
+        for at in range(0, images.shape[1], C):
+            pixel = images[n, at : at + C]
+            for c in range(C):
+                sums[c] += pixel[c]
 
-    Writes:   shares (any, size*size*C) =, OC rows from part0 on
+
+@kernel
+def convolve_backward_weight(
+    shares: Matrix, bias_shares: Vector, dout: Matrix, inp: Matrix, side: Scalar, C: Scalar, OC: Scalar, size: Scalar,
+    stride: Scalar, row0: TileInt, row1: TileInt, part0: TileInt,
+):  # fmt: skip
+    """A share of the gradient of a convolution's weight and bias, from images [row0, row1) of `side` rows.
+
+    Writes:   shares (any, size*size*C) =, OC rows from part0 on; bias_shares (any,) =, OC elements from part0 on, or
+              (0,) for none
     Reads:    dout (N, (S+2)*(S+2)*OC), inp (N, (side+2)*(side+2)*C) with a halo of zeros
-    Maths:    sum over the pixels, image after image, of dout.T @ window
+    Maths:    sum over the pixels, image after image, of dout.T @ window, and of dout
     Tiles:    slices of images have shares of their own
     Cost:     2*size*size*C*OC flop per pixel of the output
     """
     S = (side + stride - 1) // stride
     line, out_line, K = (side + 2) * C, (S + 2) * OC, size * size * C
     first = 0 if size == 3 else line + C
+    if bias_shares.shape[0]:
+        add_pixels(bias_shares[part0 : part0 + OC], dout[row0:row1])
     for n in range(row0, row1):
         for ky in range(size):
             for k in range(0, size * C, TILE_COLUMNS):
@@ -211,11 +233,15 @@ def convolve_backward_weight(
 
 
 @kernel
-def fold(dweight: OwnMatrix, shares: Matrix, OC: Scalar, out0: TileInt, out1: TileInt, to: TileInt, adds: Scalar):
+def fold(
+    dweight: OwnMatrix, dbias: OwnVector, shares: Matrix, bias_shares: Vector, OC: Scalar, out0: TileInt, out1: TileInt,
+    to: TileInt, adds: Scalar,
+):  # fmt: skip
     """Sum the slices' shares of the gradient of a weight's outputs [out0, out1), slice after slice.
 
-    Writes:   dweight (any, K) =, rows from `to` on; += if `adds` is set
-    Reads:    shares (slices*OC, K)
+    Writes:   dweight (any, K) =, rows from `to` on; dbias (any,) =, elements from `to` on, or (0,) for none; both += if
+              `adds` is set
+    Reads:    shares (slices*OC, K), bias_shares (slices*OC,) or (0,)
     Tiles:    disjoint ranges of outputs are independent
     Cost:     K flop and 4*K bytes per output and slice
     """
@@ -230,6 +256,11 @@ def fold(dweight: OwnMatrix, shares: Matrix, OC: Scalar, out0: TileInt, out1: Ti
             else:
                 for k in range(K):
                     row[k] += share[k]
+        if dbias.shape[0]:
+            total = dbias[to + o - out0] if adds else np.float32(0)
+            for at in range(o, bias_shares.shape[0], OC):
+                total += bias_shares[at]
+            dbias[to + o - out0] = total
 
 
 class Convolutions:
@@ -280,19 +311,19 @@ class Convolutions:
 
     def parameters(self, *every: Convolution) -> dict[Tensor, list[Parameter]]:
         """The blocks of their weights."""
-        return {Tensor(each.weight): parameters.matrix(self.step, Tensor(each.weight)) for each in every}
+        return {Tensor(each.weight): parameters.matrix(self.step, Tensor(each.weight), _bias(each)) for each in every}
 
     def apply(
         self, each: Convolution, *, out: Tensor, inp: Tensor, shortcut: Tensor | None = None, rectify: bool = True
     ) -> None:
         """Add a convolution. A shortcut is added to it, which may be `out`; then a ReLU follows."""
-        place = self._places[each.weight]
+        place, bias = self._places[each.weight], _bias(each)
         values = each.side**2 * each.C + each.out_side**2 * each.OC * (2 if shortcut else 1)
         written = Update if shortcut == out else Write
         self._op(
             each, "", "forward", convolve, values,
             out=written(out, ROWS), inp=Read(inp, ROWS), shortcut=shortcut and Read(shortcut, ROWS),
-            packed=Read(PACKED, "at:turned_at"), at=place.at, rectify=int(rectify),
+            bias=bias and Read(bias), packed=Read(PACKED, "at:turned_at"), at=place.at, rectify=int(rectify),
         )  # fmt: skip
 
     def apply_backward(
@@ -315,7 +346,8 @@ class Convolutions:
         values = each.side**2 * each.C + each.out_side**2 * each.OC
         self._op(
             each, "_dweight", "backward", convolve_backward_weight, values, filler=True,
-            shares=Write(_shares(each), PART), dout=Read(dout, ROWS), inp=Read(inp, ROWS),
+            shares=Write(_shares(each), PART), bias_shares=Write(_bias_shares(each), PART) if each.bias else None,
+            dout=Read(dout, ROWS), inp=Read(inp, ROWS),
         )  # fmt: skip
         number = self._number[each.weight]
         self.step.tape.shares.append(Share(Tensor(each.weight), partial(self._fold, each), number))
@@ -323,13 +355,15 @@ class Convolutions:
     def _fold(self, each: Convolution, to: Destination) -> None:
         """Add the sum of the slices' shares."""
         weight, count = Tensor(each.weight), len(self.grid)
-        blocks, (dweight, _) = parameters.block_grid(self.step, weight, to.own), to.of(self.step, weight)
+        dweight, dbias = to.of(self.step, weight, _bias(each))
+        blocks = parameters.block_grid(self.step, weight, to.own)
         ranges = tuple([(each.OC * s + o0, each.OC * s + o1) for s in range(count)] for o0, o1 in blocks.ranges(BLOCK))
         self.step.op(
             f"{_name(each)}_fold", "backward", fold, Grid(blocks.labels, blocks.columns, {PART: ranges}),
             blocks.cost(BLOCK, count * each.K, F32 * (count + 1) * each.K), self._number[each.weight], filler=True,
-            dweight=add_or_set(to.adds, dweight, BLOCK), shares=Read(_shares(each), PART), OC=each.OC,
-            adds=int(to.adds),
+            dweight=add_or_set(to.adds, dweight, BLOCK), dbias=dbias and add_or_set(to.adds, dbias, BLOCK),
+            shares=Read(_shares(each), PART), bias_shares=Read(_bias_shares(each), PART) if each.bias else None,
+            OC=each.OC, adds=int(to.adds),
         )  # fmt: skip
 
     def _op(
@@ -354,5 +388,13 @@ def _name(each: Convolution) -> str:
     return f"conv{each.size}x{each.size}"
 
 
+def _bias(each: Convolution) -> Tensor | None:
+    return Tensor(each.bias) if each.bias else None
+
+
 def _shares(each: Convolution) -> Tensor:
     return Tensor(f"shares.{each.weight}")
+
+
+def _bias_shares(each: Convolution) -> Tensor:
+    return Tensor(f"shares.{each.bias}")

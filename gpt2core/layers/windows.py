@@ -24,8 +24,8 @@ def padded(channels: int) -> int:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution without bias of C to OC channels, of images of `side` rows: its window's size (1 or 3) and stride
-    (1 or 2). `weight` names its weight's tensor.
+    """A convolution of C to OC channels, of images of `side` rows: its window's size (1 or 3) and stride (1 or 2).
+    `weight` and `bias` name their tensors; "": no bias.
     """
 
     weight: str
@@ -35,6 +35,7 @@ class Convolution:
     size: int = 3
     stride: int = 1
     needs_dinp: bool = True
+    bias: str = ""
 
     @property
     def out_side(self) -> int:
@@ -58,6 +59,11 @@ class Convolution:
     @property
     def spec(self) -> TensorSpec:
         return TensorSpec(self.weight, (self.OC, self.K))
+
+    @property
+    def specs(self) -> list[TensorSpec]:
+        """Its weight and its bias."""
+        return [self.spec, *([TensorSpec(self.bias, (self.OC,))] if self.bias else [])]
 
 
 @dataclass(frozen=True)
@@ -96,4 +102,5 @@ def temporary(convolutions: Sequence[Convolution], slices: int) -> list[TensorSp
     packed = list(packed_places(convolutions, slices > 0).values())[-1].end
     trained = convolutions if slices else ()
     shares = [TensorSpec(f"shares.{each.weight}", (slices * each.OC, each.K)) for each in trained]
-    return [TensorSpec("packed", (packed,), constant=not slices), *shares]
+    of_biases = [TensorSpec(f"shares.{each.bias}", (slices * each.OC,)) for each in trained if each.bias]
+    return [TensorSpec("packed", (packed,), constant=not slices), *shares, *of_biases]

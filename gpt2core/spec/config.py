@@ -147,17 +147,17 @@ class TrainConfig:
         role="order",
     )
     data: str = setting(
-        "stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file; of a resnet images: synthetic (its "
-        "default), cifar10:PATH or cifar100:PATH, a folder of the binary files or one of them", check=check_path,
-        role="values", group="training", by_network=True,
+        "stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file; of a resnet or vgg images: "
+        "synthetic (its default), cifar10:PATH or cifar100:PATH, a folder of the binary files or one of them",
+        check=check_path, role="values", group="training", by_network=True,
     )
     distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS, role="values")
     checkpoint: str | None = setting(
-        None, "initial weights: an llm.c .bin file, or Hugging Face's .safetensors file, index or folder; of an lstm "
-        "or a resnet a torch module's .safetensors", check=check_path, role="values",
+        None, "initial weights: an llm.c .bin file, or Hugging Face's .safetensors file, index or folder; of an "
+        "lstm, resnet or vgg a torch module's .safetensors", check=check_path, role="values",
     )
     save: str | None = setting(
-        None, "file for the final weights (llm.c .bin, or .safetensors; of an lstm or a resnet .safetensors)",
+        None, "file for the final weights (llm.c .bin, or .safetensors; of an lstm, resnet or vgg .safetensors)",
         check=check_path, role="output",
     )
     optimizer: str = setting(
@@ -215,20 +215,22 @@ class TrainConfig:
         later="in-keys",
     )
     shuffle: str = setting(
-        "epoch", "resnet: order of the images. epoch: each epoch has its own permutation by the seed; none: as stored",
+        "epoch",
+        "resnet, vgg: order of the images. epoch: each epoch has its own permutation by the seed; none: as stored",
         choices=SHUFFLES, role="values", later=True,
     )
     val_samples: int | None = setting(
-        None, "resnet: images for validation, the last ones; default: 1000 of a folder of files, otherwise 0", low=0,
+        None,
+        "resnet, vgg: images for validation, the last ones; default: 1000 of a folder of files, otherwise 0", low=0,
         high=1 << 30, role="values", unit="images", later=True,
     )
     split: str | None = setting(
-        None, "resnet: the images of mode infer, by default train, or of the evaluations of mode train, by default val",
+        None, "resnet, vgg: images of mode infer, by default train, or of evaluations, by default val",
         choices=SPLITS, role="values", later=True,
     )
     evaluate_every: int = setting(
-        0, "resnet: number of steps after which, again and again, loss and accuracy of all images for validation are "
-        "computed, outside the timed steps; 0: never", low=0, high=1 << 30, role="size", unit="steps", later=True,
+        0, "resnet, vgg: number of steps after which, again and again, loss and accuracy of all images for validation "
+        "are computed, outside the timed steps; 0: never", low=0, high=1 << 30, role="size", unit="steps", later=True,
     )
     carry_state: bool = setting(
         False, "lstm: the state of a batch begins where the one of the previous batch ended, without gradient; each "

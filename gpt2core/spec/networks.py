@@ -20,6 +20,7 @@ NETWORKS = {
     "gpt2": "gpt2core.networks.gpt2.network",
     "lstm": "gpt2core.networks.lstm.network",
     "resnet": "gpt2core.networks.resnet.network",
+    "vgg": "gpt2core.networks.vgg.network",
 }
 KNOWN = Registry("networks", NETWORKS, "NETWORK")  # with those of other packages
 DEFAULT = "gpt2"  # network of a model without the key `network`

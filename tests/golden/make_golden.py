@@ -226,11 +226,21 @@ def make_resnet() -> None:
     np.savez_compressed(FOLDER / "resnet.npz", losses=losses, accuracies=accuracies)
 
 
+def make_vgg() -> None:
+    """Store PyTorch's losses and accuracies for the VGG of tests/networks."""
+    sys.path.insert(0, str(FOLDER.parent / "networks"))
+    import torch_vggs
+    import vggs
+
+    losses, accuracies, _ = torch_vggs.train(vggs.config())
+    np.savez_compressed(FOLDER / "vgg.npz", losses=losses, accuracies=accuracies)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     for make in (make_encoder, make_layernorm, make_matmul, make_attention, make_gelu, make_residual,
                  make_cross_entropy, make_adamw, make_sgd, make_small_gpt2, make_clipped_gpt2, make_toys,
-                 make_lstms, make_gru, make_resnet):  # fmt: skip
+                 make_lstms, make_gru, make_resnet, make_vgg):  # fmt: skip
         make()
 
 

@@ -25,6 +25,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "batch": 8, "seq": 64,
     },
     "resnet": {"model": "resnet14-cifar", "batch": 64},
+    "vgg": {"model": {"network": "vgg", "width": 16, "hidden": 64}, "batch": 64},
 }  # fmt: skip
 
 

@@ -19,7 +19,8 @@ from gpt2core.measure.tracing import new_record
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
-from gpt2core.networks.resnet.tensors import convolutions
+from gpt2core.networks.resnet import tensors as resnet
+from gpt2core.networks.vgg import tensors as vgg
 from gpt2core.run import canary, outputs, prepare, train
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
@@ -35,6 +36,8 @@ from taskloom.server.queue.attempts import digest, payload
 GPT2 = ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16)
 LSTM = {"network": "lstm", "embedding": 24, "hidden": 32, "layers": 2, "vocab": 61, "context": 16}
 RESNET = {"network": "resnet", "blocks": 2, "width": 5, "classes": 7, "side": 9}
+VGG = {"network": "vgg", "width": 3, "hidden": 6, "classes": 7, "side": 33}
+OF_IMAGES = (RESNET, VGG)
 RAGGED = {"batch": 3, "seq": 10, "batch_slice": 2, "token_slice": 4, "data": "synthetic", "steps": 1, "warmup": 0}
 ROUNDING = 1e-6  # of the sum of exponentials, whose order is the compiler's
 libc = ctypes.CDLL(None)
@@ -58,7 +61,7 @@ def heap_bytes() -> int:
 
 def config(model: object, **settings: object) -> TrainConfig:
     given = {"model": model, **RAGGED, **settings}
-    if model is RESNET:
+    if model in OF_IMAGES:
         del given["seq"], given["token_slice"]
     return slicing.resolve(TrainConfig.from_dict(given))
 
@@ -82,12 +85,12 @@ def test_forward_of_inference_has_the_bits_of_training(model, precision):
     assert np.allclose(last.arrays["loss"], losses[rows], rtol=ROUNDING)
 
 
-@pytest.mark.parametrize("fusion", ["none", "rows"])
-def test_inference_of_images_has_the_bits_of_training(fusion):
-    trained = computed(config(RESNET, fusion=fusion), "loss").arrays["logits"]
-    losses = computed(config(RESNET, fusion=fusion), "backward").arrays["loss"]
+@pytest.mark.parametrize(("model", "fusion"), [(RESNET, "none"), (RESNET, "rows"), (VGG, "rows")], ids=str)
+def test_inference_of_images_has_the_bits_of_training(model, fusion):
+    trained = computed(config(model, fusion=fusion), "loss").arrays["logits"]
+    losses = computed(config(model, fusion=fusion), "backward").arrays["loss"]
     for logits in ("all", "last"):
-        found = computed(config(RESNET, mode="infer", fusion=fusion, logits=logits, score=True)).arrays
+        found = computed(config(model, mode="infer", fusion=fusion, logits=logits, score=True)).arrays
         assert np.array_equal(found["logits"], trained)
         assert np.allclose(found["loss"], losses, rtol=ROUNDING)
 
@@ -99,7 +102,7 @@ def test_an_lstm_in_slices_of_units_infers_from_panels_packed_once():
     assert "pack" not in {op.name for op in program.build(infer).ops}
 
 
-@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET], ids=["gpt2", "lstm", "resnet"])
+@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET, VGG], ids=["gpt2", "lstm", "resnet", "vgg"])
 def test_weights_are_packed_before_the_steps(model):
     """A step of inference packs nothing. Its packed weights have the bits of those that a training step packs."""
     names = {mode: {op.name for op in program.build(config(model, mode=mode)).ops} for mode in ("train", "infer")}
@@ -110,15 +113,16 @@ def test_weights_are_packed_before_the_steps(model):
     if packs:
         packed = "panels" if model is LSTM else "packed"
         mine, its = (computed(config(model, mode=mode, blas="own")).arrays[packed] for mode in ("infer", "train"))
-        if model is RESNET:  # training turns weights too, each behind its own
-            where = [packed_places(convolutions(config(model).model), trains) for trains in (False, True)]
+        if model in OF_IMAGES:  # training turns weights too, each behind its own
+            convolutions = (resnet if model is RESNET else vgg).convolutions(config(model).model)
+            where = [packed_places(convolutions, trains) for trains in (False, True)]
             for place, longer in zip(*(places.values() for places in where), strict=True):
                 assert np.array_equal(mine[place.at : place.end], its[longer.at : longer.turned_at])
         else:
             assert np.array_equal(mine, its)
 
 
-@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET], ids=["gpt2", "lstm", "resnet"])
+@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET, VGG], ids=["gpt2", "lstm", "resnet", "vgg"])
 def test_steps_of_inference_allocate_nothing(model):
     """Compiled code that allocates is refused (test_objects); glibc counts what else would. Its smallest block has 32
     bytes."""
@@ -140,7 +144,7 @@ def test_steps_of_inference_allocate_nothing(model):
     ("model", "precision", "logits"),
     [
         (GPT2, "fp32", "none-kept"), (GPT2, "bf16", "last"), (LSTM, "fp32", "all"), (LSTM, "fp32", "last"),
-        (RESNET, "fp32", "all"),
+        (RESNET, "fp32", "all"), (VGG, "fp32", "last"),
     ],
 )  # fmt: skip
 def test_tasks_of_inference_read_and_write_what_they_declare(model, precision, logits):
@@ -150,7 +154,7 @@ def test_tasks_of_inference_read_and_write_what_they_declare(model, precision, l
     poison.check(program.build(infer), plan(infer), lambda memory: prepare.fill(memory, infer, data), libraries)
 
 
-@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET], ids=["gpt2", "lstm", "resnet"])
+@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET, VGG], ids=["gpt2", "lstm", "resnet", "vgg"])
 def test_outputs_do_not_depend_on_scheduler_sync_and_threads(model, monkeypatch):
     monkeypatch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
     found = set()

@@ -13,9 +13,10 @@ from safetensors.torch import save_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
 import resnets
+import vggs
 from inferring import computed
 
-from bench import torch_gpt2, torch_lstm, torch_resnet
+from bench import torch_gpt2, torch_lstm, torch_resnet, torch_vgg
 from gpt2core.data.sources import open_tokens
 from gpt2core.networks.network import network_of
 from gpt2core.run import outputs
@@ -66,12 +67,17 @@ def test_logits_are_those_of_pytorch(network: str, logits: str, precision: str) 
 
 
 @pytest.mark.parametrize("logits", ["all", "last"])
-def test_logits_of_images_are_those_of_pytorch(logits: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "of_torch"), [(resnets.SMALL, torch_resnet.ResNet), (vggs.SMALL, torch_vgg.VGG)], ids=["resnet", "vgg"]
+)
+def test_logits_of_images_are_those_of_pytorch(
+    sizes: dict[str, object], of_torch: type, logits: str, tmp_path: Path
+) -> None:
     config = TrainConfig.from_dict({
-        "model": resnets.SMALL, "mode": "infer", "logits": logits, "batch": 5, "batch_slice": 2, "token_slice": 1,
+        "model": sizes, "mode": "infer", "logits": logits, "batch": 5, "batch_slice": 2, "token_slice": 1,
         "steps": 1, "warmup": 0,
     })  # fmt: skip
-    module = torch_resnet.ResNet(config.model)
+    module = of_torch(config.model)
     path = tmp_path / "torch.safetensors"
     save_model(module, path)
     data = network_of(config).data(config)

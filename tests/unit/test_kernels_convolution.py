@@ -12,11 +12,11 @@ from gpt2core.gemm.sizes import LANES
 from gpt2core.layers import windows
 from gpt2core.layers.convolution import convolve, convolve_backward_input, convolve_backward_weight, fold, pack
 
-NONE = np.zeros((0, 0), np.float32)
+NONE, NO_BIAS = np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
 
 
 def reference(x: np.ndarray, weight: np.ndarray, stride: int) -> np.ndarray:
-    """The convolution of x (N, S, S, C) with weight (OC, size, size, C)."""
+    """The convolution of x (N, S, S, C) with weight (OC, size, size, C), without bias."""
     size, side = weight.shape[1], x.shape[1]
     padded = np.pad(x, ((0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0)))
     out = np.zeros((len(x), -(-side // stride), -(-side // stride), len(weight)))
@@ -49,20 +49,23 @@ class Case:
         self.sizes = (side, C, OC, size, stride)
         self.S = -(-side // stride)
         self.x, self.dout = rng.normal(size=(3, side, side, C)), rng.normal(size=(3, self.S, self.S, OC))
-        self.weight = rng.normal(size=(OC, size, size, C))
-        each = windows.Convolution("w", C, OC, side, size, stride)
+        self.weight, self.bias = rng.normal(size=(OC, size, size, C)), rng.normal(size=OC).astype(np.float32)
+        each = windows.Convolution("w", C, OC, side, size, stride, bias="b")
         specs = {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in windows.temporary([each], 2)}
-        self.packed, self.shares, self.at = specs["packed"], specs["shares.w"], windows.packed_places([each], True)["w"]
+        self.packed, self.shares, self.bias_shares = specs["packed"], specs["shares.w"], specs["shares.b"]
+        self.at = windows.packed_places([each], True)["w"]
         pack(self.packed, self.flat_weight.reshape(-1), 0, *self.at, OC, C, size, stride)
 
     @property
     def flat_weight(self) -> np.ndarray:
         return self.weight.reshape(len(self.weight), -1).astype(np.float32)
 
-    def forward(self, shortcut: np.ndarray = NONE, rectify: int = 0) -> np.ndarray:
+    def forward(self, shortcut: np.ndarray = NONE, rectify: int = 0, bias: np.ndarray = NO_BIAS) -> np.ndarray:
         out = np.full((3, (self.S + 2) ** 2 * self.sizes[2]), np.nan, np.float32)
         for row0, row1 in ((0, 2), (2, 3)):
-            convolve(out, with_halo(self.x), shortcut, self.packed, self.at.at, *self.sizes, rectify, row0, row1)
+            convolve(
+                out, with_halo(self.x), shortcut, bias, self.packed, self.at.at, *self.sizes, rectify, row0, row1
+            )
         return inner(out, self.S)
 
     def backward(self, past: np.ndarray = NONE, inp: np.ndarray = NONE) -> np.ndarray:
@@ -75,14 +78,17 @@ class Case:
         return inner(dinp, side)
 
     def backward_weight(self) -> np.ndarray:
+        return self.backward_weight_and_bias(NO_BIAS, NO_BIAS)
+
+    def backward_weight_and_bias(self, dbias: np.ndarray, bias_shares: np.ndarray) -> np.ndarray:
         OC = self.sizes[2]
         for slot, (row0, row1) in enumerate(((0, 2), (2, 3))):
             convolve_backward_weight(
-                self.shares, with_halo(self.dout), with_halo(self.x), *self.sizes, row0, row1, slot * OC
+                self.shares, bias_shares, with_halo(self.dout), with_halo(self.x), *self.sizes, row0, row1, slot * OC
             )
         dweight = np.full(self.flat_weight.shape, np.nan, np.float32)
         for out0, out1 in ((0, OC // 2), (OC // 2, OC)):
-            fold(dweight, self.shares, OC, out0, out1, out0, 0)
+            fold(dweight, dbias, self.shares, bias_shares, OC, out0, out1, out0, 0)
         return dweight.reshape(self.weight.shape)
 
     def close(self, found: np.ndarray, expected: np.ndarray) -> None:
@@ -141,6 +147,18 @@ def test_gradients_are_finite_differences(sizes: tuple[int, int, int, int, int])
     case.close(case.backward_weight(), gradient(lambda w: reference(case.x, w, stride), case.weight, case.dout))
 
 
+@pytest.mark.parametrize("sizes", [(3, 16, 9, 3, 1), (5, 37, 9, 3, 2), (20, 4, 8, 1, 2)])
+def test_a_bias_is_added_before_the_relu_and_has_a_gradient(sizes: tuple[int, int, int, int, int]) -> None:
+    case, stride = Case(*sizes), sizes[4]
+    case.x *= 0.1  # so that the bias decides signs
+    expected = reference(case.x, case.weight, stride) + case.bias
+    case.close(case.forward(bias=case.bias), expected)
+    case.close(case.forward(rectify=1, bias=case.bias), np.maximum(expected, 0))
+    plain, dbias = case.backward_weight(), np.full_like(case.bias, np.nan)
+    assert np.array_equal(case.backward_weight_and_bias(dbias, case.bias_shares), plain)
+    case.close(dbias, gradient(lambda b: reference(case.x, case.weight, stride) + b, case.bias, case.dout))
+
+
 @pytest.mark.parametrize("sizes", [(5, 17, 9, 3, 1), (5, 17, 9, 3, 2)])
 def test_a_shortcut_and_a_relu_follow(sizes: tuple[int, int, int, int, int]) -> None:
     case, stride = Case(*sizes), sizes[4]
@@ -160,17 +178,22 @@ def test_a_gradient_from_elsewhere_joins_before_the_inputs_relu(sizes: tuple[int
 
 
 def test_shares_are_added_slice_by_slice() -> None:
-    shares = np.random.default_rng(0).normal(size=(4 * 3, 5)).astype(np.float32)
-    total = ((shares[0:3] + shares[3:6]) + shares[6:9]) + shares[9:12]
-    dweight = np.ones((3, 5), np.float32)
-    fold(dweight, shares, 3, 1, 3, 1, 0)
+    rng = np.random.default_rng(0)
+    shares, bias_shares = rng.normal(size=(4 * 3, 5)).astype(np.float32), rng.normal(size=4 * 3).astype(np.float32)
+    total, bias = (((s[0:3] + s[3:6]) + s[6:9]) + s[9:12] for s in (shares, bias_shares))
+    dweight, dbias = np.ones((3, 5), np.float32), np.ones(3, np.float32)
+    fold(dweight, dbias, shares, bias_shares, 3, 1, 3, 1, 0)
     assert np.array_equal(dweight[1:], total[1:])
+    assert np.array_equal(dbias[1:], bias[1:])
     assert np.all(dweight[0] == 1)
-    fold(dweight, shares, 3, 0, 1, 0, 1)
-    added = np.ones(5, np.float32)
+    assert dbias[0] == 1
+    fold(dweight, dbias, shares, bias_shares, 3, 0, 1, 0, 1)
+    added, added_bias = np.ones(5, np.float32), np.float32(1)
     for first in range(0, 12, 3):
         added += shares[first]
+        added_bias += bias_shares[first]
     assert np.array_equal(dweight[0], added)
+    assert dbias[0] == added_bias
 
 
 def test_nan_is_not_rectified_away() -> None:

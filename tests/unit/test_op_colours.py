@@ -15,9 +15,9 @@ SCALE = Path(__file__).parents[2] / "server/ui/plots/scale.js"
 OTHER = {"tokens", "images", "encoder", "embedding", "pack", "samples"}  # they copy or look up
 
 
-@pytest.mark.parametrize("model", ["tiny", "lstm-tiny", "resnet14-cifar"])
+@pytest.mark.parametrize("model", ["tiny", "lstm-tiny", "resnet14-cifar", "vgg11-cifar"])
 def test_each_op_that_computes_has_a_kind_and_the_dashboard_shows_the_same(model: str) -> None:
-    config = TrainConfig(model, batch=2, seq=1 if model == "resnet14-cifar" else 8)
+    config = TrainConfig(model, batch=2, seq=1 if "cifar" in model else 8)
     ops = {call.name for _, _, call, _ in build(config).calls}
     assert {op for op in ops if op_colour(op) == "var(--other-op)"} <= OTHER
     listed = re.findall(r"\[\[('[^\]]+)\], '([a-z-]+)'\]", SCALE.read_text(encoding="utf-8"))

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gpt2core.layers.windows import Block, Convolution, images, temporary
 from gpt2core.networks import classes, token_rows
+from gpt2core.networks.of_images import ImageModel
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.data import CHANNELS
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import check_int
-from gpt2core.spec.networks import IMAGES, Model
 from gpt2core.step import slicing
 from gpt2core.step.tensors import TensorSpec
 
 STAGES = 3
 SLICE_BYTES = 1 << 20  # of a slice's activations of a block, which stay in a core's second cache
 SLICES_A_THREAD = 2  # at least, where the batch has as many images
-OF_IMAGES: Mapping[str, Any] = MappingProxyType({"seq": 1, "data": "synthetic"})
-OF_SGD: Mapping[str, Any] = MappingProxyType({"optimizer": "sgd", "momentum": 0.9, "weight_decay": 1e-4, "lr": 0.005})
 
 
 @dataclass(frozen=True)
-class Resnet(Model):
+class Resnet(ImageModel):
     """Three stages of `blocks` basic blocks with `width`, 2 and 4 times as many channels, without batch norm, for
     images of `side` rows and columns.
 
@@ -35,21 +31,11 @@ class Resnet(Model):
     """
 
     network: ClassVar[str] = "resnet"
-    settings: ClassVar[tuple[str, ...]] = ("shuffle", "val_samples", "split", "evaluate_every")
-    reads: ClassVar[str] = IMAGES
-    unit: ClassVar[str] = "images"
-    precisions: ClassVar[tuple[str, ...]] = ("fp32",)
-    defaults: ClassVar[Mapping[str, Any]] = OF_IMAGES
-    optimizer_defaults: ClassVar[Mapping[str, Any]] = OF_SGD
-
     blocks: int = 2
     width: int = 16
     classes: int = 10
     side: int = 32
     name: str = "resnet"
-
-    context = 1  # without an annotation: no fields
-    vocab = property(lambda self: self.classes)
 
     def __post_init__(self) -> None:
         for size, low, high in (("blocks", 1, 100), ("width", 1, 1024), ("classes", 2, 1 << 16), ("side", 4, 512)):

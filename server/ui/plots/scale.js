@@ -132,7 +132,7 @@ export function opKind(op) {
 	const kinds = [
 		[['attention'], 'attention'],
 		[['qkv', 'projection', 'fc', 'logits', 'gates_in', 'recurrence', 'conv'], 'products'],
-		[['gelu', 'residual', 'layernorm', 'pool'], 'elementwise'],
+		[['gelu', 'relu', 'residual', 'layernorm', 'pool'], 'elementwise'],
 		[['adamw', 'sgd', 'update'], 'update-op'],
 		[['cross_entropy', 'mean_loss', 'mean_accuracy'], 'loss-op']
 	];
