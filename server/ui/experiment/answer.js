@@ -6,7 +6,8 @@ import {count, ms, perSecond, percent, plural, ratio, sample, variantName} from 
 import {Answered, Empty, Table} from '../pieces.js';
 import {nameOf} from '../plots/rows.js';
 import {Shares} from '../plots/shares.js';
-import {Medians, Ratios, Slices, Speedups, comparisons, namesOf, placeOf, sidesOf} from '../plots/variants.js';
+import {Slices} from '../plots/slices.js';
+import {Medians, Ratios, Speedups, comparisons, namesOf, placeOf, sidesOf} from '../plots/variants.js';
 import {State, tone} from '../words.js';
 
 /** Shown while no run has succeeded. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
