@@ -112,10 +112,7 @@ class StepsDone(Request):
         max_length=STEPS, description="loss of each step"
     )
     accuracy: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
-        None,
-        max_length=STEPS,
-        description="top 1 of each step; null unless the network has classes",
-        exclude_if=lambda accuracy: accuracy is None,  # earlier servers refuse unknown fields
+        None, max_length=STEPS, description="top 1 of each step; null unless the network has classes"
     )
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpt2core.spec.phases import PHASES
-from gpt2core.spec.result import READABLE, SKETCH_SIZE
+from gpt2core.spec.result import SCHEMA, SKETCH_SIZE
 
 LARGEST, SMALLEST = 1e100, 1e-60  # except 0: products and ratios of a few such numbers stay finite
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
@@ -139,7 +139,7 @@ class ResultEvaluation(Block):
 class TrainResult(Block):
     """A TrainResult (gpt2core/spec/result.py). Its config must equal the run's."""
 
-    schema_: Literal[READABLE] = Field(alias="schema")  # type: ignore[valid-type]
+    schema_: Literal[SCHEMA] = Field(alias="schema")  # type: ignore[valid-type]
     config: dict[str, Any]
     environment: ResultEnvironment
     losses: list[Number] = Field(description="of each step; empty if its phases have no loss")

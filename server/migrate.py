@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,22 +37,37 @@ def upgrade(database: Database) -> None:
     if is_current(database):
         return
     from alembic import command
-    from alembic.util import CommandError
 
     with database.migrating() as connection:
         _lock(connection)
-        try:
-            command.upgrade(config(connection), "head")
-        except CommandError as error:
-            raise StartRefused(f"this version cannot migrate the database: {error}") from None
+        _check_revision(connection)
+        command.upgrade(config(connection), "head")
 
 
 def is_current(database: Database) -> bool:
     """Whether the database has exactly this server's schema."""
     with database.engine.connect() as connection:
-        if not inspect(connection).has_table("alembic_version"):
-            return False
-        return connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [HEAD]
+        return _revisions(connection) == [HEAD]
+
+
+def _revisions(connection: Connection) -> Sequence[str]:
+    """The revision of the database's schema; none if it has no schema."""
+    if not inspect(connection).has_table("alembic_version"):
+        return []
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+
+
+def _check_revision(connection: Connection) -> None:
+    """Raises StartRefused for a schema of which this server has no migration."""
+    from alembic.script import ScriptDirectory
+
+    known = [script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()]
+    for revision in _revisions(connection):
+        if revision not in known:
+            raise StartRefused(
+                f"this version cannot migrate the database: the database has schema {revision}, and this version knows "
+                f"{' to '.join(sorted({known[-1], known[0]}))}. Start the version that made it, or name a new one"
+            )
 
 
 def _lock(connection: Connection) -> None:

@@ -393,11 +393,10 @@ class Client(Connection):
         return self._ask("POST", f"/keys/{key_id}/revoke", KeySummary)
 
     def _rows(self, name: str, kind: type[T], **query: Any) -> list[T]:
-        """The `rows` or `items` of an analysis's answer; older servers answer with the bare array."""
+        """The `rows` or `items` of an analysis's answer."""
         answer = self._ask_analysis(name, query)
-        found = understood(answer, dict[str, Any] | list[Any])  # type: ignore[arg-type]
-        rows = found.get("rows", found.get("items")) if isinstance(found, dict) else found
-        return understood(answer, list[kind], rows)  # type: ignore[valid-type]
+        found = understood(answer, dict[str, Any])
+        return understood(answer, list[kind], found.get("rows", found.get("items")))  # type: ignore[valid-type]
 
     def _analysis(self, name: str, kind: type[T], **query: Any) -> T:
         return understood(self._ask_analysis(name, query), kind)

@@ -81,8 +81,6 @@ class HeartbeatLoop:
                 if error.status in LOST_STATUSES:
                     self._ask(StopReason.LEASE_LOST)
                     return
-                if error.names("/steps") and self._steps.leave_out():
-                    continue  # an older server does not know this field
                 self._report.say("heartbeat-refused", f"heartbeat rejected: {error}")
             except Exception as error:  # a defect costs a heartbeat, not the lease
                 failures += 1

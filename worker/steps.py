@@ -27,7 +27,6 @@ class Steps:
         # time, loss, accuracy
         self._waiting: deque[tuple[float, float | None, float | None]] = deque(maxlen=KEPT_STEPS)
         self._last = 0
-        self._left_out = False
 
     def add(self, event: Mapping[str, Any]) -> None:
         """Add a `step` event. A step that does not follow the last one starts a new sequence."""
@@ -35,8 +34,6 @@ class Steps:
         if not isinstance(step, int) or step_s is None or step_s < 0:
             return
         with self._lock:
-            if self._left_out:
-                return
             if step != self._last + 1:
                 self._waiting.clear()
             self._waiting.append((step_s, told(event.get("loss")), told(event.get("accuracy"))))
@@ -66,10 +63,3 @@ class Steps:
             last = sent.first + len(sent.step_s) - 1
             while self._waiting and self._last - len(self._waiting) < last:
                 self._waiting.popleft()
-
-    def leave_out(self) -> bool:
-        """Stop sending steps, since the server does not know the field. False: sending had already stopped."""
-        with self._lock:
-            was, self._left_out = self._left_out, True
-            self._waiting.clear()
-        return not was

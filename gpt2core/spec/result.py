@@ -18,7 +18,6 @@ MOSTLY_USEFUL = 0.95  # minimum useful share of the threads' time at which count
 NODE_TIME = (
     "delivering", "claiming", "starting", "planning", "compiling", "preparing", "warmup", "timed", "finishing",
 )  # fmt: skip
-READABLE = ("taskloom.result/1", SCHEMA)  # version 1 lacks the split of the threads' time and validity evidence
 
 
 @dataclass(frozen=True)

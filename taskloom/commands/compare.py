@@ -63,8 +63,7 @@ def _print(answer: Comparison, verbose: bool) -> None:
     out = console()
     out.print(tables.comparison(answer))
     family = [answer.family.sentence] if answer.family is not None and answer.family.sentence else []
-    verdict = answer.sentence or f"verdict: {answer.verdict}"  # earlier servers make no sentence
-    lines = [verdict, *family, answer.reason, *tables.instructions(answer.instructions)]
+    lines = [answer.sentence, *family, answer.reason, *tables.instructions(answer.instructions)]
     lines += [f"other differences between A and B: {', '.join(answer.differs)}"] if answer.differs else []
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -108,9 +108,8 @@ def show_answer(answer: object, shown: Iterable[Table | str], as_json: bool) -> 
 
 
 def say_warnings(out: Console, complete: Sequence[str], brief: Sequence[str], verbose: bool) -> None:
-    """Print warnings, with disturbed runs in one line unless `verbose`. brief: empty from older servers."""
-    in_full = verbose or not brief
-    for warning in complete if in_full else brief:
+    """Print warnings, with disturbed runs in one line unless `verbose`."""
+    for warning in complete if verbose else brief:
         more = "" if warning in complete else ": -v lists them"
         out.print(f"warning: {warning}{more}", markup=False, highlight=False, soft_wrap=True)
 

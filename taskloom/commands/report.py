@@ -94,8 +94,8 @@ def report(
     elif target is None:
         click.echo(text, nl=False)
     else:
-        points = document.get("answer") or [document["conclusion"]]  # older servers have the text alone
-        shown = [*(f"- {point}" for point in points), *(document["marks"] if verbose else ()), f"written to {target}"]
+        answer, marks = (f"- {point}" for point in document["answer"]), document["marks"] if verbose else ()
+        shown = [*answer, *marks, f"written to {target}"]
         show_answer(document, shown, as_json=False)
     if document["sweep"]["verdict"]["verdict"] in fail_on:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)

@@ -190,7 +190,6 @@ def test_numbers_are_finite(make_result):
         check(text)
 
 
-def test_results_of_an_older_trainer_are_taken_and_unknown_ones_are_not(make_result):
-    assert check({"result": {**make_result(), "schema": "taskloom.result/1"}, "error": None}, "succeeded").result
+def test_results_of_an_unknown_schema_are_refused(make_result):
     with pytest.raises(BadResult, match="schema"):
         check({"result": {**make_result(), "schema": "taskloom.result/99"}, "error": None}, "succeeded")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import logging
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +28,6 @@ from taskloom.server.queue.tables.states import OPEN
 from taskloom.server.read.analysis.selection import Selection
 from taskloom.server.read.artifacts.service import chosen
 
-log = logging.getLogger("taskloom.server")
 CHUNK = 500  # results read at a time
 MOST_CALIBRATIONS = 50  # newest A/A experiments that are considered
 MOST_TEXT_BYTES = 64 << 20  # of an unpacked profile or trace
@@ -80,7 +78,7 @@ def processes(session: Session, which: ColumnElement[bool], causes: bool = False
         select(Run.id, Run.experiment_id, Run.block, cast(Run.variant, Text), Attempt.node, Attempt.core_set, *parts)
         .join(Result, and_(Result.run_id == Run.id, Result.canonical))
         .join(Attempt, Attempt.id == Result.attempt_id)
-        .outerjoin(Digest, Digest.attempt_id == Result.attempt_id)
+        .join(Digest, Digest.attempt_id == Result.attempt_id)
         .where(which)
         .order_by(Run.id)
         .execution_options(yield_per=CHUNK)
@@ -89,9 +87,6 @@ def processes(session: Session, which: ColumnElement[bool], causes: bool = False
     alike: dict[tuple[str, bytes], Facts] = {}
     sequential: dict[int, bool] = {}
     for run_id, experiment_id, block, variant, node, core_set, facts, *measured in session.execute(query):
-        if facts is None:
-            log.warning("the result of run %s is older than this server and cannot be read", run_id)
-            continue
         shared = alike.get((variant, facts))
         if shared is None:
             shared = alike[variant, facts] = Facts.of(orjson.loads(facts), orjson.loads(variant))
