@@ -32,18 +32,22 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor(measure: bool, force: bool, as_json: bool) -> None:
     """Check whether this machine is fit to measure on, and print what server, worker and trainer check when they start.
 
-    The exit code is 2 if the trainer cannot start here. Other findings do not change it.
+    The exit code is 2 if a check fails, that is, if one of them cannot start here. Warnings do not change it.
     """
     if force and not measure:
         raise click.UsageError("--force needs --peaks")
     if measure:
         extras.require("worker")
     surroundings, unfit = diagnosis.surroundings()
-    if unfit is not None:
+    if unfit is None:
+        checks = [*diagnosis.examine(), *surroundings]
+        show(checks, measured_peaks(force, as_json) if measure else peaks.read(), as_json)
+    else:
         show(surroundings, None, as_json)
-        raise failure(unfit, {"error": unfit, "slug": "bad-surroundings"}, EXIT_BAD_INPUT, as_json)
-    checks = [*diagnosis.examine(), *surroundings]
-    show(checks, measured_peaks(force, as_json) if measure else peaks.read(), as_json)
+    for check in surroundings:
+        if check.status == "fail":
+            told = unfit or check.advice
+            raise failure(told, {"error": told, "slug": "bad-surroundings"}, EXIT_BAD_INPUT, as_json)
 
 
 def show(checks: Sequence[diagnosis.Check], found: Mapping[str, Any] | None, as_json: bool) -> None:

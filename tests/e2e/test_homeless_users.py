@@ -64,7 +64,8 @@ def test_what_to_set_is_said_in_one_line(run: Run, arguments: tuple[str, ...], v
 def test_with_it_everything_works(run: Run, home: House) -> None:
     cache = {"TASKLOOM_CACHE_DIR": str(cache_folder())}
     for arguments, more in (
-        (TRAIN, cache), (("doctor",), cache), ((*WORKER, "--server", home.url, "--spool", "spool"), {}),
+        (TRAIN, cache), (("doctor",), cache | {"TASKLOOM_SPOOL": "spool"}),
+        ((*WORKER, "--server", home.url, "--spool", "spool"), {}),
         (("provision", "pools.toml", "--plan", "--state", "state/s.json", "--server", home.url), {}),
     ):  # fmt: skip
         code, printed = run(*arguments, **more)

@@ -1,4 +1,4 @@
-"""`taskloom doctor --peaks` while other processes run."""
+"""`taskloom doctor`: what its exit code says, and `--peaks` while other processes run."""
 
 from __future__ import annotations
 
@@ -56,3 +56,19 @@ def test_with_force_they_are_and_the_load_is_shown() -> None:
 
 def test_force_goes_with_peaks() -> None:
     assert doctor("--force").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "named"),
+    [("TASKLOOM_DATABASE_URL", "nonsense", "no database URL"), ("TASKLOOM_WAIT_S", "never", "wait_s = 'never'")],
+)
+def test_a_check_of_server_or_worker_that_fails_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, named: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    found = doctor("--json")
+    assert found.exit_code == 2
+    assert named in json.loads(found.stderr)["error"]
+    checks = json.loads(found.stdout)["checks"]
+    assert [named in check["advice"] for check in checks if check["status"] == "fail"] == [True]
+    assert "cores" in {check["name"] for check in checks}  # the machine is examined all the same
