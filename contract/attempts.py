@@ -114,11 +114,21 @@ class StepsDone(Request):
     accuracy: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
         None, max_length=STEPS, description="top 1 of each step; null unless the network has classes"
     )
+    evaluation_loss: list[Annotated[float, Field(ge=-1e100, le=1e100)] | None] | None = Field(
+        None,
+        max_length=STEPS,
+        description="loss of the evaluation after each step, null for a step without one; null: no step has one",
+        exclude_if=lambda losses: losses is None,  # servers of version 0.1.0 refuse unknown fields
+    )
+    evaluation_accuracy: list[Annotated[float, Field(ge=0, le=1)] | None] | None = Field(
+        None, max_length=STEPS, description="likewise", exclude_if=lambda accuracies: accuracies is None
+    )
 
     @model_validator(mode="after")
     def _of_each(self) -> StepsDone:
-        if any(len(each) != len(self.step_s) for each in (self.loss, self.accuracy) if each is not None):
-            raise ValueError("step_s, loss and accuracy have one entry a step")
+        every = (self.loss, self.accuracy, self.evaluation_loss, self.evaluation_accuracy)
+        if any(len(each) != len(self.step_s) for each in every if each is not None):
+            raise ValueError("step_s, loss, accuracy, evaluation_loss and evaluation_accuracy have one entry a step")
         return self
 
 

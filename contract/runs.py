@@ -94,6 +94,8 @@ class StepSeen(Model):
     step_s: float
     loss: float | None = Field(description="null if it is not finite")
     accuracy: float | None = Field(None, description="top 1; null unless the network has classes")
+    evaluation_loss: float | None = Field(None, description="of the evaluation after this step; null without one")
+    evaluation_accuracy: float | None = Field(None, description="likewise")
 
 
 class StepPage(Model):

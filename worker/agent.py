@@ -80,7 +80,7 @@ class Agent:
         self.lease, self.stop_reason = lease, None
         self.progress = Progress(steps=int(lease.spec.get("steps", 0)))
         self.stages = {**STAGES, "step": STEPPING[lease.spec.get("mode", "train")]}
-        self.steps = Steps()
+        self.steps = Steps(int(lease.spec.get("evaluate_every", 0)))
 
     def finish(self) -> None:
         self._go("finish")
@@ -112,6 +112,8 @@ class Agent:
     def note(self, event: Mapping[str, Any]) -> bool:
         """Process an event of the trainer; return whether the trainer entered another stage."""
         before, known = self.progress, event.get("event")
+        if known == "evaluation":
+            self.steps.evaluated(event)
         stage = self.stages.get(str(known))
         if stage is None or self.phase is not Phase.RUNNING:
             return False

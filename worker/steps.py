@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping
-from itertools import islice
-from typing import Any
+from itertools import islice, zip_longest
+from typing import Any, NamedTuple
 
 from taskloom.contract.attempts import STEPS, StepsDone
 
 KEPT_STEPS = 10_000  # waiting for the server; beyond that the oldest are dropped
+OF_EACH = ("step_s", "loss", "accuracy")
 LARGEST = 1e100  # largest number, without its sign, that a heartbeat may contain
 
 
@@ -19,25 +20,49 @@ def told(value: Any) -> float | None:
     return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
 
 
-class Steps:
-    """The steps of one attempt."""
+class Step(NamedTuple):
+    """A step, and the evaluation after it."""
 
-    def __init__(self) -> None:
+    step_s: float
+    loss: float | None
+    accuracy: float | None
+    evaluation_loss: float | None = None
+    evaluation_accuracy: float | None = None
+
+
+class Steps:
+    """The steps of one attempt. A step that an evaluation follows, every `evaluate_every` of them, waits for it."""
+
+    def __init__(self, evaluate_every: int = 0) -> None:
         self._lock = threading.Lock()
-        # time, loss, accuracy
-        self._waiting: deque[tuple[float, float | None, float | None]] = deque(maxlen=KEPT_STEPS)
+        self._waiting: deque[Step] = deque(maxlen=KEPT_STEPS)
         self._last = 0
+        self._evaluate_every, self._incomplete = evaluate_every, False
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Add a `step` event. A step that does not follow the last one starts a new sequence."""
-        step, step_s = event.get("step"), told(event.get("step_s"))
-        if not isinstance(step, int) or step_s is None or step_s < 0:
+        """Add a `step` event, and the `earlier` steps in it. Steps behind a gap replace all before."""
+        step, earlier = event.get("step"), event.get("earlier") or {}
+        rows = [*zip_longest(*(earlier.get(name, []) for name in OF_EACH)), [event.get(name) for name in OF_EACH]]
+        times = [told(step_s) for step_s, _, _ in rows]
+        if not isinstance(step, int) or any(step_s is None or step_s < 0 for step_s in times):
             return
         with self._lock:
-            if step != self._last + 1:
+            if step - len(rows) != self._last:
                 self._waiting.clear()
-            self._waiting.append((step_s, told(event.get("loss")), told(event.get("accuracy"))))
+            self._waiting.extend(
+                Step(step_s or 0.0, told(loss), told(accuracy))
+                for step_s, (_, loss, accuracy) in zip(times, rows, strict=True)
+            )
             self._last = step
+            self._incomplete = bool(self._evaluate_every) and step % self._evaluate_every == 0
+
+    def evaluated(self, event: Mapping[str, Any]) -> None:
+        """Complete the last step with an `evaluation` event."""
+        with self._lock:
+            if self._incomplete and event.get("step") == self._last:
+                found = (told(event.get(name)) for name in ("loss", "accuracy"))
+                self._waiting[-1] = Step(*self._waiting[-1][:3], *found)
+                self._incomplete = False
 
     @property
     def pending(self) -> int:
@@ -46,16 +71,18 @@ class Steps:
             return len(self._waiting)
 
     def next(self) -> StepsDone | None:
-        """The oldest steps that the server does not have. None: it has all."""
+        """The oldest complete steps that the server does not have. None: it has all."""
         with self._lock:
-            if not self._waiting:
-                return None
-            some = list(islice(self._waiting, STEPS))
+            some = list(islice(self._waiting, min(STEPS, len(self._waiting) - self._incomplete)))
             first = self._last - len(self._waiting) + 1
-        times, losses, accuracies = (list(each) for each in zip(*some, strict=True))
+        if not some:
+            return None
+        times, losses, accuracies, *evaluations = (list(each) for each in zip(*some, strict=True))
+        of_losses, of_accuracies = (each if any(value is not None for value in each) else None for each in evaluations)
         return StepsDone(
-            first=first, step_s=times, loss=losses, accuracy=None if None in accuracies else accuracies
-        )
+            first=first, step_s=times, loss=losses, accuracy=None if None in accuracies else accuracies,
+            evaluation_loss=of_losses, evaluation_accuracy=of_accuracies,
+        )  # fmt: skip
 
     def acknowledge(self, sent: StepsDone) -> None:
         """Drop steps that the server has."""

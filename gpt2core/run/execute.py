@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gpt2core.run.evaluation import Evaluations
 
 MAX_EVENTS = 4_000_000  # traced calls and waits of all threads: 160 MB of buffers
+MOST_EARLIER = 100  # steps in an event beside its own: those of 50 ms, if they take half a millisecond
 MAX_NAMED = 8  # waiting tasks that a stall's report names
 
 
@@ -224,17 +225,19 @@ class Stages:
                 os.close(descriptor)
 
     def report(self, done: int) -> None:
-        """Emit the last complete step if it is new."""
+        """Emit the last complete step if it is new, with the newest ones since the last event."""
         measured = self.measured
         loss = float(measured.losses[done - 1]) if done and measured.losses.size else None
         if done > self.reported and (loss is None or math.isfinite(loss)):
-            self.reported = done
+            first, self.reported = max(self.reported, done - 1 - MOST_EARLIER), done
             measured.calibration = clock.Calibration.between(self.start, clock.pair())
-            step_s = float(measured.step_times(done)[-1])
-            accuracy = {"accuracy": float(measured.accuracies[done - 1])} if measured.accuracies.size else {}
+            known = {"loss": measured.losses, "accuracy": measured.accuracies, "step_s": measured.step_times(done)}
+            each = {name: values[first:done].tolist() for name, values in known.items() if values.size}
+            last = {name: values.pop() for name, values in each.items()}
             self.emit({
-                "event": "step", "step": done, "steps": self.config.steps, "loss": loss, **accuracy,
-                "step_s": step_s, "tokens_per_s": self.config.tokens_per_step / step_s,
+                "event": "step", "step": done, "steps": self.config.steps, "loss": None, **last,
+                "tokens_per_s": self.config.tokens_per_step / last["step_s"],
+                **({"earlier": each} if each["step_s"] else {}),
             })  # fmt: skip
 
     def stall_report(self, limit_s: float) -> str:

@@ -58,6 +58,19 @@ def test_the_accuracy_of_classes_comes_with_the_steps(api, node):
     done(node, 4, 0.5, accuracy=[1.25], status=422)
 
 
+def test_evaluations_come_with_the_steps_before_them(api, node):
+    done(node, 1, 0.5, 0.5, accuracy=[0.25, 0.5], evaluation_loss=[None, 3.5], evaluation_accuracy=[None, 0.375])
+    done(node, 2, 0.5, 0.5, accuracy=[0.5, 0.5], evaluation_loss=[3.5, None], evaluation_accuracy=[0.375, None])
+    done(node, 4, 0.5, evaluation_accuracy=[0.5])
+    names = ("step", "loss", "accuracy", "evaluation_loss", "evaluation_accuracy")
+    found = [tuple(item[name] for name in names) for item in api.get("/runs/1/steps")["items"]]
+    assert found == [
+        (1, 5.0, 0.25, None, None), (2, 4.0, 0.5, 3.5, 0.375), (3, 4.0, 0.5, None, None), (4, 5.0, None, None, 0.5),
+    ]  # fmt: skip
+    done(node, 5, 0.5, 0.25, evaluation_loss=[0.25], status=422)
+    done(node, 5, 0.5, evaluation_accuracy=[1.25], status=422)
+
+
 def test_the_newest_steps_are_told_as_events(api, node):
     done(node, 1, *[0.5] * 150)
     with api.http.stream("GET", "/api/v1/runs/1/events") as answer:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,11 @@ from gpt2core.spec.errors import Cancelled, ConfigError
 from gpt2core.spec.result import TrainResult
 from gpt2core.spec.series import without_new
 from gpt2core.step.memory import Memory
+from taskloom.contract.attempts import Lease
 from taskloom.server.errors import BadResult
 from taskloom.server.queue.attempts import payload
 from taskloom.server.queue.runs.service import sample_rows
+from taskloom.worker.agent import Agent
 
 EVERY_2 = {"steps": 5, "warmup": 1, "evaluate_every": 2, "val_samples": 7}
 HOW = [
@@ -141,6 +144,41 @@ def test_a_run_that_is_cancelled_ends_within_its_evaluation() -> None:
 
     with pytest.raises(Cancelled, match="cancelled after 2 steps"):
         train.train(resnets.config(**EVERY_2), emit, stop)
+
+
+def test_events_have_every_step() -> None:
+    """Also those that are shorter than the period in which steps are reported."""
+    events: list[dict[str, Any]] = []
+    result = train.train(resnets.config(steps=40, evaluate_every=20, val_samples=7), events.append)
+    steps = [event for event in events if event["event"] == "step"]
+    assert {20, 40} <= {event["step"] for event in steps}
+    for name, of_result in (("loss", result.losses), ("accuracy", result.accuracy)):
+        assert [each for event in steps for each in (*event.get("earlier", {}).get(name, []), event[name])] == of_result
+    assert sum(1 + len(event.get("earlier", {}).get("step_s", [])) for event in steps) == 40
+
+
+def test_a_worker_sends_them_with_their_steps_while_the_run_goes_on() -> None:
+    agent, at = Agent("finish"), datetime(2026, 1, 1, tzinfo=UTC)
+    config, sent = resnets.config(steps=4, evaluate_every=2, val_samples=7), []
+    agent.claim(Lease(
+        attempt_id=1, attempt_no=1, run_id=1, experiment_id=1, spec=config.to_dict(), lease_s=60, heartbeat_s=15,
+        expires_at=at, deadline_at=at, deadline_s=3600,
+    ))  # fmt: skip
+
+    def emit(event: dict[str, Any]) -> None:
+        agent.note(event)
+        found = agent.steps.next()
+        if found is not None:
+            sent.append((event["event"], found.first + len(found.step_s) - 1, found.evaluation_loss))
+
+    result = train.train(config, emit)
+    of = [each["loss"] for each in result.evaluations]
+    assert next(each for each in sent if each[2]) == ("evaluation", 2, [None, of[0]])
+    last = agent.steps.next()
+    assert last is not None
+    assert (last.evaluation_loss, last.evaluation_accuracy) == (
+        [None, of[0], None, of[1]], [None, result.evaluations[0]["accuracy"], None, result.evaluations[1]["accuracy"]],
+    )  # fmt: skip
 
 
 def test_a_server_accepts_them_and_shows_them_with_their_steps(evaluated: TrainResult) -> None:

@@ -187,10 +187,13 @@ def test_the_accuracy_of_classes_is_drawn_beside_the_loss(api, new_tab):
     node = api.worker()
     api.submit(base={"model": "resnet14-cifar", "batch": 2, "steps": 3})
     lease = node.claim()
-    steps = {"first": 1, "step_s": [1.0, 0.5], "loss": [2.5, 1.25], "accuracy": [0.25, 0.75]}
-    progress = {"stage": "training", "step": 2, "steps": 3, "tokens_per_s": 64.0}
-    body = {"worker_id": "w1", "attempt_no": 1, "progress": progress, "steps": steps}
-    api.post(f"/attempts/{lease['attempt_id']}/heartbeat", body)
+
+    def report(step, **steps):
+        progress = {"stage": "training", "step": step, "steps": 3, "tokens_per_s": 64.0}
+        body = {"worker_id": "w1", "attempt_no": 1, "progress": progress, "steps": steps}
+        api.post(f"/attempts/{lease['attempt_id']}/heartbeat", body)
+
+    report(2, first=1, step_s=[1.0, 0.5], loss=[2.5, 1.25], accuracy=[0.25, 0.75])
     page = new_tab(str(api.http.base_url).rstrip("/")).open(f"run?id={lease['run_id']}")
     expect(page.locator(".verdict")).to_contain_text("64 images/s")
     boxes = []
@@ -201,6 +204,12 @@ def test_the_accuracy_of_classes_is_drawn_beside_the_loss(api, new_tab):
         expect(figure.get_by_role("row").last).to_contain_text(shown)
     assert boxes[0]["y"] == boxes[1]["y"]
     assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+    expect(page.get_by_text("evaluation accuracy")).to_have_count(0)
+    report(3, first=3, step_s=[0.5], loss=[1.0], accuracy=[0.875], evaluation_loss=[1.125], evaluation_accuracy=[0.625])
+    for name, shown in (("Loss", "1.125"), ("Accuracy", "0.625")):  # while the run goes on
+        figure = page.locator("figure.plot", has=page.get_by_role("heading", name=name, exact=True))
+        expect(figure.get_by_role("row").last).to_contain_text(shown)
+        expect(figure).to_contain_text("Points: all images of the evaluated split, after that step.")
 
 
 def test_a_plot_of_many_runs_says_how_many_it_shows_and_its_intervals_rest_on_all(api, make_result, new_tab, tmp_path):

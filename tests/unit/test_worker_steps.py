@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from taskloom.contract.attempts import STEPS
+from taskloom.contract.attempts import STEPS, StepsDone
 from taskloom.worker.steps import KEPT_STEPS, Steps
 
 
@@ -58,3 +58,51 @@ def test_a_network_with_classes_has_an_accuracy_of_each_step() -> None:
         steps.add({"event": "step", "step": number, "step_s": 0.5, "loss": 5.0, "accuracy": number / 4})
     assert (found := steps.next()) is not None
     assert found.accuracy == [0.25, 0.5]
+
+
+def evaluated(steps: Steps, number: int) -> None:
+    steps.evaluated({"event": "evaluation", "step": number, "loss": number / 2, "accuracy": number / 10})
+
+
+def numbers(found: StepsDone | None) -> tuple[int, int] | None:
+    """The first and the last of the steps."""
+    return None if found is None else (found.first, found.first + len(found.step_s) - 1)
+
+
+def test_a_step_that_is_evaluated_waits_for_its_evaluation() -> None:
+    steps = Steps(evaluate_every=3)
+    done(steps, 1, 2, 3)
+    first = steps.next()
+    assert first is not None
+    assert (numbers(first), steps.pending) == ((1, 2), 3)
+    assert not {"evaluation_loss", "evaluation_accuracy"} & first.model_dump().keys()  # which earlier servers refuse
+    steps.acknowledge(first)
+    assert steps.next() is None
+    evaluated(steps, 2)  # another one's
+    assert steps.next() is None
+    evaluated(steps, 3)
+    done(steps, 4)
+    second = steps.next()
+    assert second is not None
+    assert (numbers(second), second.evaluation_loss, second.evaluation_accuracy) == ((3, 4), [1.5, None], [0.3, None])
+    steps.acknowledge(second)
+    done(steps, 5, 6)
+    evaluated(steps, 6)
+    assert (found := steps.next()) is not None
+    assert (found.evaluation_loss, found.evaluation_accuracy) == ([None, 3.0], [None, 0.6])
+
+
+def test_an_event_has_the_steps_since_the_one_before() -> None:
+    steps = Steps()
+    done(steps, 1)
+    earlier = {"step_s": [0.25, 0.5], "loss": [4.0, 3.0], "accuracy": [0.25, 0.5]}
+    steps.add({"event": "step", "step": 4, "step_s": 0.75, "loss": 2.0, "accuracy": 0.625, "earlier": earlier})
+    found = steps.next()
+    assert found is not None
+    assert (found.first, found.step_s, found.loss) == (1, [0.125, 0.25, 0.5, 0.75], [5.0, 4.0, 3.0, 2.0])
+    steps.acknowledge(found)
+    steps.add({"event": "step", "step": 9, "step_s": 1.0, "earlier": {"step_s": [0.5]}})  # 5 to 7 are missing
+    steps.add({"event": "step", "step": 11, "step_s": 1.0, "earlier": {"step_s": ["1"]}})
+    found = steps.next()
+    assert found is not None
+    assert (found.first, found.step_s, found.loss) == (8, [0.5, 1.0], [None, None])

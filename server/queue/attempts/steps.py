@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.orm import Session, aliased
@@ -18,6 +19,7 @@ from taskloom.server.queue.tables.runs import Run
 
 MOST = 20_000  # newest steps of an attempt that are stored
 NEWEST = 100  # steps in an event
+Values = Sequence[float | None]  # of some steps
 
 
 def add(session: Session, attempt: Attempt, sent: StepsDone) -> None:
@@ -36,10 +38,18 @@ def add(session: Session, attempt: Attempt, sent: StepsDone) -> None:
             first=sent.first + new,
             last=last,
             step_s=json.dumps(sent.step_s[new:]).encode(),
-            loss=json.dumps(sent.loss[new:]).encode(),
-            accuracy=None if sent.accuracy is None else json.dumps(sent.accuracy[new:]).encode(),
+            loss=_stored(sent.loss, sent.evaluation_loss, new),
+            accuracy=_stored(sent.accuracy, sent.evaluation_accuracy, new),
         )
     )
+
+
+def _stored(values: Values | None, evaluations: Values | None, new: int) -> bytes | None:
+    """JSON of the new steps' values, with that of an evaluation as a pair. None: there are none."""
+    if values is None and evaluations is None:
+        return None
+    each = itertools.zip_longest(values or [], evaluations or [])
+    return json.dumps([value if other is None else (value, other) for value, other in each][new:]).encode()
 
 
 def forget(session: Session, run: Run) -> None:
@@ -79,9 +89,17 @@ def newest(session: Session, run_ids: Collection[int]) -> dict[int, list[StepSee
 def _seen(row: StepTimes, attempt_no: int) -> Iterator[StepSeen]:
     times = json.loads(row.step_s)
     accuracies = [None] * len(times) if row.accuracy is None else json.loads(row.accuracy)
-    each = zip(times, json.loads(row.loss), accuracies, strict=True)
-    for step, (step_s, loss, accuracy) in enumerate(each, row.first):
-        yield StepSeen(attempt_no=attempt_no, step=step, step_s=step_s, loss=loss, accuracy=accuracy)
+    each = zip(times, map(_pair, json.loads(row.loss)), map(_pair, accuracies), strict=True)
+    for step, (step_s, (loss, of_loss), (accuracy, of_accuracy)) in enumerate(each, row.first):
+        yield StepSeen(
+            attempt_no=attempt_no, step=step, step_s=step_s, loss=loss, accuracy=accuracy, evaluation_loss=of_loss,
+            evaluation_accuracy=of_accuracy,
+        )  # fmt: skip
+
+
+def _pair(stored: list[float | None] | float | None) -> Values:
+    """A step's value and that of its evaluation."""
+    return stored if isinstance(stored, list) else (stored, None)
 
 
 def _place(cursor: str | None) -> tuple[int, int]:

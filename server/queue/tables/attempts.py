@@ -93,7 +93,8 @@ class StepTimes(Base):
     """Consecutive steps from one heartbeat; deleted with the progress points.
 
     step_s (seconds), loss, accuracy: JSON lists with an entry for each step from `first` to `last`, numbered from 1;
-    accuracy is null unless the network has classes.
+    accuracy is null unless the network has classes. Where an evaluation followed a step, the entries of loss and
+    accuracy are pairs: the step's value and the evaluation's.
     """
 
     __tablename__ = "step_times"
