@@ -17,6 +17,7 @@ from taskloom.analysis.agreement import agree, digest, rounding_key, without
 from taskloom.analysis.comparison import STEP, Value, weigh
 from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.fingerprint import core_differences, environment_differences
+from taskloom.analysis.goals import GoalRow, goals
 from taskloom.analysis.levels import Levels, levels
 from taskloom.analysis.meaning import says
 from taskloom.analysis.processes import Process, distinct
@@ -96,6 +97,7 @@ class ScalingRows:
     rows: list[ScalingRow]
     warnings: list[str]
     brief: list[str] = field(default_factory=list, metadata=says("`warnings` with all disturbed runs in one"))
+    goals: list[GoalRow] = field(default_factory=list, metadata=says("of runs with `stop_at`: the way to their goal"))
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def scaling(processes: Sequence[Process]) -> ScalingRows:
         rows,
         list(dict.fromkeys([*warnings, *marks(processes)])),
         list(dict.fromkeys([*warnings, *summary(processes)])),
+        goals(processes),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gpt2core.spec.goals import METRICS
 from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import SCHEMA, SKETCH_SIZE
 
@@ -128,6 +129,20 @@ class ResultLatency(Block):
     steps_needed: dict[str, Count] | None = None
 
 
+class ResultGoal(Block):
+    """The goal `stop_at`: steps and seconds, warm-up included, and joules until it was reached."""
+
+    metric: Annotated[Literal[METRICS], Field(description="of each step")]  # type: ignore[valid-type]
+    value: Number = Field(description="the most for a loss, the least for an accuracy")
+    reached: bool = Field(description="whether a step reached it; otherwise the rest is null")
+    steps: Annotated[int, Field(ge=1, le=(1 << 63) - 1)] | None = Field(description="up to the first that reached it")
+    time_s: Seconds | None = Field(description="of these steps")
+    energy_j: Annotated[float, Field(ge=0, le=LARGEST)] | None = Field(
+        None, description="of packages and memory during these steps"
+    )
+    energy_missing: str | None = Field(None, description="why energy_j is null")
+
+
 class ResultEvaluation(Block):
     """Loss and accuracy of all images of a split after some steps."""
 
@@ -167,3 +182,4 @@ class TrainResult(Block):
     compiled: Count | None = None
     node_time: Annotated[dict[Name, Seconds], Field(max_length=MOST_PARTS)] | None = None
     energy: ResultEnergy | None = None
+    goal: ResultGoal | None = Field(None, description="with `stop_at`: what the way to the goal took")

@@ -48,6 +48,8 @@ def _spec_fields() -> dict[str, Any]:
             kind = Annotated[list[int], BeforeValidator(lambda v: list(parse_cores(v)))]
         elif item.name == "op_threads":
             kind = dict[str, int] | str
+        elif item.name == "stop_at":
+            kind = dict[str, float] | str
         elif item.name == "runtime":  # a path would be code from a request
             kind = Literal[(AUTO, *RUNTIMES)]
         elif "choices" in meta:

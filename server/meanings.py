@@ -144,6 +144,8 @@ MEANINGS = {
     "gain_limit": "upper bound of fork-join time / task time",
     "gflop_per_s": "peak of matrix products",
     "given": "whether the forecast is accurate enough to be given",
+    "goal": "the way to the goal `stop_at`; null: no goal",
+    "goals": "the way to the goal of each variant",
     "gradient_norms": "norm of all gradients at each step",
     "graph": "sizes of the task graph",
     "greedy_s": "greedy bound work / threads + span",

@@ -30,6 +30,7 @@ SIZES = {
 }
 FLAGS = ("tied",)  # sizes that are true or false
 SINGLE = ("cores", "op_threads")  # options whose values contain commas
+PAIRS = {"stop_at": "METRIC=X"}  # options whose values are pairs
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -63,8 +64,9 @@ def _train_option(item: dataclasses.Field[Any], several: bool) -> Callable[[F], 
         return click.option(_declaration(item.name), item.name, is_flag=True, default=None, help=text)
     if several and item.name not in SINGLE:
         return click.option(_declaration(item.name), item.name, multiple=True, callback=comma_list, help=text)
+    metavar = PAIRS.get(item.name)
     shown: Any = click.Choice(tuple(choices)) if choices and not several else str if item.name in SINGLE else kind
-    return click.option(_declaration(item.name), item.name, type=shown, default=None, metavar=None, help=text)
+    return click.option(_declaration(item.name), item.name, type=shown, default=None, metavar=metavar, help=text)
 
 
 def train_options(several: bool, without: Collection[str] = ()) -> Callable[[F], F]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
 
+from gpt2core.spec.goals import LOSS
 from gpt2core.spec.wording import counted, seconds, slices
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from taskloom.analysis.compared import Comparison, InstructionsRatio
+    from taskloom.analysis.goals import GoalRow, Spent
     from taskloom.analysis.scaling import ScalingRow, ScalingTable
     from taskloom.analysis.statistics import Interval
     from taskloom.analysis.tuning.answer import Tuning
@@ -267,6 +269,34 @@ def scaling(answer: ScalingTable, title: str | None = None) -> Table:
             number(row.final_loss, 4) + ("" if row.agrees else " (differs)"),
         )
     return table
+
+
+def goals(rows: Sequence[GoalRow]) -> Table:
+    """Steps, time and energy until the runs of each variant reached their goal."""
+    table = new_table(
+        "goal", "scheduler", "threads", "variant", "goal", "reached", "steps [95 %]", "time [95 %]", "energy [95 %]",
+        "values", left=4,
+    )  # fmt: skip
+    for row in rows:
+        table.add_row(
+            row.scheduler,
+            str(row.threads),
+            variant(row.variant),
+            f"{row.metric} {'at most' if row.metric == LOSS else 'at least'} {row.value:g}",
+            f"{row.reached} of {row.runs}",
+            _spent(row.steps, lambda steps: f"{steps:g}"),
+            _spent(row.time_s, seconds),
+            _spent(row.energy_j, lambda used_j: f"{used_j:.4g} J"),
+            f"{row.n} {row.over}",
+        )
+    return table
+
+
+def _spent(found: Spent | None, text: Callable[[float], str]) -> str:
+    if found is None:
+        return NONE
+    bounds = "" if found.low is None or found.high is None else f"  [{text(found.low)}, {text(found.high)}]"
+    return text(found.median) + bounds
 
 
 def comparison(answer: Comparison) -> Table:

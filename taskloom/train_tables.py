@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from gpt2core.spec import networks
+from gpt2core.spec.goals import LOSS
 from gpt2core.spec.phases import in_order
 from gpt2core.spec.result import energy_per_step_j, median, median_interval, tokens_per_step
 from gpt2core.spec.wording import counted, seconds, slices
@@ -82,6 +83,8 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
         first, last = found["evaluations"][0], found["evaluations"][-1]
         title = f"{config.get('split') or 'val'} loss and accuracy, after step {first['step']} and {last['step']}"
         table.add_row(title, " and ".join(f"{each['loss']:.5f} {each['accuracy']:.1%}" for each in (first, last)))
+    if found.get("goal"):
+        table.add_row(*_goal(found["goal"], len(found["step_s"])))
     if config.get("grad_accum", 1) > 1:
         table.add_row("micro-batches a step", str(config["grad_accum"]))
     norms = found.get("gradient_norms")
@@ -93,6 +96,15 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     if found.get("checkpoint"):
         table.add_row("initial weights", "{format}, {dtype}".format_map(found["checkpoint"]))
     return table
+
+
+def _goal(goal: Mapping[str, Any], steps: int) -> tuple[str, str]:
+    """Row of the run's goal: what the way to it took, or that no step reached it."""
+    name = f"goal: {goal['metric']} {'at most' if goal['metric'] == LOSS else 'at least'} {goal['value']:g}"
+    if not goal["reached"]:
+        return name, f"not reached in {counted(steps, 'step')}"
+    energy = "" if goal["energy_j"] is None else f", {goal['energy_j']:.4g} J"
+    return name, f"after {counted(goal['steps'], 'step')}, {seconds(goal['time_s'])}{energy}"
 
 
 def _latency(latency: Mapping[str, Any], name: str) -> tuple[str, str]:

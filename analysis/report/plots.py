@@ -55,7 +55,7 @@ def op_colour(op: str) -> str:
         (("qkv", "projection", "fc", "logits", "gates_in", "recurrence", "conv"), "products"),
         (("gelu", "relu", "residual", "layernorm", "pool"), "elementwise"),
         ((*OPTIMIZERS, "update"), "update-op"),
-        (("cross_entropy", "mean_loss", "mean_accuracy"), "loss-op"),
+        (("cross_entropy", "mean_loss", "mean_accuracy", "end_at_goal"), "loss-op"),
     ):
         if op.startswith(names):
             return f"var(--{colour})"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from gpt2core.spec.goals import LOSS
 from gpt2core.spec.phases import PHASES
 from gpt2core.spec.wording import noun_for, slices
 from taskloom.analysis.outlook import LARGE_ERROR
@@ -141,6 +142,7 @@ def runtime(document: Document) -> str:
         + figure(plots.runtime(document), "Median step, split by phase; the line is the 95 % interval of the median"
                   + (", over the steps of a single process where there is only one" if "steps" in over else "") + ".")
         + table(columns, rows)
+        + _goals(document["scaling"].get("goals") or [])
         + table(["variant", "CV", "SD between processes", "SD between steps", "steps advised"], spread)
         + f'<p class="soft">{SPREAD}</p>'
         + figure(plots.samples(document), "Dots: timed steps. Rings: medians of processes. Black: outliers, more than "
@@ -152,6 +154,36 @@ def runtime(document: Document) -> str:
         + figure(plots.phase_speedups(document), "Speedup of forward and of backward, over the same base."
                   + (OVERLAP if overlap else ""))
     )  # fmt: skip
+
+
+def _goals(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Table of what the way to the runs' goal took; nothing without one."""
+    if not rows:
+        return ""
+    shown = [
+        (
+            variant_name({**row, "sync": ""}),
+            f"{row['metric']} {'at most' if row['metric'] == LOSS else 'at least'} {row['value']:g}",
+            f"{row['reached']} of {row['runs']}",
+            *(_spent(row[name], digits) for name, digits in (("steps", 0), ("time_s", 3), ("energy_j", 1))),
+            f"{row['n']} {row['over']}",
+        )
+        for row in rows
+    ]
+    columns = ["variant", "goal", "runs that reached it", f"steps {AT_95}", f"time, s {AT_95}", f"energy, J {AT_95}",
+               "values"]  # fmt: skip
+    reasons = sorted({row["energy_missing"] for row in rows if row["energy_missing"]})
+    told = f" Energy is unknown: {'; '.join(reasons)}." if reasons else ""
+    return table(columns, shown) + (
+        '<p class="soft">Until the first step that reached the goal, warm-up included: medians, of several seeds over '
+        f"seeds. They are shown where every run reached the goal.{escape(told)}</p>"
+    )
+
+
+def _spent(found: Mapping[str, Any] | None, digits: int) -> str:
+    if found is None:
+        return "-"
+    return number(found["median"], digits) + interval(found["low"], found["high"], digits)
 
 
 def _levels(found: Mapping[str, Any]) -> tuple[str, str, str]:

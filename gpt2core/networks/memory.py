@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
+from gpt2core.layers import goal
 from gpt2core.networks.lifetimes import ACTIVATIONS, arena
 from gpt2core.networks.network import network_of
 from gpt2core.optimizers import state
@@ -42,6 +43,7 @@ def run_specs(config: TrainConfig) -> list[TensorSpec]:
     return [
         TensorSpec(SCRATCH, (config.threads, PRODUCT_SCRATCH), "int32"),
         *([TensorSpec("losses", (config.steps,), "float64")] if "loss" in config.phases else []),
+        *goal.specs(config),
         *(state.settings(config) if config.mode == "train" else []),
         TensorSpec("control", (control.CELLS,), "int64"),
     ]

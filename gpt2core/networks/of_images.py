@@ -24,6 +24,7 @@ class ImageModel(Model):
 
     settings: ClassVar[tuple[str, ...]] = ("shuffle", "val_samples", "split", "evaluate_every")
     reads: ClassVar[str] = IMAGES
+    metrics: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
     unit: ClassVar[str] = "images"
     precisions: ClassVar[tuple[str, ...]] = ("fp32",)
     defaults: ClassVar[Mapping[str, Any]] = OF_IMAGES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from gpt2core.layers import goal
 from gpt2core.networks.network import Network, network_of
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.builder import Builder
@@ -21,6 +22,7 @@ def add_step(step: Builder, config: TrainConfig, update: Update) -> None:
         Training(step, config, update).add(network_of(config))
     else:
         network_of(config).forward(config, step)
+        goal.add(step, config)
         step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
 
 
@@ -39,6 +41,7 @@ class Training:
         for micro in range(self.config.grad_accum):
             self.step.micro, self.step.tape = micro, Tape()
             network.forward(self.config, self.step)
+            goal.add(self.step, self.config)
             self._reverse(self.step.tape)
         if self.keeps_gradients:
             kinds = self.step.tape.parameters.values()

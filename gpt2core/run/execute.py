@@ -25,6 +25,7 @@ from gpt2core.schedulers.waiting import ticks_per_s
 from gpt2core.spec import schedulers, settings
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, NotFinite, Stalled
+from gpt2core.spec.goals import Goal, steps_run
 from gpt2core.step import graph
 from gpt2core.step.control import FINISHED, STEPS_DONE, STOP
 from gpt2core.step.memory import Memory
@@ -67,10 +68,20 @@ class Measured:
     timed: list[Timed] = field(default_factory=list)
     late: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # (P,) begins of the threads' loops
     evaluations: list[dict[str, Any]] = field(default_factory=list)
+    done: int = 0  # steps that ran: fewer than the configuration's if they reached its goal
 
     @property
     def config(self) -> TrainConfig:
         return self.planned.config
+
+    @property
+    def goal(self) -> Goal | None:
+        return Goal.of({"stop_at": self.config.stop_at})
+
+    def reached(self) -> int | None:
+        """Number of steps after which the goal was reached; None: it was not, or there is none."""
+        values = self.losses if self.goal is None or self.goal.metric == "loss" else self.accuracies
+        return None if self.goal is None else self.goal.steps(values[: self.done].tolist())
 
     def starts(self) -> NDArray[np.int64]:
         """Ticks at which each step began: the end of the one before, or the begin of its stage."""
@@ -96,15 +107,19 @@ def execute(
 ) -> Measured:
     """Run the warm-up, measure what each task costs, and run the timed steps, with evaluations between them.
 
-    Raises NotFinite or Cancelled if not all steps ran, Stalled if no task ends any more.
+    A goal that is reached ends the run, at the earliest after one timed step. Raises NotFinite or Cancelled if not all
+    steps up to there ran, Stalled if no task ends any more.
     """
     run = Stages(planned, arenas, bound, emit, stop)
     warmup, steps, measured = planned.config.warmup_steps, planned.config.steps, run.measured
     for part, first, end in (("warmup", 0, warmup), ("timed", warmup, steps)):
         for begin, until in pieces(first, end, planned.config.evaluate_every):
-            run.stage(begin, until)
-            if evaluations is not None and until % planned.config.evaluate_every == 0:
-                measured.evaluations.append(evaluations.evaluate(until))
+            most = steps_run(measured.reached(), warmup, until)
+            if begin >= most:
+                break
+            run.stage(begin, most)
+            if evaluations is not None and measured.done % planned.config.evaluate_every == 0:
+                measured.evaluations.append(evaluations.evaluate(measured.done))
         spent.went_to(part)
         if part == "warmup" and warmup:
             run.cost_s = measured.mean_task_s(warmup)
@@ -158,16 +173,17 @@ class Stages:
     def stage(self, first: int, end: int) -> None:
         """Run the steps [first, end)."""
         measured, timed = self.measured, self.timed and first >= self.config.warmup_steps
+        watched = timed or self.config.stop_at is not None  # the way to a goal begins with the warm-up
         inside = self.counting if timed else lambda _: contextlib.nullcontext()
-        stage = Stage(first, end, measured.record, self.cost_s, self.watch(timed), inside)
-        if timed:
+        stage = Stage(first, end, measured.record, self.cost_s, self.watch(watched), inside)
+        if watched:
             measured.watcher.read()
         self.prepared.run(stage)
-        if timed:
+        if watched:
             measured.watcher.read()
         measured.observed = self.prepared.observed
         measured.begins[first] = int(measured.record.begin[0])
-        done = int(self.control[STEPS_DONE])
+        done = measured.done = int(self.control[STEPS_DONE])
         if timed:
             self.keep(first, done)
         for name, values in (("loss", measured.losses[:done]), ("gradient_norm", measured.gradient_norms[:done])):
@@ -175,7 +191,7 @@ class Stages:
                 step = int(np.argmin(np.isfinite(values)))
                 raise NotFinite(step + 1, float(values[step]), name)
         self.report(done)
-        if done < end:
+        if done < end and done != steps_run(measured.reached(), self.config.warmup_steps, end):
             raise Cancelled(done)
 
     def keep(self, first: int, end: int) -> None:
@@ -187,7 +203,7 @@ class Stages:
         # Others may run all steps before a thread enters.
         measured.late += np.clip(record.waited[:, tracing.ENTERED] - bounds[0], 0, bounds[-1] - bounds[0])
 
-    def watch(self, timed: bool) -> Callable[[], None]:
+    def watch(self, watched: bool) -> Callable[[], None]:
         """Periodic work while a stage runs: detect stalls, forward a stop, report steps."""
         limit_s = settings.stall_s()
         ended, since_s = -1, time.monotonic()
@@ -203,7 +219,7 @@ class Stages:
             if self.stop is not None and self.stop.is_set():
                 self.control[STOP] = 1
             try:
-                if timed:
+                if watched:
                     self.measured.watcher.read_if_due()
                 self.report(int(self.control[STEPS_DONE]))
             except BaseException:  # a run that cannot be watched ends after its step

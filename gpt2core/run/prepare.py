@@ -184,6 +184,8 @@ def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.gene
         arenas.arrays["settings"][:] = [*(getattr(config, name) for name in settings), of_biases, config.grad_clip]
     if rates := learning_rates(config):
         arenas.arrays["rates"][:] = rates
+    if config.stop_at is not None:
+        arenas.arrays["goal"][:] = list(config.stop_at.values())
     for name, array in data.items():
         if name in arenas.arrays:
             arenas.arrays[name][...] = array

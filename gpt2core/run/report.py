@@ -13,8 +13,9 @@ from gpt2core.measure import evidence, profile, tracing, usage
 from gpt2core.node import pages
 from gpt2core.run.execute import Measured
 from gpt2core.spec import schedulers, settings
+from gpt2core.spec.goals import NOT_REACHED
 from gpt2core.spec.latency import latency
-from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, median, median_interval
+from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, energy_j, median, median_interval
 from gpt2core.step import graph
 
 
@@ -23,12 +24,14 @@ class Report:
 
     def __init__(self, measured: Measured) -> None:
         self.measured, self.config = measured, measured.config
+        self.done = measured.done
+        self.timed = self.done - self.config.warmup_steps
         self.phases = measured.planned.program.phases
 
     def graph_stats(self) -> dict[str, float]:
         """The graph's size and, from measured task times, its work and its critical path, under tasks and fork-join."""
         nodes, edges = self.measured.planned.graph, self.measured.planned.graph.edges
-        cost = self.measured.mean_task_s(self.config.steps - self.config.warmup_steps)
+        cost = self.measured.mean_task_s(self.timed)
         weight = [0.0 if number == graph.WAIT else cost[number] for number in nodes.task]
         ones = [float(number != graph.WAIT) for number in nodes.task]
         first = self.measured.bound.op_first
@@ -43,9 +46,10 @@ class Report:
         }
 
     def cells(self) -> NDArray[np.int64]:
-        """(P, S, A, phases, 3) of A micro-batches: first begin, last end and busy time, in ticks."""
+        """(P, S, A, phases, 3) of A micro-batches and the S steps that ran: first begin, last end and busy time, in
+        ticks."""
         shape = (self.config.threads, self.config.steps, self.config.grad_accum, len(self.phases), 3)
-        return self.measured.record.phases[:, :, : math.prod(shape[2:])].reshape(shape)
+        return self.measured.record.phases[:, :, : math.prod(shape[2:])].reshape(shape)[:, : self.done]
 
     def phase_times(self) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
         """(span, busy) of every phase in every step, in seconds; of micro-batches the sum.
@@ -61,9 +65,9 @@ class Report:
         busy = cells[..., tracing.BUSY].sum(axis=(0, 2))
         if not schedulers.scheduler(self.config.scheduler).overlaps(self.config.sync):
             # In their order. A phase that did not run (the update of all micro-batches but the last) ends as it begins.
-            ends = np.maximum.accumulate(end.reshape(self.config.steps, -1), axis=1)
-            ends[:, -1] = self.measured.record.step_end
-            begins = np.concatenate([self.measured.starts()[:, None], ends[:, :-1]], axis=1)
+            ends = np.maximum.accumulate(end.reshape(self.done, -1), axis=1)
+            ends[:, -1] = self.measured.record.step_end[: self.done]
+            begins = np.concatenate([self.measured.starts()[: self.done, None], ends[:, :-1]], axis=1)
             begin, end = begins.reshape(begin.shape), ends.reshape(end.shape)
         spans = np.where(ran, end - begin, 0).sum(axis=1)
 
@@ -74,12 +78,11 @@ class Report:
 
     def op_stats(self) -> list[OpStat]:
         """Each op over the timed steps."""
-        timed = self.config.steps - self.config.warmup_steps
         scale = self.measured.calibration.seconds_per_tick
         work: dict[tuple[str, str], list[int]] = {kind: [0, 0] for kind in self.measured.bound.kinds}
         for _, _, call, (_, flop, size) in self.measured.planned.program.calls:
-            work[call.name, call.phase][0] += flop * timed
-            work[call.name, call.phase][1] += size * timed
+            work[call.name, call.phase][0] += flop * self.timed
+            work[call.name, call.phase][1] += size * self.timed
         return [
             OpStat(
                 name,
@@ -126,7 +129,7 @@ class Report:
 
     def profile(self, environment: dict[str, Any]) -> dict[str, Any]:
         """Profile: mean cost of each task over the timed steps, and the dependencies."""
-        mean_s = self.measured.mean_task_s(self.config.steps - self.config.warmup_steps)
+        mean_s = self.measured.mean_task_s(self.timed)
         return profile.profile(
             self.config.to_dict(), environment, self.measured.planned.program, self.measured.planned.graph, mean_s
         )
@@ -140,7 +143,7 @@ class Report:
         spans = profile.timeline(
             rows, bounds, warmup, self.measured.calibration.seconds_per_tick * 1e9, self.trace_complete()
         )
-        _, flagged, _ = self.evidence([float(v) for v in self.measured.step_times(self.config.steps)])
+        _, flagged, _ = self.evidence([float(v) for v in self.measured.step_times(self.done)])
         for thread, columns in enumerate(spans["threads"]):
             if self.measured.record.desk[thread, usage.SCHEDSTAT_FD] < 0:
                 del columns["run_delay"]  # unknown
@@ -176,10 +179,31 @@ class Report:
         flagged = evidence.flags(validity, step_s, len(self.measured.watcher.cores))
         return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
 
+    def goal(self, step_s: list[float]) -> dict[str, Any] | None:
+        """Steps, seconds and joules until the run's goal was reached, warm-up included; None: it has no goal."""
+        goal, steps = self.measured.goal, self.measured.reached()
+        if goal is None:
+            return None
+        begins = sorted(self.measured.begins)
+        ends = [min(end, steps or 0) for end in (*begins[1:], self.done)]
+        stages = [
+            np.array([self.measured.begins[first], self.measured.record.step_end[end - 1]])
+            for first, end in zip(begins, ends, strict=True)
+            if first < end
+        ]
+        used_j, why = None, NOT_REACHED
+        if steps is not None:
+            used_j, why = energy_j({"energy": evidence.energy_used(self.measured.watcher, stages)})
+        return {
+            "metric": goal.metric, "value": goal.value, "reached": steps is not None, "steps": steps,
+            "time_s": None if steps is None else math.fsum(step_s[:steps]),
+            "energy_j": used_j, "energy_missing": why or None,
+        }  # fmt: skip
+
     def result(self, machine: dict[str, Any], sha256: str | None, resident_bytes: dict[str, int]) -> TrainResult:
         """The complete result with its summary."""
         config = self.config
-        step_s = [float(v) for v in self.measured.step_times(config.steps)]
+        step_s = [float(v) for v in self.measured.step_times(self.done)]
         timed = step_s[config.warmup_steps :]
         spans, busy = self.phase_times()
         ops = self.op_stats()
@@ -202,9 +226,9 @@ class Report:
         return TrainResult(
             config=config.to_dict(),
             environment=machine,
-            losses=[float(v) for v in self.measured.losses],
-            accuracy=[float(v) for v in self.measured.accuracies],
-            gradient_norms=[float(v) for v in self.measured.gradient_norms],
+            losses=[float(v) for v in self.measured.losses[: self.done]],
+            accuracy=[float(v) for v in self.measured.accuracies[: self.done]],
+            gradient_norms=[float(v) for v in self.measured.gradient_norms[: self.done]],
             step_s=step_s,
             phase_s=spans,
             phase_busy_s=busy,
@@ -222,6 +246,7 @@ class Report:
             },
             evaluations=self.measured.evaluations,
             energy=evidence.energy_used(self.measured.watcher, [each.bounds for each in self.measured.timed]),
+            goal=self.goal(step_s),
             latency=latency(timed) if config.mode == "infer" else None,
             warnings=warnings + doubts,
             summary={
@@ -232,7 +257,7 @@ class Report:
                 "samples_per_s": config.samples_per_step * len(timed) / total_s,
                 "tokens_per_s": config.tokens_per_step * len(timed) / total_s,
                 "gflop_per_s": sum(op.flop for op in ops) / total_s / 1e9,
-                "final_loss": float(self.measured.losses[-1]) if self.measured.losses.size else None,
+                "final_loss": float(self.measured.losses[self.done - 1]) if self.measured.losses.size else None,
                 "phase_median_s": {name: median(spans[name][config.warmup_steps :]) for name in self.phases},
             },
         )

@@ -39,6 +39,7 @@ from gpt2core.spec.fields import (
     parse_op_threads,
     setting,
 )
+from gpt2core.spec.goals import parse_goal
 from gpt2core.spec.models import PRESETS, model_from
 from gpt2core.spec.networks import Model
 from gpt2core.spec.phases import MODES
@@ -70,6 +71,10 @@ class TrainConfig:
     warmup: int | None = setting(
         None, "warm-up steps, left out of the summary; default 2, or steps - 1 if that is less", low=0, role="length",
         unit="steps", resolved=True,
+    )
+    stop_at: Mapping[str, float] | None = setting(
+        None, "goal that ends the run before its steps: after the first step with at most this loss, or at least this "
+        "accuracy; such as loss=2.5 or accuracy=0.9", role="length", later=True,
     )
     scheduler: str = setting(
         "task",
@@ -293,6 +298,8 @@ class TrainConfig:
         raise_together(list(conflicts(self, DEFAULTS)))
         if self.op_threads is not None:
             object.__setattr__(self, "op_threads", parse_op_threads(self.op_threads, self.threads))
+        if self.stop_at is not None:
+            object.__setattr__(self, "stop_at", parse_goal(self.stop_at))
 
     def _set_defaults(self) -> None:
         """Replace the defaults that depend on the network."""
@@ -356,6 +363,8 @@ class TrainConfig:
             out["cores"] = list(self.cores)
         if self.op_threads is not None:
             out["op_threads"] = dict(self.op_threads)
+        if self.stop_at is not None:
+            out["stop_at"] = dict(self.stop_at)
         return out
 
     @classmethod
@@ -396,6 +405,7 @@ CHECK_OF: Mapping[str, Check] = {name: check for name, _, check in CHECKS} | {
     "model": lambda _, value: model_from(value),
     "cores": lambda _, value: parse_cores(value),
     "op_threads": lambda _, value: parse_op_threads(value, MOST_CORES),
+    "stop_at": lambda _, value: parse_goal(value),
 }
 
 

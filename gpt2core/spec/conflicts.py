@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpt2core.spec import modes, networks, optimizers, schedulers
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import caught, parse_op_threads
+from gpt2core.spec.goals import parse_goal
 
 if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
@@ -25,6 +26,8 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
         yield ConfigError("warmup", config.warmup, f"less than steps ({config.steps})")
     if config.evaluate_every > config.steps:
         yield ConfigError("evaluate_every", config.evaluate_every, f"at most steps ({config.steps})")
+    if config.stop_at is not None:
+        yield from caught(_check_goal, config)
     yield from modes.conflicts(config, defaults)
     if config.fusion == "all" and config.needs_whole_gradients:
         yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
@@ -36,3 +39,16 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
         yield from caught(schedulers.scheduler(config.scheduler).check, config)
     if config.cores is not None and config.threads > len(config.cores) and not config.allow_oversubscription:
         yield ConfigError("threads", config.threads, f"at most the number of cores given ({len(config.cores)})")
+
+
+def _check_goal(config: TrainConfig) -> None:
+    """Raise ConfigError unless the run computes what its goal is about."""
+    (metric,) = parse_goal(config.stop_at)
+    if "loss" not in config.phases:
+        accepted = "the default None, since mode infer computes no loss without score"
+        raise ConfigError("stop_at", config.stop_at, accepted)
+    if metric not in config.model.metrics:
+        found = " or ".join(config.model.metrics)
+        raise ConfigError(
+            "stop_at", config.stop_at, f"a goal of {found}, since network {config.model.network} has no {metric}"
+        )

@@ -34,7 +34,7 @@ def in_mode(config: TrainConfig, mode: str, defaults: Mapping[str, Any]) -> Trai
     """The run in another mode, with defaults for the settings that either mode does not read."""
     if config.mode == mode:
         return config
-    unread = {name: defaults[name] for names in UNREAD.values() for name in names} | {"split": None}
+    unread = {name: defaults[name] for names in UNREAD.values() for name in names} | {"split": None, "stop_at": None}
     fusion = None if config.fusion == "all" else config.fusion
     return dataclasses.replace(config, mode=mode, fusion=fusion, **unread)
 

@@ -41,6 +41,7 @@ class Model(ABC):
     settings: ClassVar[tuple[str, ...]] = ("distribution",)  # those of OWN_SETTINGS that it reads
     reads: ClassVar[str] = TOKENS
     unit: ClassVar[str] = "tokens"  # what a position of a sample is
+    metrics: ClassVar[tuple[str, ...]] = ("loss",)  # of each step: "accuracy" too if it has classes
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16")
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # of settings, where they are not TrainConfig's
     optimizer_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # likewise, unless another one is chosen

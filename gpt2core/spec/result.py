@@ -99,7 +99,7 @@ class TrainResult:
     compiled: int | None = None  # functions that this process compiled, for which it loaded the compiler; None: unknown
     node_time: Mapping[str, float] = field(default_factory=dict)  # seconds of each of NODE_TIME: `timed_s` ...
     energy: Mapping[str, Any] = field(default_factory=dict)  # joules of the timed steps (measure/energy.py)
-
+    goal: Mapping[str, Any] | None = None  # steps, seconds and joules until `stop_at` was reached; None: no goal
     outputs_sha256: str | None = None  # of the last step's logits, in mode infer (run/outputs.py)
     outputs_sketch: Sequence[float] | None = None  # of the same
     latency: Mapping[str, Any] | None = None  # of the timed steps, in mode infer (spec/latency.py)
@@ -137,14 +137,20 @@ def instructions_per_step(result: Mapping[str, Any]) -> tuple[float | None, str]
     return math.fsum(counted) / len(timed_s), ""
 
 
-def energy_per_step_j(result: Mapping[str, Any]) -> tuple[float | None, str]:
-    """Joules of a timed step, of the packages and of their memory where it is measured, from a result as JSON; or None
-    and the reason."""
+def energy_j(result: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Joules of the timed steps, of the packages and of their memory where it is measured, from a result as JSON; or
+    None and the reason."""
     found = result.get("energy") or {}
     if found.get("package_j") is None:
         return None, (found.get("unavailable") or {}).get("package_j") or "energy was not measured"
+    return float(found["package_j"]) + float(found.get("memory_j") or 0.0), ""
+
+
+def energy_per_step_j(result: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Joules of a timed step, as `energy_j`; or None and the reason."""
+    used_j, why = energy_j(result)
     timed = len(result["step_s"]) - int(result["config"]["warmup"])
-    return (float(found["package_j"]) + float(found.get("memory_j") or 0.0)) / timed, ""
+    return None if used_j is None else used_j / timed, why
 
 
 def median(values: Sequence[float]) -> float:

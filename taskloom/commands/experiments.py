@@ -162,6 +162,8 @@ def scaling(experiment_id: int, verbose: bool, server: str, as_json: bool) -> No
         print_json(answer)
         return
     console().print(tables.scaling(answer))
+    if answer.goals:
+        console().print(tables.goals(answer.goals))
     console().print(answer.base, markup=False, highlight=False)
     say_warnings(error_console(), answer.warnings, answer.brief, verbose)
 

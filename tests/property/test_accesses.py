@@ -28,7 +28,7 @@ SMALL = TrainConfig(
     ("fusion", "change"),
     [
         *((fusion, {}) for fusion in FUSIONS),
-        ("rows", {"grad_accum": 2, "grad_clip": 0.5}),
+        ("rows", {"grad_accum": 2, "grad_clip": 0.5, "stop_at": {"loss": 9.0}}),
         ("all", {"optimizer": "sgd", "momentum": 0.9, "lr_schedule": "cosine"}),
     ],
 )

@@ -32,7 +32,7 @@ def test_the_lists_of_comparability_follow_from_the_roles():
     assert Counter(every) == Counter(item.name for item in SETTINGS)
     assert set(SLICES) < set(COMPARED)
     assert {"policy", "assignment", "fusion", "op_threads"} < set(COMPARED)
-    assert set(NOT_SERIES) == {"steps", "warmup", "seed", "save", "trace", "cores"}
+    assert set(NOT_SERIES) == {"steps", "warmup", "stop_at", "seed", "save", "trace", "cores"}
     assert "threads" not in NOT_SHAPE
     assert {"lr", "data", "cores"} < NOT_SHAPE
 

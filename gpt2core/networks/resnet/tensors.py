@@ -31,6 +31,7 @@ class Resnet(ImageModel):
     """
 
     network: ClassVar[str] = "resnet"
+
     blocks: int = 2
     width: int = 16
     classes: int = 10

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from gpt2core.spec.config import NAME_SET, TrainConfig, declared
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.goals import LOSS, Goal, steps_run
 from gpt2core.spec.phases import by_phase
 from gpt2core.spec.result import median, tokens_per_step
 from taskloom.contract.results import TrainResult
@@ -134,6 +135,7 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
         place = ".".join(map(str, first["loc"]))
         raise BadResult(f"`result.{place}`: {first['msg']}" if place else f"`result`: {first['msg']}") from None
     config = _check_config(result.config, spec)
+    steps = _steps(result, config)
     lists: dict[str, Sized] = {"step_s": result.step_s}
     if "loss" in config.phases or result.losses:
         lists["losses"] = result.losses
@@ -141,8 +143,8 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
         lists["accuracy"] = result.accuracy
     every = config.evaluate_every
     evaluated = [each.step for each in result.evaluations]
-    if evaluated != (list(range(every, config.steps + 1, every)) if every else []):
-        raise BadResult(f"`result.evaluations` must follow every {every} of {config.steps} steps; 0: none")
+    if evaluated != (list(range(every, steps + 1, every)) if every else []):
+        raise BadResult(f"`result.evaluations` must follow every {every} of {steps} steps; 0: none")
     evidence = {"train": ("weights_sha256",), "infer": ("latency", "outputs_sha256", "outputs_sketch")}[config.mode]
     for name in evidence:
         if getattr(result, name) is None:
@@ -155,8 +157,8 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
         if getattr(result, name):
             lists[name] = getattr(result, name)
     for name, entries in lists.items():
-        if len(entries) != config.steps:
-            raise BadResult(f"`result.{name}` has {len(entries)} entries for {config.steps} steps")
+        if len(entries) != steps:
+            raise BadResult(f"`result.{name}` has {len(entries)} entries for {steps} steps")
     if len(result.threads) != config.threads:
         raise BadResult(f"`result.threads` has {len(result.threads)} entries for {config.threads} threads")
     timed_s = math.fsum(result.step_s[config.warmup_steps :])
@@ -165,6 +167,23 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
         raise BadResult(
             f"`result.threads` adds up to {spent_s:g} s, more than {config.threads} threads have in {timed_s:g} s"
         )
+
+
+def _steps(result: TrainResult, config: TrainConfig) -> int:
+    """Number of steps that the run had to take: all, or up to its goal. Raises BadResult unless the result's goal
+    agrees with its losses or accuracies."""
+    goal = Goal.of({"stop_at": config.stop_at})
+    if goal is None:
+        return config.steps
+    reached = goal.steps(result.losses if goal.metric == LOSS else result.accuracy)
+    found = result.goal
+    if found is None or (found.metric, found.value, found.steps) != (goal.metric, goal.value, reached):
+        told = None if found is None else f"{found.metric} {found.value:g} after {found.steps} steps"
+        needed = f"{goal.metric} {goal.value:g} after {reached} steps"
+        raise BadResult(f"`result.goal` is {told}; by the result's own steps it is {needed}")
+    if found.reached != (reached is not None) or (found.time_s is None) != (reached is None):
+        raise BadResult("`result.goal` needs `reached`, `steps` and `time_s` together")
+    return steps_run(reached, config.warmup_steps, config.steps)
 
 
 def _check_config(given: Mapping[str, Any], spec: Mapping[str, Any]) -> TrainConfig:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Literal
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, func, select
 from sqlalchemy.orm import Session
 
 from taskloom.server.queue.attempts.node_time import COLUMNS
@@ -74,6 +74,11 @@ def _columns() -> list[Any]:
             *(column.label(name) for name, column in COLUMNS.items())]  # fmt: skip
 
 
+def _complete() -> tuple[ColumnElement[bool], ...]:
+    """Runs that took all their steps: a goal may end a run before."""
+    return Run.median_step_s.is_not(None), Run.spec["stop_at"].as_string().is_(None)
+
+
 def _known(session: Session, shapes: Collection[str], check: Callable[[], None]) -> dict[str, Took]:
     """Median times of the shapes that have run."""
     known: dict[str, Took] = {}
@@ -82,7 +87,7 @@ def _known(session: Session, shapes: Collection[str], check: Callable[[], None])
         check()
         newest = func.row_number().over(partition_by=Run.shape, order_by=Run.id.desc()).label("newest")
         of_shapes = Run.shape.in_(listed[first : first + CHUNK])
-        runs = select(Run.shape, newest, *_columns()).where(of_shapes, Run.median_step_s.is_not(None)).subquery()
+        runs = select(Run.shape, newest, *_columns()).where(of_shapes, *_complete()).subquery()
         by_shape: dict[str, list[Took]] = {}
         for row in session.execute(select(runs).where(runs.c.newest <= LATEST)):
             by_shape.setdefault(row.shape, []).append(_took(row))
@@ -112,7 +117,7 @@ def _others(session: Session) -> list[tuple[Took, int, int]]:
     """Times, memory in bytes and threads of the latest runs."""
     latest: Select[Any] = (
         select(Run.memory_needed_bytes, Run.spec["threads"].as_integer().label("threads"), *_columns())
-        .where(Run.median_step_s.is_not(None))
+        .where(*_complete())
         .order_by(Run.id.desc())
         .limit(OTHERS)
     )

@@ -84,7 +84,7 @@ def scaling(database: Database, experiment_id: int) -> ScalingTable:
     if len(processes) < planned:
         missing = [f"{planned - len(processes)} of {planned} runs have not succeeded (yet)"]
     warnings, brief = [*missing, *found.warnings], [*missing, *found.brief]
-    return ScalingTable(found.base, found.rows, warnings, brief, experiment_id=experiment_id)
+    return ScalingTable(found.base, found.rows, warnings, brief, found.goals, experiment_id=experiment_id)
 
 
 def sweep(database: Database, experiment_id: int, axis: str | None, noise_floor: float) -> Sweep:

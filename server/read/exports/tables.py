@@ -26,8 +26,8 @@ from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.variants import variants
-from taskloom.server.read.latency import quantiles
 from taskloom.server.read.lists import keyset
+from taskloom.server.read.measured import goals, quantiles
 from taskloom.server.read.runs.service import Filters, Sort, look
 from taskloom.server.read.tuning.service import tuning
 
@@ -53,6 +53,7 @@ def _kinds(kind: Kind, *names: str) -> dict[str, Kind]:
 SETTING_KINDS: dict[str, Kind] = {name: "integer" if is_integer(name) else "text" for name in NAMES}
 MAIN_KINDS = {name: SETTING_KINDS[name] for name in MAIN}
 LATENCY = ("p50", "p99")  # quantiles of the step's time
+GOAL_KINDS: dict[str, Kind] = {"reached": "boolean", "steps": "integer", "time_s": "number", "energy_j": "number"}
 PHASE_COLUMNS = tuple(f"{phase}_s" for phase in PHASES)
 
 
@@ -91,6 +92,7 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
     for page in _pages(database, filters, sort, RUN_COLUMNS, RUNS_AT_ONCE):
         with database.read() as session:
             latency = quantiles(session, [run.id for run in page if run.spec.get("mode") == "infer"])
+            reached = goals(session, [run.id for run in page if run.spec.get("stop_at")])
         for run in page:
             ended = run.started_at is not None and run.finished_at is not None
             yield {
@@ -103,6 +105,7 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 "unit": networks.unit_of(run.spec.get("model")),
                 **{f"{phase}_s": (run.phase_s or {}).get(phase) for phase in PHASES},
                 **{f"latency_{name}_s": latency.get(run.id, {}).get(f"{name}_s") for name in LATENCY},
+                **{f"goal_{name}": reached.get(run.id, {}).get(name) for name in GOAL_KINDS},
                 **{name: getattr(run, name) for name in ("flagged_steps", "node", "environment_sha256")},
                 "error_slug": _text((run.error or {}).get("slug")),
                 "error_detail": _text((run.error or {}).get("detail")),
@@ -257,6 +260,7 @@ TABLES: dict[str, Table] = {
         | _kinds("number", "duration_s", "median_step_s", "tokens_per_s", "final_loss", *PHASE_COLUMNS)
         | _kinds("text", "unit")
         | _kinds("number", *(f"latency_{name}_s" for name in LATENCY))
+        | {f"goal_{name}": kind for name, kind in GOAL_KINDS.items()}
         | _kinds("integer", "flagged_steps")
         | _kinds("text", "node", "environment_sha256", "error_slug", "error_detail")
         | SETTING_KINDS,

@@ -19,10 +19,10 @@ from taskloom.server.queue.tables.runs import Run, Series
 from taskloom.server.read.analysis import alerts
 from taskloom.server.read.analysis import service as analysis
 from taskloom.server.read.analysis.models import Alert
-from taskloom.server.read.latency import quantiles
 from taskloom.server.read.lists import keyset, parameters
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, Period
+from taskloom.server.read.measured import quantiles
 
 Sort = Literal["id", "-id", "last_at", "-last_at", "runs", "-runs"]
 PointSort = Literal["finished_at", "-finished_at"]

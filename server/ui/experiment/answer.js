@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, ms, perSecond, percent, plural, ratio, sample, variantName} from '../format.js';
+import {count, ms, number, perSecond, percent, plural, ratio, sample, variantName} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
 import {nameOf} from '../plots/rows.js';
 import {Shares} from '../plots/shares.js';
@@ -232,6 +232,62 @@ function Latencies({rows}) {
 }
 
 /**
+ * What the way to the runs' goal took.
+ * @param {{rows: import('../schemas').Schemas['GoalRow'][]}} props
+ */
+function Goals({rows}) {
+	if (!rows.length) return null;
+	/** @param {import('../schemas').Schemas['Spent'] | null} of @param {(value: number) => string} text */
+	const spent = (of, text) =>
+		of === null
+			? '–'
+			: html`
+					${text(of.median)}
+					${of.low !== null && of.high !== null && html` <small class="soft">[${text(of.low)}, ${text(of.high)}]</small>`}
+				`;
+	const missing = [...new Set(rows.map(row => row.energy_missing).filter(Boolean))];
+	return html`<section class="panel">
+		<h2>The way to the goal</h2>
+		<p class="soft">
+			Until the first step that reached the goal, warm-up included: medians, of several seeds over seeds. They are shown
+			where every run reached the goal.${missing.length ? ` Energy is unknown: ${missing.join('; ')}.` : ''}
+		</p>
+		<${Table}
+			caption="The way to the goal"
+			rows=${rows}
+			id=${(/** @type {any} */ r) => `${nameOf(r)} ${r.value}`}
+			columns=${[
+				{name: 'name', label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
+				{name: 'goal', label: 'Goal', cell: r => `${r.metric} ${r.metric === 'loss' ? '≤' : '≥'} ${r.value}`},
+				{name: 'reached', label: 'Reached', number: true, cell: r => `${r.reached} of ${r.runs}`},
+				{
+					name: 'steps',
+					label: 'Steps [95 %]',
+					number: true,
+					by: r => r.steps?.median ?? Infinity,
+					cell: r => spent(r.steps, count)
+				},
+				{
+					name: 'time',
+					label: 'Time [95 %]',
+					number: true,
+					by: r => r.time_s?.median ?? Infinity,
+					cell: r => spent(r.time_s, v => `${number(v)} s`)
+				},
+				{
+					name: 'energy',
+					label: 'Energy [95 %]',
+					number: true,
+					by: r => r.energy_j?.median ?? Infinity,
+					cell: r => spent(r.energy_j, v => `${number(v)} J`)
+				},
+				{name: 'n', label: 'n', number: true, cell: r => `${r.n} ${r.over}`}
+			]}
+		/>
+	</section>`;
+}
+
+/**
  * A colour for each phase of some variants.
  * @param {import('../schemas').Schemas['ScalingRow'][]} rows
  * @returns {Record<string, string>}
@@ -285,6 +341,7 @@ export function Scaling({of, topic}) {
 			<${Latencies}
 				rows=${found.rows.filter((/** @type {import('../schemas').Schemas['ScalingRow']} */ row) => row.latency_s)}
 			/>
+			<${Goals} rows=${found.goals} />
 			<section class="panel">
 				<h2>Variants</h2>
 				<p class="soft">${found.base}</p>

@@ -97,6 +97,27 @@ function First({of, live}) {
 	</p>`;
 }
 
+/**
+ * The goal of a run, and what the way to it took.
+ * @param {{of: import('../schemas').Schemas['RunDetail']}} props
+ */
+function Goal({of}) {
+	const result = useAnswer(of.median_step_s === null ? null : `runs/${of.id}/result`);
+	const [metric, value] = Object.entries(/** @type {Record<string, number>} */ (of.spec.stop_at))[0];
+	const goal = result.data?.goal;
+	return html`
+		${metric} ${metric === 'loss' ? '≤' : '≥'} ${value}
+		<small class="soft">
+			${!goal
+				? ''
+				: !goal.reached
+					? `not reached in ${count(result.data.step_s.length)} steps`
+					: `after ${count(goal.steps)} ${goal.steps === 1 ? 'step' : 'steps'}, ${duration(goal.time_s)}` +
+						(goal.energy_j == null ? '' : `, ${goal.energy_j.toPrecision(4)} J`)}
+		</small>
+	`;
+}
+
 /** @param {{of: import('../schemas').Schemas['RunDetail']}} props */
 function Actions({of}) {
 	const {run, busy, problem} = useAction(async verb => {
@@ -150,6 +171,7 @@ export default function Run() {
 								['Median step', ms(of.median_step_s)],
 								[perSecond([of]), count(of.tokens_per_s)],
 								['Final loss', of.final_loss?.toFixed(5) ?? '–'],
+								...(of.spec.stop_at ? [['Goal', html`<${Goal} of=${of} />`]] : []),
 								['Attempts', of.attempts],
 								['Node', of.node ?? last?.worker_id ?? '–'],
 								[

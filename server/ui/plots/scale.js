@@ -134,7 +134,7 @@ export function opKind(op) {
 		[['qkv', 'projection', 'fc', 'logits', 'gates_in', 'recurrence', 'conv'], 'products'],
 		[['gelu', 'relu', 'residual', 'layernorm', 'pool'], 'elementwise'],
 		[['adamw', 'sgd', 'update'], 'update-op'],
-		[['cross_entropy', 'mean_loss', 'mean_accuracy'], 'loss-op']
+		[['cross_entropy', 'mean_loss', 'mean_accuracy', 'end_at_goal'], 'loss-op']
 	];
 	return kinds.find(([starts]) => starts.some(start => op.startsWith(start)))?.[1] ?? 'other-op';
 }
