@@ -36,6 +36,7 @@ def kernel_entry(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> Entry:
 def _function(kernel: Kernel, source: str) -> Callable[..., Any]:
     names: dict[str, Any] = {"__name__": kernel.__module__, "kernel": kernel, "carray": jit.carray}
     names.update({f"pointer_{dtype}": pointer for dtype, pointer in POINTERS.items()})
+    names.update({group.of.__name__: group.of for group in signature(kernel).groups.values()})
     exec(compile(source, f"<entry of {kernel.__name__}>", "exec"), names)
     function: Callable[..., Any] = names[f"{kernel.__name__}_entry"]
     return function
@@ -50,9 +51,16 @@ def source_of(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> str:
     integer = {name: number for number, name in enumerate(known.integers)}
     answer = f"c[{jit.COMPLETE}] = " if known.polls else ""
     lines = [f"def {known.name}_entry(x, t, c):", f"    {answer}kernel("]
+    group, indent = None, " " * 8
     for name, kind in known.kinds.items():
+        if name in known.groups:
+            group, indent = known.groups[name], " " * 12
+            lines.append(f"        {group.of.__name__}(")
         argument = _argument(kind, jit.OPERAND_SIZE * operand.get(name, 0), integer.get(name, 0))
-        lines.append(f"        {argument},  # {name}")
+        lines.append(f"{indent}{argument},  # {name}")
+        if group and name == group.last:
+            lines.append(f"        ),  # {group.parameter}")
+            group, indent = None, " " * 8
     return "\n".join([*lines, "    )", ""])
 
 

@@ -22,7 +22,7 @@ PROCESSOR = (
 # Source files and folders of compiled code.
 COMPILED = (
     "compile", "gemm", "layers", "measure", "node/openmp.py", "optimizers", "run/memory.py", "schedulers",
-    "step/control.py", "step/grid.py", "step/signature.py", "taskbench",
+    "step/control.py", "step/grid.py", "step/parameters.py", "step/signature.py", "taskbench",
 )  # fmt: skip
 
 

@@ -12,12 +12,15 @@ registers of AMX, bfloat16 is multiplied there (gemm.tiles).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import kernel, pointer_i64
 from gpt2core.compile.lanes import HALF_BYTES, LANES, WORD
 from gpt2core.compile.later import attributes
 from gpt2core.compile.line import LINE_BYTES
 from gpt2core.gemm.blocking import BLOCK, DEPTH, GROUP, PANEL, PANEL_ROW, blocking
+from gpt2core.gemm.operands import Operand, Out
 from gpt2core.gemm.packing import pack_columns, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.gemm.register_tile import (
     ALONG_COLUMNS,
@@ -27,6 +30,10 @@ from gpt2core.gemm.register_tile import (
     PAIR_LINES,
     REGISTER_ROWS,
     WITHIN_TILES,
+    Ahead,
+    Cells,
+    Packs,
+    Words,
     fetch_out,
     register_floats,
     register_pairs,
@@ -108,13 +115,27 @@ def layout_of(rows, a_word):
     return ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
 
 
+class Block(NamedTuple):
+    """A block of A's words: its address, and the strides in bytes of rows, of words, and of GROUP rows."""
+
+    at: int
+    row: int
+    word: int
+    group: int
+
+
+class Panels(NamedTuple):
+    """Scratch: a panel, the next one, and the places of lines that are prefetched."""
+
+    this: int
+    next: int
+    places: int
+
+
 @kernel
-def multiply_block(
-    a, a_row, a_word, a_group, rows, b, next_b, ldb, trans_b, depth, length, n, c, c_row, adds, panel, next_panel,
-    places, pairs, rounded, half_b, fetches
-):  # fmt: skip
-    """Compute C (rows, n) from a block of A's words and op(B) (depth, n), panel by panel. c_row and A's strides are in
-    bytes; a_group is that of GROUP rows. A transposed B is float32.
+def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, rounded):
+    """Compute C (rows, n) from a Block of A, of `length` words, and an Operand B (depth, n), panel by panel. A
+    transposed B is float32.
 
     While a panel is multiplied, the next one is packed: a share of its words with each register tile. The lines of a
     share are prefetched during the tile before, so that few prefetched lines are in the caches at a time. B's rows are
@@ -124,9 +145,11 @@ def multiply_block(
     with the last share, and its lines, which are consecutive, are prefetched during the panel before. During the last
     panel, the lines of the next block's first panel are prefetched, from next_b on.
 
-    If `fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores do
-    not wait.
+    If `c.fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores
+    do not wait.
     """
+    ldb, trans_b, half_b, c_row = b.length, b.transposed, b.halves, WORD * c.length
+    panel, next_panel, places = panels
     tiles, step = max(1, rows // REGISTER_ROWS), 2 if pairs else 1
     share, share_rows = (length + tiles - 1) // tiles, (PANEL + tiles - 1) // tiles  # words; rows of a transposed B
     lines, large = length // AT_ONCE * (PAIR_LINES if pairs else 1), 1 if n * depth >= LARGE else 0
@@ -135,7 +158,7 @@ def multiply_block(
     within = 1 if WITHIN_TILES and (pairs or not rounded) else 0
     segments = (share + LANES - 1) // LANES * PANEL  # of a tile's share, a turn each
     whole = depth % (LANES * step) == 0 and segments <= length // AT_ONCE
-    if not (SEGMENTS and within and trans_b and a_word == WORD and whole):
+    if not (SEGMENTS and within and trans_b and a.word == WORD and whole):
         segments = 0
     if segments:
         share = segments // PANEL * LANES
@@ -148,20 +171,20 @@ def multiply_block(
         columns, following, begin, i = min(PANEL, n - j), j + PANEL, 0, 0
         while i < rows:
             rows_of, end = rows_of_tile(rows - i), min(begin + share, length) if j >= 0 else length
-            lie = layout_of(rows_of, a_word)
+            lie = layout_of(rows_of, a.word)
             if j >= 0:
                 if trans_b and not segments:
-                    ahead = next_b if following >= n else b + following * column_b
+                    ahead = next_b if following >= n else b.at + following * column_b
                     ahead += share_rows * (i // REGISTER_ROWS) * column_b
                 elif following >= n:
                     ahead = next_b + begin * word_b
                 elif end < length:
-                    ahead = b + end * word_b + following * column_b
+                    ahead = b.at + end * word_b + following * column_b
                 else:
-                    ahead = b + (following + PANEL) * column_b
-                x, y = a + i // GROUP * a_group + i % GROUP * a_row, c + i * c_row + WORD * j
+                    ahead = b.at + (following + PANEL) * column_b
+                x, y = a.at + i // GROUP * a.group + i % GROUP * a.row, c.at + i * c_row + WORD * j
                 vectors = (columns + LANES - 1) // LANES
-                if large and fetches and rows_of == REGISTER_ROWS:
+                if large and c.fetches and rows_of == REGISTER_ROWS:
                     fetch_out(y, c_row)
                 row_turns, other_turns, done = 0, 0, begin
                 if within and rows_of == REGISTER_ROWS and following + PANEL <= n:
@@ -170,22 +193,18 @@ def multiply_block(
                     elif not trans_b and (lie == ALONG_COLUMNS or not half_b):
                         done = max(begin, min(end, depth // step, begin + length // AT_ONCE))
                         row_turns, other_turns = (0, done - begin) if half_b else (done - begin, 0)
-                at_b, to = b + begin * word_b + following * column_b, next_panel + begin * PANEL_ROW
+                at_b, to = b.at + begin * word_b + following * column_b, next_panel + begin * PANEL_ROW
+                words, cells = Words(x, a.row, a.word), Cells(y, c_row, columns, c.adds)
+                fetched, packs = Ahead(ahead, places), Packs(row_turns, other_turns, at_b, size * ldb, to)
                 if pairs:
-                    register_pairs(
-                        rows_of, lie, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
-                        row_turns, other_turns, at_b, size * ldb, to,
-                    )  # fmt: skip
+                    register_pairs(rows_of, lie, vectors, words, panel, length, cells, fetched, packs)
                 else:
-                    register_floats(
-                        rows_of, lie, vectors, x, a_row, a_word, panel, length, y, c_row, columns, adds, ahead, places,
-                        row_turns, other_turns, at_b, size * ldb, to,
-                    )  # fmt: skip
+                    register_floats(rows_of, lie, vectors, words, panel, length, cells, fetched, packs)
                 begin = done
             if following >= n:
                 begin = end
             elif begin < end:
-                right, at_b = min(PANEL, n - following), b + following * column_b
+                right, at_b = min(PANEL, n - following), b.at + following * column_b
                 if j < 0 and large and not trans_b:
                     pack_first(next_panel, at_b, ldb, depth, right, pairs, rounded, half_b, length)
                 elif not trans_b:
@@ -207,8 +226,8 @@ def depth_of_parts(k, pairs):
 
 
 @kernel
-def multiply_panels(scratch, m, n, k, a, lda, panels, c, ldc, adds):
-    """C (m, n) = A (m, k) @ B (k, n), or += if `adds` is set, from B's panels (packing.pack_panels): the bits of
+def multiply_panels(scratch, m, n, k, a, panels, c):
+    """C (m, n) = A (m, k) @ B (k, n), or += if `c.adds` is set, from B's panels (packing.pack_panels): the bits of
     `multiply_packed`. For few rows of A, for which a panel would be packed in vain each time.
 
     While a tile is computed, the first lines of the next panel are prefetched. The others are consecutive, so the
@@ -224,24 +243,26 @@ def multiply_panels(scratch, m, n, k, a, lda, panels, c, ldc, adds):
             vectors, ahead = (columns + LANES - 1) // LANES, panel + WORD * PANEL * k
             while i < m:
                 rows = rows_of_tile(m - i)
+                words = Words(a.at + WORD * (i * a.length + k0), WORD * a.length, WORD)
+                at_c, adds = c.at + WORD * (i * c.length + j), 1 if c.adds or k0 else 0
                 register_floats(
-                    rows, layout_of(rows, WORD), vectors, a + WORD * (i * lda + k0), WORD * lda, WORD, panel, depth,
-                    c + WORD * (i * ldc + j), WORD * ldc, columns, 1 if adds or k0 else 0, ahead, places, 0, 0, 0, 0, 0,
+                    rows, layout_of(rows, WORD), vectors, words, panel, depth,
+                    Cells(at_c, WORD * c.length, columns, adds), Ahead(ahead, places), Packs(0, 0, 0, 0, 0),
                 )  # fmt: skip
                 ahead += depth // AT_ONCE * LINE_BYTES
                 i += rows
 
 
 @kernel
-def multiply_packed(
-    pairs, rounded, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-):  # fmt: skip
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; row-major, op transposes if its flag is set.
+def multiply_packed(pairs, rounded, scratch, m, n, k, a, b, c):
+    """C (m, n) = A (m, k) @ B (k, n), or += if `c.adds` is set; see gemm.operands.
 
     `pairs` (needs AVX512-BF16) and `rounded` (on any processor) round the operands to bfloat16; only then may they be
-    bfloat16 in memory, see gemm.multiply. a, b, c are addresses; ld* are row lengths in elements. scratch is the
-    address, a multiple of 64, of PRODUCT_SCRATCH words that no other thread uses. `fetches`: see multiply_block.
+    bfloat16 in memory, see gemm.multiply. scratch is the address, a multiple of 64, of PRODUCT_SCRATCH words that no
+    other thread uses.
     """
+    lda, trans_a, half_a = a.length, a.transposed, a.halves
+    ldb, trans_b, half_b, ldc = b.length, b.transposed, b.halves, c.length
     panel, next_panel = scratch, scratch + DEPTH * PANEL_ROW
     places = next_panel + DEPTH * PANEL_ROW
     words = places + 2 * WORD * DEPTH
@@ -254,7 +275,7 @@ def multiply_packed(
         for m0 in range(0, m, block):
             rows = min(block, m - m0)
             at_a, a_row, a_word, a_group = words, WORD * length, WORD, GROUP * WORD * length
-            source = a + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)
+            source = a.at + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)
             if trans_a:
                 a_row, a_word = WORD, GROUP * WORD
                 if half_a:
@@ -271,11 +292,12 @@ def multiply_packed(
             else:  # rows of float32, or of whole pairs of bfloat16
                 at_a, a_row, a_group = source, size_a * lda, GROUP * size_a * lda
             b_word, next_k = size_b * (1 if trans_b else ldb), k0 if m0 + block < m else k0 + depth
-            next_b = b + next_k * b_word
+            next_b = b.at + next_k * b_word
             if next_k == k:  # the columns behind these: often the next product's
-                next_b = b + size_b * n * (ldb if trans_b else 1)
+                next_b = b.at + size_b * n * (ldb if trans_b else 1)
             multiply_block(
-                at_a, a_row, a_word, a_group, rows, b + k0 * b_word, next_b, ldb, trans_b, depth, length,
-                n, c + WORD * m0 * ldc, WORD * ldc, 1 if adds or k0 else 0, panel, next_panel, places, pairs, rounded,
-                half_b, fetches,
+                rows, depth, length, n, Block(at_a, a_row, a_word, a_group),
+                Operand(b.at + k0 * b_word, ldb, trans_b, half_b), next_b,
+                Out(c.at + WORD * m0 * ldc, ldc, 1 if c.adds or k0 else 0, c.fetches),
+                Panels(panel, next_panel, places), pairs, rounded,
             )  # fmt: skip

@@ -6,6 +6,8 @@ it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, cgutils, entry, intrinsic, kernel, runtime, types
 from gpt2core.compile.lanes import HALF_BYTES, WORD
 from gpt2core.gemm.microkernel import multiply_packed, multiply_panels
+from gpt2core.gemm.operands import Operand, Out, into, plain
 from gpt2core.gemm.packing import pack_panels, pack_rows
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.gemm.tiles import multiply_on_tiles
@@ -21,20 +24,21 @@ from gpt2core.step.tensors import ALIGN
 
 ONE, ZERO = np.float32(1.0), np.float32(0.0)
 ROUNDED_SIDE, ROUNDED_DEPTH = 384, 512  # of the blocks of bfloat16 that a library multiplies: two fit in the scratch
-PARAMETERS = "i" * 18  # of an entry: see `multiply`
+OF_PRODUCT = "p"  # parameter of a product's entry: the address of its arguments, see `asked`
 
 
 @intrinsic
-def gemm(typingctx, sgemm, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc):
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n) + beta * C; row-major, op transposes if its flag is set.
+def gemm(typingctx, sgemm, m, n, k, a, b, beta, c):
+    """C (m, n) = A (m, k) @ B (k, n) + beta * C by the library's function at the address `sgemm`.
 
-    sgemm is the library's address; a, b, c are addresses in bytes; ld* are row lengths in elements.
     Row-major C is column-major C^T = op(B)^T op(A)^T: the operands change places.
     """
     i8, i32, f32 = ir.IntType(8), ir.IntType(32), ir.FloatType()
 
     def codegen(context, builder, signature, args):
-        sgemm, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc = args
+        sgemm, m, n, k, a, b, beta, c = args
+        a, b = (Operand(*cgutils.unpack_tuple(builder, each)) for each in (a, b))
+        c = Out(*cgutils.unpack_tuple(builder, c))
 
         def letter(flag):
             nonzero = builder.icmp_signed("!=", flag, ir.Constant(flag.type, 0))
@@ -48,16 +52,16 @@ def gemm(typingctx, sgemm, trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, l
             return builder.inttoptr(address, ir.PointerType(f32))
 
         call = [
-            letter(trans_b), letter(trans_a), integer(n), integer(m), integer(k),
-            _spill(builder, ir.Constant(f32, 1.0)), matrix(b), integer(ldb), matrix(a), integer(lda),
-            _spill(builder, beta), matrix(c), integer(ldc),
+            letter(b.transposed), letter(a.transposed), integer(n), integer(m), integer(k),
+            _spill(builder, ir.Constant(f32, 1.0)), matrix(b.at), integer(b.length), matrix(a.at), integer(a.length),
+            _spill(builder, beta), matrix(c.at), integer(c.length),
         ]  # fmt: skip
         kind = ir.FunctionType(ir.VoidType(), [value.type for value in call])
         builder.call(builder.inttoptr(sgemm, ir.PointerType(kind)), call)
         return context.get_dummy_value()
 
-    i64, f = types.int64, types.float32
-    return types.void(i64, i64, i64, i64, i64, i64, i64, i64, i64, i64, f, i64, i64), codegen
+    i64 = types.int64
+    return types.void(i64, i64, i64, i64, a, b, types.float32, c), codegen
 
 
 def _spill(builder, value):
@@ -80,80 +84,91 @@ def pack_matrix(to, source, stride, halves, transposed, first, k0, count, depth)
     return depth + depth % 2
 
 
-@entry(PARAMETERS)
-def product_of_floats(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-):  # fmt: skip
+class Asked(NamedTuple):
+    """The arguments of an entry: address of a library's function, columns per call or 0 for all, address of this
+    thread's PRODUCT_SCRATCH words, and the product C (m, n) = A (m, k) @ B (k, n)."""
+
+    address: int
+    piece: int
+    scratch: int
+    m: int
+    n: int
+    k: int
+    a: Operand
+    b: Operand
+    c: Out
+
+
+@kernel
+def asked(x, rounds):
+    """What an entry is asked for. Only a product that rounds its operands takes bfloat16."""
+    a = Operand(x[6], x[7], x[8], x[9] if rounds else 0)
+    b = Operand(x[10], x[11], x[12], x[13] if rounds else 0)
+    return Asked(x[0], x[1], x[2], x[3], x[4], x[5], a, b, Out(x[14], x[15], x[16], x[17]))
+
+
+@entry(OF_PRODUCT)
+def product_of_floats(x):
     """`multiply` of float32 by a library's sgemm, called for `piece` columns at a time, or for all if `piece` is 0."""
-    most = piece if piece else n
-    for first in range(0, n, most):
-        at_b = b + WORD * first * (ldb if trans_b else 1)
-        gemm(
-            address, trans_a, trans_b, m, min(most, n - first), k,
-            a, lda, at_b, ldb, ONE if adds else ZERO, c + WORD * first, ldc,
-        )  # fmt: skip
+    p = asked(x, False)
+    b, c, most = p.b, p.c, p.piece if p.piece else p.n
+    for first in range(0, p.n, most):
+        right = Operand(b.at + WORD * first * (b.length if b.transposed else 1), b.length, b.transposed, 0)
+        out = into(c.at + WORD * first, c.length, 0)
+        gemm(p.address, p.m, min(most, p.n - first), p.k, p.a, right, ONE if c.adds else ZERO, out)
 
 
-@entry(PARAMETERS)
-def product_of_rounded(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-):  # fmt: skip
+@entry(OF_PRODUCT)
+def product_of_rounded(x):
     """`multiply` by a library's product of bfloat16. Blocks of the operands are rounded first."""
-    second = scratch + WORD * (PRODUCT_SCRATCH // 2)
-    for k0 in range(0, k, ROUNDED_DEPTH):
-        depth = min(ROUNDED_DEPTH, k - k0)
-        for m0 in range(0, m, ROUNDED_SIDE):
-            rows = min(ROUNDED_SIDE, m - m0)
-            length_a = pack_matrix(scratch, a, lda, half_a, trans_a, m0, k0, rows, depth)
-            for n0 in range(0, n, ROUNDED_SIDE):
-                columns = min(ROUNDED_SIDE, n - n0)
-                length_b = pack_matrix(second, b, ldb, half_b, 1 - trans_b, n0, k0, columns, depth)
+    p = asked(x, True)
+    a, b, c = p.a, p.b, p.c
+    second = p.scratch + WORD * (PRODUCT_SCRATCH // 2)
+    for k0 in range(0, p.k, ROUNDED_DEPTH):
+        depth = min(ROUNDED_DEPTH, p.k - k0)
+        for m0 in range(0, p.m, ROUNDED_SIDE):
+            rows = min(ROUNDED_SIDE, p.m - m0)
+            length_a = pack_matrix(p.scratch, a.at, a.length, a.halves, a.transposed, m0, k0, rows, depth)
+            for n0 in range(0, p.n, ROUNDED_SIDE):
+                columns = min(ROUNDED_SIDE, p.n - n0)
+                length_b = pack_matrix(second, b.at, b.length, b.halves, 1 - b.transposed, n0, k0, columns, depth)
                 gemm(
-                    address, trans_a, trans_b, rows, columns, depth, scratch, length_a, second, length_b,
-                    ONE if adds or k0 else ZERO, c + WORD * (m0 * ldc + n0), ldc,
+                    p.address, rows, columns, depth, Operand(p.scratch, length_a, a.transposed, 1),
+                    Operand(second, length_b, b.transposed, 1), ONE if c.adds or k0 else ZERO,
+                    into(c.at + WORD * (m0 * c.length + n0), c.length, 0),
                 )  # fmt: skip
 
 
-@entry(PARAMETERS)
-def own_product_of_floats(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-):  # fmt: skip
+@entry(OF_PRODUCT)
+def own_product_of_floats(x):
     """`multiply` of float32 by our own product. Without a row length, b are panels that packing.pack_panels made."""
-    if ldb:
-        multiply_packed(
-            False, False, scratch, False, False, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-        )
+    p = asked(x, False)
+    if p.b.length:
+        multiply_packed(False, False, p.scratch, p.m, p.n, p.k, p.a, p.b, p.c)
     else:
-        multiply_panels(scratch, m, n, k, a, lda, b, c, ldc, adds)
+        multiply_panels(p.scratch, p.m, p.n, p.k, p.a, p.b.at, p.c)
 
 
-@entry(PARAMETERS)
-def own_product_of_pairs(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-):  # fmt: skip
+@entry(OF_PRODUCT)
+def own_product_of_pairs(x):
     """`multiply` by our own product of pairs of bfloat16, which needs AVX512-BF16."""
-    multiply_packed(
-        True, False, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-    )
+    p = asked(x, True)
+    multiply_packed(True, False, p.scratch, p.m, p.n, p.k, p.a, p.b, p.c)
 
 
-@entry(PARAMETERS)
-def own_product_of_tiles(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-):  # fmt: skip
+@entry(OF_PRODUCT)
+def own_product_of_tiles(x):
     """`multiply` by our own product of pairs on tile registers, which needs AMX and the system's permission. It always
     fetches C."""
-    multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds)
+    p = asked(x, True)
+    multiply_on_tiles(p.scratch, p.m, p.n, p.k, p.a, p.b, p.c)
 
 
-@entry(PARAMETERS)
-def own_product_of_rounded(
-    address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-):  # fmt: skip
+@entry(OF_PRODUCT)
+def own_product_of_rounded(x):
     """`multiply` by our own product of operands rounded to bfloat16, on any processor."""
-    multiply_packed(
-        False, True, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches
-    )
+    p = asked(x, True)
+    multiply_packed(False, True, p.scratch, p.m, p.n, p.k, p.a, p.b, p.c)
 
 
 @kernel
@@ -173,52 +188,52 @@ def weight_or_panels(by, weight, panels):
 
 
 @kernel
-def multiply(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; row-major float32, op transposes if its flag is
-    set. a, b, c are addresses in bytes; ld* are row lengths in elements. With an ldb of 0, b are B's panels, which only
-    our own product of float32 takes (`weight_or_panels`).
+def multiply(by, m, n, k, a, b, c):
+    """C (m, n) = A (m, k) @ B (k, n), or += if `c.adds` is set: an Out and two Operands. Matrices of bfloat16 are for
+    products that round their operands, and B only if it is not transposed. With a B of row length 0, its address is
+    that of its panels, which only our own product of float32 takes (`weight_or_panels`).
 
-    `by` is the address of an entry and its first arguments: address of a library's function, columns per call or 0 for
-    all, address of this thread's PRODUCT_SCRATCH words. Products are compiled once, not into each kernel. C is expected
-    in a cache.
-    """
-    multiply_halves(by, 0, 0, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, 0)
-
-
-@kernel
-def multiply_halves(by, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches):
-    """`multiply` of matrices that are bfloat16 in memory if their flag is set, by products that round their operands.
-
-    Only a B that is not transposed may be bfloat16. `fetches`: C is not expected in a cache, so a large product of our
-    own on vector registers fetches its lines before it writes them.
+    `by` is the address of an entry and its first arguments: see `Asked`. Products are compiled once, not into each
+    kernel. With `c.fetches`, a large product of our own on vector registers fetches C's lines before it writes them.
     """
     code, address, piece, scratch = by
-    shape = (half_a, half_b, trans_a, trans_b, m, n, k)
-    _call(code, (address, piece, scratch, *shape, a, lda, b, ldb, c, ldc, adds, fetches))
+    _call(code, Asked(address, piece, scratch, m, n, k, a, b, c))
 
 
 @intrinsic
-def _call(typingctx, code, arguments):
-    """Call an entry of matrix products at its address with a tuple of its arguments."""
+def _call(typingctx, code, asked):
+    """Call an entry of matrix products at its address with the address of its arguments, 18 int64."""
 
     def codegen(context, builder, signature, args):
-        values = cgutils.unpack_tuple(builder, args[1], len(PARAMETERS))
-        kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
-        builder.call(builder.inttoptr(args[0], ir.PointerType(kind)), values)
+        i64 = ir.IntType(64)
+        values = list(_flat(builder, args[1]))
+        assert all(value.type == i64 for value in values)
+        cells = cgutils.alloca_once(builder, ir.ArrayType(i64, len(values)))
+        for number, value in enumerate(values):
+            builder.store(value, cgutils.gep_inbounds(builder, cells, 0, number))
+        kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(i64)])
+        builder.call(builder.inttoptr(args[0], ir.PointerType(kind)), [builder.bitcast(cells, ir.PointerType(i64))])
         return context.get_dummy_value()
 
-    return types.void(types.int64, types.UniTuple(types.int64, len(PARAMETERS))), codegen
+    return types.void(types.int64, asked), codegen
+
+
+def _flat(builder, value):
+    """The numbers in a value, which may be a tuple of tuples."""
+    if not isinstance(value.type, ir.Aggregate):
+        yield value
+        return
+    for part in cgutils.unpack_tuple(builder, value):
+        yield from _flat(builder, part)
 
 
 @runtime
 def time_product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c, fetches):
     """Ticks of one product, on matrices without gaps."""
     begin = ticks()
-    multiply_halves(
-        by, half_a, half_b, trans_a, trans_b, m, n, k,
-        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, 0,
-        fetches,
-    )  # fmt: skip
+    left = Operand(address_of(a, 0), m if trans_a else k, trans_a, half_a)
+    right = Operand(address_of(b, 0), k if trans_b else n, trans_b, half_b)
+    multiply(by, m, n, k, left, right, Out(address_of(c, 0), n, 0, fetches))
     return ticks() - begin
 
 
@@ -232,7 +247,7 @@ def pack_whole(panels, b, trans_b, n, k):
 def time_packed(by, m, n, k, a, panels, c):
     """Ticks of one product of our own with a packed B."""
     begin = ticks()
-    multiply(by, 0, 0, m, n, k, address_of(a, 0), k, address_of(panels, 0), 0, address_of(c, 0), n, 0)
+    multiply(by, m, n, k, plain(address_of(a, 0), k), plain(address_of(panels, 0), 0), into(address_of(c, 0), n, 0))
     return ticks() - begin
 
 

@@ -4,13 +4,13 @@ prefetches lines, and packs words of another panel.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
 from gpt2core.compile import lanes, llvm
 from gpt2core.compile.bfloat16 import native
-from gpt2core.compile.jit import intrinsic, types
+from gpt2core.compile.jit import cgutils, intrinsic, types
 from gpt2core.compile.lanes import FLOATS, LANES, WORD, WORDS
 from gpt2core.compile.later import Later, attributes
 from gpt2core.compile.line import LINE_BYTES
@@ -39,23 +39,56 @@ def segment_at() -> int:
 SEGMENT_AT = Later(segment_at)
 
 
+class Words(NamedTuple):
+    """A's words: their address, and the strides of rows and of words in bytes."""
+
+    at: int
+    row: int
+    word: int
+
+
+class Cells(NamedTuple):
+    """Cells of C: their address, the stride of rows in bytes, how many columns, and whether products are added."""
+
+    at: int
+    row: int
+    columns: int
+    adds: int
+
+
+class Ahead(NamedTuple):
+    """Lines that are prefetched: at the address `at` + each of `places`, the address of int64, in bytes."""
+
+    at: int
+    places: int
+
+
+class Packs(NamedTuple):
+    """What is packed meanwhile for another panel: turns of rows and of others, from B's address and its stride of rows
+    in bytes on, to an address."""
+
+    row_turns: int
+    other_turns: int
+    at: int
+    row: int
+    to: int
+
+
 def register_tile(pairs: bool) -> Any:
-    """An intrinsic (rows, lie, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places,
-    row_turns, other_turns, b, b_row, to).
+    """An intrinsic (rows, lie, vectors, a: Words, panel, length, c: Cells, ahead: Ahead, packs: Packs).
 
     It computes some rows of C in the first `columns` columns of a panel, which are in its first `vectors` vectors, from
     `length` words of A and of the panel. It adds them to C if `adds` is set, and overwrites C otherwise. For every
-    AT_ONCE words it prefetches one line (PAIR_LINES with pairs), at `ahead` + the next of `places` (int64, bytes),
-    mapped or not. A turn is AT_ONCE words.
+    AT_ONCE words it prefetches one line (PAIR_LINES with pairs), mapped or not. A turn is AT_ONCE words.
 
     lie            rows                            layout of A's words
     ONE_ROW        1                               any
-    ALONG_ROWS     one of the blocking's, above 1  the words of a row are consecutive: a_word is WORD
-    ALONG_COLUMNS  one of the blocking's, above 1  the words of GROUP rows are side by side: a_row is WORD
+    ALONG_ROWS     one of the blocking's, above 1  the words of a row are consecutive: a.word is WORD
+    ALONG_COLUMNS  one of the blocking's, above 1  the words of GROUP rows are side by side: a.row is WORD
 
-    With REGISTER_ROWS it meanwhile packs words for another panel, of PANEL columns, from b on to `to`, if this one has
-    PANEL columns too: a row of words of float32 in each of its first `row_turns` turns, or something else in each of
-    its first `other_turns` turns (one of the two is 0). All that is packed must exist.
+    With REGISTER_ROWS it meanwhile packs words for another panel, of PANEL columns, if this one has PANEL columns too:
+    a row of words of float32 in each of its first `row_turns` turns, or something else in each of its first
+    `other_turns` turns (one of the two is 0). All that is packed must exist.
 
     lie            what else
     ALONG_ROWS     a segment of a transposed B of float32: LANES words of a column, then those of the next one, and
@@ -63,17 +96,17 @@ def register_tile(pairs: bool) -> Any:
                    segments, by way of a line at places + SEGMENT_AT
     ALONG_COLUMNS  a row of words of bfloat16; only with pairs
 
-    a, panel, c, ahead, places, b and to are addresses, panel, places and to multiples of 64. a_row, a_word, c_row and
-    b_row are strides in bytes.
+    The addresses panel, places and to are multiples of 64.
     """
 
     @intrinsic
-    def tile(
-        typingctx, rows, lie, vectors, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places,
-        row_turns, other_turns, b, b_row, to,
-    ):  # fmt: skip
+    def tile(typingctx, rows, lie, vectors, a, panel, length, c, ahead, packs):
         def codegen(context, builder, signature, args):
-            rows, lie, vectors, *rest = args
+            rows, lie, vectors, a, panel, length, c, ahead, packs = args
+            a, c, ahead, packs = (
+                kind(*cgutils.unpack_tuple(builder, each))
+                for kind, each in ((Words, a), (Cells, c), (Ahead, ahead), (Packs, packs))
+            )
             done = builder.append_basic_block("done")
             number = builder.add(builder.mul(rows, ir.Constant(I64, LAYOUTS)), lie)
             number = builder.add(builder.mul(number, ir.Constant(I64, VECTORS + 1)), vectors)
@@ -84,31 +117,29 @@ def register_tile(pairs: bool) -> Any:
                     block = builder.append_basic_block(f"tile_{high}_{layout}x{width}")
                     choice.add_case(ir.Constant(I64, (high * LAYOUTS + layout) * (VECTORS + 1) + width), block)
                     builder.position_at_end(block)
-                    _register_tile(builder, high, layout, width, pairs and native(), *rest)
+                    _register_tile(builder, high, layout, width, pairs and native(), a, panel, length, c, ahead, packs)
                     builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 19), codegen
+        i64 = types.int64
+        return types.void(i64, i64, i64, a, i64, i64, c, ahead, packs), codegen
 
     return tile
 
 
-def _register_tile(
-    builder, rows, lie, vectors, pairs, a, a_row, a_word, panel, length, c, c_row, columns, adds, ahead, places,
-    row_turns, other_turns, b, b_row, to,
-):  # fmt: skip
+def _register_tile(builder, rows, lie, vectors, pairs, a, panel, length, c, ahead, packing):
     """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
     if lie == ALONG_COLUMNS:
         a_word, offsets = ir.Constant(I64, GROUP * WORD), [ir.Constant(I64, WORD * i) for i in range(rows)]
     else:
-        a_word = ir.Constant(I64, WORD) if lie == ALONG_ROWS else a_word
-        offsets = [lanes.opaque(builder, builder.mul(a_row, ir.Constant(I64, i))) for i in range(rows)]
-    outs = [builder.add(c, builder.mul(c_row, ir.Constant(I64, i))) for i in range(rows)]
+        a_word = ir.Constant(I64, WORD) if lie == ALONG_ROWS else a.word
+        offsets = [lanes.opaque(builder, builder.mul(a.row, ir.Constant(I64, i))) for i in range(rows)]
+    outs = [builder.add(c.at, builder.mul(c.row, ir.Constant(I64, i))) for i in range(rows)]
     cells = [(i, v) for i in range(rows) for v in range(vectors)]
-    masks = [lanes.mask(builder, columns, v) for v in range(vectors)]
+    masks = [lanes.mask(builder, c.columns, v) for v in range(vectors)]
     begin, old, new = builder.block, builder.append_basic_block("old"), builder.append_basic_block("new")
-    builder.cbranch(builder.icmp_signed("!=", adds, ZERO64), old, new)
+    builder.cbranch(builder.icmp_signed("!=", c.adds, ZERO64), old, new)
 
     builder.position_at_end(old)
     there = {(i, v): lanes.masked_load(builder, outs[i], v, masks[v]) for i, v in cells}
@@ -132,20 +163,20 @@ def _register_tile(
 
     stages = [(AT_ONCE, length, None), (1, length, None)]  # words in a turn, until which word, what it packs
     if WITHIN_TILES and rows == REGISTER_ROWS and vectors == VECTORS:
-        until = [builder.mul(turns, ir.Constant(I64, AT_ONCE)) for turns in (row_turns, other_turns)]
+        until = [builder.mul(turns, ir.Constant(I64, AT_ONCE)) for turns in (packing.row_turns, packing.other_turns)]
         stages.insert(0, (AT_ONCE, until[0], FLOAT_ROWS))
         if lie == ALONG_ROWS and blocking().packs_segments:
             stages.insert(1, (AT_ONCE, until[1], SEGMENTS))
         elif lie == ALONG_COLUMNS and pairs:
             stages.insert(1, (AT_ONCE, until[1], HALF_ROWS))
 
-    k, at_a, at_b = ZERO64, a, panel
+    k, at_a, at_b = ZERO64, a.at, panel
     for step, until, packs in stages:
         before, last = builder.block, builder.sub(until, ir.Constant(I64, step))
         head, body, end = (builder.append_basic_block(name) for name in ("words", "products", "end"))
         builder.branch(head)
         builder.position_at_end(head)
-        state = {"k": k, "at_a": at_a, "at_b": at_b, **sums, **({"b": b, "to": to} if packs else {})}
+        state = {"k": k, "at_a": at_a, "at_b": at_b, **sums, **({"b": packing.at, "to": packing.to} if packs else {})}
         state |= {"left": ir.Constant(I64, PANEL)} if packs == SEGMENTS else {}  # columns without these words
         phis = {name: builder.phi(value.type) for name, value in state.items()}
         for name, phi in phis.items():
@@ -154,22 +185,22 @@ def _register_tile(
 
         builder.position_at_end(body)
         lines = PAIR_LINES if pairs else 1
-        place = builder.add(places, builder.mul(phis["k"], ir.Constant(I64, lines * PLACE // AT_ONCE)))
+        place = builder.add(ahead.places, builder.mul(phis["k"], ir.Constant(I64, lines * PLACE // AT_ONCE)))
         at_a, at_b, total = phis["at_a"], phis["at_b"], {cell: phis[cell] for cell in cells}
         for word in range(step):
             if step == AT_ONCE and word * lines % AT_ONCE == 0:
                 offset = lanes.load(builder, place, I64, word * lines // AT_ONCE * PLACE, align=PLACE)
-                lanes.prefetch(builder, builder.add(ahead, offset))
+                lanes.prefetch(builder, builder.add(ahead.at, offset))
             if packs == SEGMENTS:
                 if word == 0:
-                    line = lanes.opaque(builder, builder.add(places, ir.Constant(I64, SEGMENT_AT)))
+                    line = lanes.opaque(builder, builder.add(ahead.places, ir.Constant(I64, SEGMENT_AT)))
                     lanes.store(builder, words_along(builder, pairs, phis["b"]), line, 0)
                     line = lanes.opaque(builder, line)  # words are loaded again, not taken out of the vector
                 for w in range(word * LANES // AT_ONCE, (word + 1) * LANES // AT_ONCE):
                     copied = lanes.load(builder, line, I32, w * WORD, align=WORD)
                     lanes.store(builder, copied, phis["to"], w * PANEL_ROW, align=WORD)
             elif packs and word < VECTORS:
-                next_row = builder.add(phis["b"], b_row)
+                next_row = builder.add(phis["b"], packing.row)
                 words = words_of(builder, pairs, packs == HALF_ROWS, phis["b"], next_row, word)
                 lanes.store(builder, words, phis["to"], word * LANES * WORD)
             total = add_word(total, at_a, at_b)
@@ -179,9 +210,9 @@ def _register_tile(
         following = builder.add(phis["k"], ir.Constant(I64, step))
         state = {"k": following, "at_a": at_a, "at_b": at_b, **total}
         if packs == SEGMENTS:
-            state |= _next_segment(builder, pairs, b_row, **{name: phis[name] for name in ("b", "to", "left")})
+            state |= _next_segment(builder, pairs, packing.row, **{name: phis[name] for name in ("b", "to", "left")})
         elif packs:
-            state["b"] = builder.add(phis["b"], builder.mul(b_row, ir.Constant(I64, 2 if pairs else 1)))
+            state["b"] = builder.add(phis["b"], builder.mul(packing.row, ir.Constant(I64, 2 if pairs else 1)))
             state["to"] = builder.add(phis["to"], ir.Constant(I64, PANEL_ROW))
         for name, value in state.items():
             phis[name].add_incoming(value, builder.block)

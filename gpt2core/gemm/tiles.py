@@ -208,9 +208,11 @@ def pack_panel(panel, b, ldb, trans_b, half_b, depth, length, columns):
 
 
 @kernel
-def multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds):
-    """C (m, n) = op(A) (m, k) @ op(B) (k, n), or += if `adds` is set; arguments as for `multiply_packed`,
-    but C's lines are always fetched."""
+def multiply_on_tiles(scratch, m, n, k, a, b, c):
+    """C (m, n) = A (m, k) @ B (k, n), or += if `c.adds` is set; arguments as for `multiply_packed`, but C's lines are
+    always fetched."""
+    lda, trans_a, half_a = a.length, a.transposed, a.halves
+    ldb, trans_b, half_b = b.length, b.transposed, b.halves
     panel, cells = scratch, scratch + DEPTH * PANEL_ROW
     words = scratch + 2 * DEPTH * PANEL_ROW
     parts = (k + 2 * DEPTH - 1) // (2 * DEPTH)  # nearly equal, of whole tiles
@@ -220,20 +222,22 @@ def multiply_on_tiles(scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda
     for k0 in range(0, k, most):
         depth = min(most, k - k0)
         length = (depth + 2 * LANES - 1) // (2 * LANES) * LANES
-        block, a_row, c_row = BLOCK // length // TILE_ROWS * TILE_ROWS, WORD * length, WORD * ldc
+        block, a_row, c_row = BLOCK // length // TILE_ROWS * TILE_ROWS, WORD * length, WORD * c.length
         for m0 in range(0, m, block):
             rows = min(block, m - m0)
-            at_a = a + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)
+            at_a = a.at + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)
             pack_for_tiles(words, a_row, at_a, lda, trans_a, rows, depth, half_a)
             for j in range(0, n, PANEL):
                 columns = min(PANEL, n - j)
-                at_b = b + size_b * (j * ldb + k0 if trans_b else k0 * ldb + j)
+                at_b = b.at + size_b * (j * ldb + k0 if trans_b else k0 * ldb + j)
                 pack_panel(panel, at_b, ldb, trans_b, half_b, depth, length, columns)
                 for i in range(0, rows, TILE_ROWS):
-                    at_c = c + (m0 + i) * c_row + WORD * j
-                    next_c = at_c + TILE_ROWS * c_row if i + TILE_ROWS < rows else c + m0 * c_row + WORD * (j + PANEL)
+                    at_c = c.at + (m0 + i) * c_row + WORD * j
+                    next_c = at_c + TILE_ROWS * c_row
+                    if i + TILE_ROWS >= rows:
+                        next_c = c.at + m0 * c_row + WORD * (j + PANEL)
                     multiply_tile(
                         words + i * a_row, a_row, min(TILE_ROWS, rows - i), panel, length, at_c, c_row, columns,
-                        1 if adds or k0 else 0, next_c, cells,
+                        1 if c.adds or k0 else 0, next_c, cells,
                     )  # fmt: skip
     end_tiles()

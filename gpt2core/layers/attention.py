@@ -8,9 +8,11 @@ block of at most BLOCK queries are in a strip of BLOCK x T floats of scratch.
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import exp32, float32, maximum32, np, whole
+from gpt2core.gemm.operands import into, plain, transposed
 from gpt2core.gemm.products import multiply
 from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.step.builder import Builder
@@ -69,10 +71,8 @@ def attention_forward(
                 while key < q1:
                     run = run_length(key, q1, sample0, sample1, TS)
                     base = row_of(b, key, sample0, sample1, T, TS) * C3
-                    multiply(
-                        by, 0, 1, n, run, hs, address_of(qkv, row * C3 + h * hs), C3,
-                        address_of(qkv, base + C + h * hs), C3, at + 4 * key, q1, 0,
-                    )  # fmt: skip
+                    q, k = address_of(qkv, row * C3 + h * hs), address_of(qkv, base + C + h * hs)
+                    multiply(by, n, run, hs, plain(q, C3), transposed(k, C3), into(at + 4 * key, q1, 0))
                     key += run
                 for i in range(n):
                     seen = q0 + i + 1
@@ -96,10 +96,8 @@ def attention_forward(
                 while key < q1:
                     run = run_length(key, q1, sample0, sample1, TS)
                     base = row_of(b, key, sample0, sample1, T, TS) * C3
-                    multiply(
-                        by, 0, 0, n, hs, run, at + 4 * key, q1,
-                        address_of(qkv, base + 2 * C + h * hs), C3, address_of(out, row * C + h * hs), C, key,
-                    )  # fmt: skip
+                    v, to = address_of(qkv, base + 2 * C + h * hs), address_of(out, row * C + h * hs)
+                    multiply(by, n, hs, run, plain(at + 4 * key, q1), plain(v, C3), into(to, C, key))
                     key += run
 
 
@@ -121,10 +119,19 @@ def score_gradients(p, ds, n, width, level, delta, scale):
             dl[j] = scale * e * (dl[j] - deltas[j])
 
 
+class Heads(NamedTuple):
+    """A tile of attention's reverse: some heads of some sequences."""
+
+    sample0: TileInt
+    sample1: TileInt
+    head0: TileInt
+    head1: TileInt
+
+
 @kernel
 def attention_backward(
     dqkv: Matrix, dout: Matrix, qkv: Matrix, out: MatrixOrHalves, lse: Matrix, by: Multiply, strips: OwnMatrix,
-    sample0: TileInt, sample1: TileInt, head0: TileInt, head1: TileInt, T: Scalar, TS: Scalar,
+    heads: Heads, T: Scalar, TS: Scalar,
 ):  # fmt: skip
     """The gradients of all queries, keys and values of the heads [head0, head1) of the sequences [sample0, sample1).
     Scores are computed again from q, k and lse, a block of keys with all queries that are not earlier.
@@ -136,6 +143,7 @@ def attention_backward(
     Cost:     10*C/NH*(t + 1) flop per head and row at time t
     Source:   Dao 2023, algorithm 2, whose outer loop is over the keys
     """
+    sample0, sample1, head0, head1 = heads
     NH, C = lse.shape[1], out.shape[1]
     hs, C3 = C // NH, 3 * C
     scale = np.float32(1.0 / math.sqrt(hs))
@@ -165,8 +173,8 @@ def attention_backward(
                     run = run_length(query, T, sample0, sample1, TS)
                     base, column = row_of(b, query, sample0, sample1, T, TS), 4 * (query - key)
                     q, dy = address_of(qkv, base * C3 + at_q), address_of(dout, base * C + at_q)
-                    multiply(by, 0, 1, n, run, hs, k, C3, q, C3, at_p + column, width, 0)
-                    multiply(by, 0, 1, n, run, hs, v, C3, dy, C, at_ds + column, width, 0)
+                    multiply(by, n, run, hs, plain(k, C3), transposed(q, C3), into(at_p + column, width, 0))
+                    multiply(by, n, run, hs, plain(v, C3), transposed(dy, C), into(at_ds + column, width, 0))
                     query += run
                 score_gradients(p, ds, n, width, level[key:], delta[key:], scale)
                 query = key
@@ -176,9 +184,9 @@ def attention_backward(
                     q, dy = address_of(qkv, base * C3 + at_q), address_of(dout, base * C + at_q)
                     dq = address_of(dqkv, base * C3 + at_q)
                     dk, dv = address_of(dqkv, row + at_k), address_of(dqkv, row + at_v)
-                    multiply(by, 0, 0, n, hs, run, at_ds + column, width, q, C3, dk, C3, column)
-                    multiply(by, 0, 0, n, hs, run, at_p + column, width, dy, C, dv, C3, column)
-                    multiply(by, 1, 0, run, hs, n, at_ds + column, width, k, C3, dq, C3, key)
+                    multiply(by, n, hs, run, plain(at_ds + column, width), plain(q, C3), into(dk, C3, column))
+                    multiply(by, n, hs, run, plain(at_p + column, width), plain(dy, C), into(dv, C3, column))
+                    multiply(by, run, hs, n, transposed(at_ds + column, width), plain(k, C3), into(dq, C3, key))
                     query += run
                 key += n
 

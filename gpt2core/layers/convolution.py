@@ -9,9 +9,11 @@ the ReLU.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import np
+from gpt2core.gemm.operands import Lines, Rows, Target, Vectors
 from gpt2core.gemm.products import TILE_COLUMNS, TILE_ROWS, ragged_tile, whole_tile
 from gpt2core.gemm.sizes import LANES
 from gpt2core.layers import windows
@@ -87,37 +89,65 @@ def pack(
                             to += LANES
 
 
-@kernel
-def sweep(
-    a, a_pixel, a_row, a_line, panels, length, lines, c, c_pixel, c_row, height, width, columns, start, one, gate,
-    rectify,
-):  # fmt: skip
-    """Compute `columns` channels of height x width pixels, panel by panel of the packed weights.
+class Windows(NamedTuple):
+    """What a sweep reads: the address of the first pixel's window, and the strides in bytes of pixels, of rows of
+    pixels, and of a window's lines."""
 
-    a, c, start, gate: addresses of the first pixel; start and gate lie as c does, but with `one` start is one pixel for
-    all. `length` words in each of `lines` lines of a window. Strides in bytes: of pixels, of rows of pixels, and of a
-    window's lines.
+    at: int
+    pixel: int
+    row: int
+    line: int
+
+
+class Pixels(NamedTuple):
+    """What a sweep writes: the address of the first pixel, the strides in bytes of pixels and of rows of pixels, and
+    how many rows, pixels of a row, and channels."""
+
+    at: int
+    pixel: int
+    row: int
+    height: int
+    width: int
+    channels: int
+
+
+@kernel
+def sweep(a, panels, length, lines, c, start, one, gate, rectify):
+    """Compute all channels of the Pixels c from those of a, panel by panel of the packed weights.
+
+    `length` words in each of `lines` lines of a window. start and gate are addresses of the first pixel, or 0; they lie
+    as c does, but with `one` start is one pixel for all.
     """
-    for c0 in range(0, columns, TILE_COLUMNS):
-        some = min(TILE_COLUMNS, columns - c0)
+    for c0 in range(0, c.channels, TILE_COLUMNS):
+        some = min(TILE_COLUMNS, c.channels - c0)
         panel, vectors = panels + 4 * c0 * length * lines, vectors_of(some)
-        for y in range(height):
-            x, at_a, at = 0, a + y * a_row, 4 * c0 + y * c_row
-            while x < width:
-                rows = TILE_ROWS if x + TILE_ROWS <= width else 1
-                begin = 4 * c0 if one else at
+        for y in range(c.height):
+            x, at_a, at = 0, a.at + y * a.row, 4 * c0 + y * c.row
+            while x < c.width:
+                rows = TILE_ROWS if x + TILE_ROWS <= c.width else 1
+                begin = Rows(start + (4 * c0 if one else at) if start else 0, 0 if one else c.pixel)
                 whole_tile(
-                    rows, vectors, at_a, a_pixel, 4, a_line, panel, 4 * LANES, 4 * LANES * length,
-                    4 * LANES * length * lines, length, lines, c + at, c_pixel, some,
-                    start + begin if start else 0, 0 if one else c_pixel, gate + at if gate else 0, c_pixel, rectify,
+                    rows, vectors, Lines(at_a, a.pixel, 4, a.line),
+                    Vectors(panel, 4 * LANES, 4 * LANES * length, 4 * LANES * length * lines), length, lines,
+                    Target(c.at + at, c.pixel, some), begin, Rows(gate + at if gate else 0, c.pixel), rectify,
                 )  # fmt: skip
-                x, at_a, at = x + rows, at_a + rows * a_pixel, at + rows * c_pixel
+                x, at_a, at = x + rows, at_a + rows * a.pixel, at + rows * c.pixel
+
+
+class Sizes(NamedTuple):
+    """A convolution of images of `side` rows, from C to OC channels: see windows.Convolution."""
+
+    side: Scalar
+    C: Scalar
+    OC: Scalar
+    size: Scalar
+    stride: Scalar
 
 
 @kernel
 def convolve(
-    out: Matrix, inp: Matrix, shortcut: Matrix, bias: Vector, packed: Vector, at: Scalar, side: Scalar, C: Scalar,
-    OC: Scalar, size: Scalar, stride: Scalar, rectify: Scalar, row0: TileInt, row1: TileInt,
+    out: Matrix, inp: Matrix, shortcut: Matrix, bias: Vector, packed: Vector, at: Scalar, sizes: Sizes,
+    rectify: Scalar, row0: TileInt, row1: TileInt,
 ):  # fmt: skip
     """Convolve images [row0, row1) of `side` rows.
 
@@ -130,6 +160,7 @@ def convolve(
     Cost:     2*size*size*C*OC flop per pixel of the output
     Source:   torch.nn.functional.conv2d with padding size // 2
     """
+    side, C, OC, size, stride = sizes
     S = (side + stride - 1) // stride
     line, out_line = (side + 2) * C, (S + 2) * OC
     first, inner = 0 if size == 3 else line + C, out_line + OC
@@ -138,17 +169,18 @@ def convolve(
         if shortcut.shape[0]:
             start = address_of(shortcut, n * out.shape[1] + inner)
         sweep(
-            address_of(inp, n * inp.shape[1] + first), 4 * stride * C, 4 * stride * line, 4 * line,
-            address_of(packed, at), size * C, size, address_of(out, n * out.shape[1] + inner), 4 * OC, 4 * out_line,
-            S, S, OC, start, bias.shape[0], 0, rectify,
+            Windows(address_of(inp, n * inp.shape[1] + first), 4 * stride * C, 4 * stride * line, 4 * line),
+            address_of(packed, at), size * C, size,
+            Pixels(address_of(out, n * out.shape[1] + inner), 4 * OC, 4 * out_line, S, S, OC),
+            start, bias.shape[0], 0, rectify,
         )  # fmt: skip
         clear_halo(out[n], S, OC)
 
 
 @kernel
 def convolve_backward_input(
-    dinp: Matrix, dout: Matrix, past: Matrix, inp: Matrix, packed: Vector, at: Scalar, side: Scalar, C: Scalar,
-    OC: Scalar, size: Scalar, stride: Scalar, row0: TileInt, row1: TileInt,
+    dinp: Matrix, dout: Matrix, past: Matrix, inp: Matrix, packed: Vector, at: Scalar, sizes: Sizes, row0: TileInt,
+    row1: TileInt,
 ):  # fmt: skip
     """The gradient of a convolution's input, of images [row0, row1) of `side` rows.
 
@@ -160,6 +192,7 @@ def convolve_backward_input(
     Tiles:    disjoint ranges of images are independent
     Cost:     2*size*size*C*OC flop per pixel of the output
     """
+    side, C, OC, size, stride = sizes
     S = (side + stride - 1) // stride
     line, out_line = (side + 2) * C, (S + 2) * OC
     first = 0 if size == 3 and stride == 1 else out_line + OC
@@ -169,11 +202,12 @@ def convolve_backward_input(
             for px in range(stride):
                 ty, tx = taps(size, stride, py), taps(size, stride, px)
                 to = n * dinp.shape[1] + (1 + py) * line + (1 + px) * C
+                height, width = (side - py + stride - 1) // stride, (side - px + stride - 1) // stride
                 sweep(
-                    address_of(dout, n * dout.shape[1] + first), 4 * OC, 4 * out_line, 4 * out_line, panels, tx * OC,
-                    ty, address_of(dinp, to), 4 * stride * C, 4 * stride * line, (side - py + stride - 1) // stride,
-                    (side - px + stride - 1) // stride, C, address_of(past, to) if past.shape[0] else 0, 0,
-                    address_of(inp, to) if inp.shape[0] else 0, 0,
+                    Windows(address_of(dout, n * dout.shape[1] + first), 4 * OC, 4 * out_line, 4 * out_line),
+                    panels, tx * OC, ty,
+                    Pixels(address_of(dinp, to), 4 * stride * C, 4 * stride * line, height, width, C),
+                    address_of(past, to) if past.shape[0] else 0, 0, address_of(inp, to) if inp.shape[0] else 0, 0,
                 )  # fmt: skip
                 panels += 4 * ty * tx * OC * LANES * vectors_of(C)
         clear_halo(dinp[n], side, C)
@@ -193,8 +227,8 @@ def add_pixels(sums, images):
 
 @kernel
 def convolve_backward_weight(
-    shares: Matrix, bias_shares: Vector, dout: Matrix, inp: Matrix, side: Scalar, C: Scalar, OC: Scalar, size: Scalar,
-    stride: Scalar, row0: TileInt, row1: TileInt, part0: TileInt,
+    shares: Matrix, bias_shares: Vector, dout: Matrix, inp: Matrix, sizes: Sizes, row0: TileInt, row1: TileInt,
+    part0: TileInt,
 ):  # fmt: skip
     """A share of the gradient of a convolution's weight and bias, from images [row0, row1) of `side` rows.
 
@@ -205,6 +239,7 @@ def convolve_backward_weight(
     Tiles:    slices of images have shares of their own
     Cost:     2*size*size*C*OC flop per pixel of the output
     """
+    side, C, OC, size, stride = sizes
     S = (side + stride - 1) // stride
     line, out_line, K = (side + 2) * C, (S + 2) * OC, size * size * C
     first = 0 if size == 3 else line + C
@@ -217,18 +252,15 @@ def convolve_backward_weight(
                 b, o = address_of(inp, n * inp.shape[1] + first + ky * line + k), 0
                 while o < OC:
                     rows = TILE_ROWS if o + TILE_ROWS <= OC else 1
-                    a = address_of(dout, n * dout.shape[1] + out_line + OC + o)
-                    c = address_of(shares, (part0 + o) * K + ky * size * C + k)
+                    at = address_of(dout, n * dout.shape[1] + out_line + OC + o)
+                    to = address_of(shares, (part0 + o) * K + ky * size * C + k)
+                    pixels = Lines(at, 4, 4 * OC, 4 * out_line)
+                    window = Vectors(b, 4 * stride * C, 4 * stride * line, 4 * LANES)
+                    c, before, vectors = Target(to, 4 * K, some), Rows(to if n > row0 else 0, 4 * K), vectors_of(some)
                     if some % LANES == 0:
-                        whole_tile(
-                            rows, vectors_of(some), a, 4, 4 * OC, 4 * out_line, b, 4 * stride * C, 4 * stride * line,
-                            4 * LANES, S, S, c, 4 * K, some, c if n > row0 else 0, 4 * K, 0, 0, 0,
-                        )  # fmt: skip
+                        whole_tile(rows, vectors, pixels, window, S, S, c, before, Rows(0, 0), 0)
                     else:
-                        ragged_tile(
-                            rows, vectors_of(some), a, 4, 4 * OC, 4 * out_line, b, 4 * stride * C, 4 * stride * line,
-                            4 * LANES, S, S, c, 4 * K, some, c if n > row0 else 0, 4 * K, 0, 0, 0,
-                        )  # fmt: skip
+                        ragged_tile(rows, vectors, pixels, window, S, S, c, before, Rows(0, 0), 0)
                     o += rows
 
 

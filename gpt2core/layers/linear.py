@@ -7,7 +7,8 @@ from functools import partial
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import half, is_half, whole
-from gpt2core.gemm.products import multiply_halves
+from gpt2core.gemm.operands import Operand, Out, into, plain, transposed
+from gpt2core.gemm.products import multiply
 from gpt2core.gemm.sizes import PANEL
 from gpt2core.layers.sizes import PART, PART_ROWS
 from gpt2core.step import parameters
@@ -44,10 +45,8 @@ def matmul_forward(
     Source:   torch.nn.Linear
     """
     C, OC = inp.shape[1], out.shape[1]
-    multiply_halves(
-        by, is_half(inp), 0, 0, 1, row1 - row0, OC, C,
-        address_of(inp, row0 * C), C, address_of(weight, 0), C, address_of(out, row0 * OC), OC, 0, 1,
-    )  # fmt: skip
+    rows, to = Operand(address_of(inp, row0 * C), C, 0, is_half(inp)), Out(address_of(out, row0 * OC), OC, 0, 1)
+    multiply(by, row1 - row0, OC, C, rows, transposed(address_of(weight, 0), C), to)
     if bias.shape[0]:
         for n in range(row0, row1):
             for o in range(OC):
@@ -67,10 +66,8 @@ def matmul_backward_input(
     Cost:     2*C*OC flop per row; 4*C*OC bytes per tile and 4*(C + OC) per row
     """
     C, OC = dinp.shape[1], dout.shape[1]
-    multiply_halves(
-        by, is_half(dout), 0, 0, 0, row1 - row0, C, OC,
-        address_of(dout, row0 * OC), OC, address_of(weight, 0), C, address_of(dinp, row0 * C), C, 0, 1,
-    )  # fmt: skip
+    rows, to = Operand(address_of(dout, row0 * OC), OC, 0, is_half(dout)), Out(address_of(dinp, row0 * C), C, 0, 1)
+    multiply(by, row1 - row0, C, OC, rows, plain(address_of(weight, 0), C), to)
 
 
 @kernel
@@ -100,9 +97,10 @@ def matmul_backward_weight(
     Cost:     2*N*C flop per output; 4*N*C bytes per tile and 4*(N + C) per output
     """
     N, C, OC = inp.shape[0], inp.shape[1], dout.shape[1]
-    multiply_halves(
-        by, is_half(dout), is_half(inp), 1, 0, out1 - out0, C, N,
-        address_of(dout, out0), OC, address_of(inp, 0), C, address_of(dweight, to * C), C, adds, fetches,
+    outputs, inputs = address_of(dout, out0), address_of(inp, 0)
+    multiply(
+        by, out1 - out0, C, N, Operand(outputs, OC, 1, is_half(dout)), Operand(inputs, C, 0, is_half(inp)),
+        Out(address_of(dweight, to * C), C, adds, fetches),
     )  # fmt: skip
     if dbias.shape[0]:
         add_columns(dbias, dout, out0, out1, to, adds)
@@ -134,9 +132,9 @@ def matmul_forward_to_halves(
                 to[c] = half(row[c])
         for o0 in range(0, OC, columns):
             width = min(columns, OC - o0)
-            multiply_halves(
-                by, 1, 0, 0, 1, some, width, C, address_of(rounded, 0), rounded.shape[1],
-                address_of(weight, o0 * C), C, address_of(part, 0), width, 0, 0,
+            multiply(
+                by, some, width, C, Operand(address_of(rounded, 0), rounded.shape[1], 0, 1),
+                transposed(address_of(weight, o0 * C), C), into(address_of(part, 0), width, 0),
             )  # fmt: skip
             for n in range(some):
                 row, to = part[n * width : (n + 1) * width], out[n0 + n, o0 : o0 + width]

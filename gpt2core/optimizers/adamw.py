@@ -8,8 +8,8 @@ import numpy as np
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Arena, Own, Read, Tensor, Update
-from gpt2core.step.parameters import BOTH, WEIGHTS, Parameter, grid
-from gpt2core.step.signature import Float64s, OwnVector, Step, TileInt, Vector
+from gpt2core.step.parameters import BOTH, WEIGHTS, Elements, Parameter, grid
+from gpt2core.step.signature import Float64s, OwnVector, Step, Vector
 
 
 @kernel
@@ -45,14 +45,14 @@ def adamw_update(weights, gradients, first, second, settings, lr, wd, factor, st
 @kernel
 def adamw(
     weights: Vector, gradients: OwnVector, first: Vector, second: Vector, settings: Float64s, rates: Float64s,
-    clipping: Float64s, step: Step, a0: TileInt, a1: TileInt, b0: TileInt, b1: TileInt, at_a: TileInt, at_b: TileInt,
+    clipping: Float64s, step: Step, of: Elements,
 ):  # fmt: skip
-    """adamw_update of [a0, a1) and [b0, b1), either of which may be empty, with gradients scaled by `clipping`."""
+    """adamw_update of a parameter's elements, with gradients scaled by `clipping`."""
     lr = rates[step] if rates.shape[0] else settings[0]
     factor = np.float32(clipping[0] if clipping.shape[0] else 1.0)
     wd, of_biases = settings[4], settings[settings.shape[0] - 2]
-    adamw_update(weights, gradients, first, second, settings, lr, wd, factor, step, a0, a1, at_a)
-    adamw_update(weights, gradients, first, second, settings, lr, of_biases, factor, step, b0, b1, at_b)
+    adamw_update(weights, gradients, first, second, settings, lr, wd, factor, step, of.a0, of.a1, of.at_a)
+    adamw_update(weights, gradients, first, second, settings, lr, of_biases, factor, step, of.b0, of.b1, of.at_b)
 
 
 def update(

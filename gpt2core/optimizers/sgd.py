@@ -7,8 +7,8 @@ import numpy as np
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Arena, Own, Read, Tensor, Update
-from gpt2core.step.parameters import BOTH, WEIGHTS, Parameter, grid
-from gpt2core.step.signature import Float64s, OwnVector, Step, TileInt, Vector
+from gpt2core.step.parameters import BOTH, WEIGHTS, Elements, Parameter, grid
+from gpt2core.step.signature import Float64s, OwnVector, Step, Vector
 
 
 @kernel
@@ -44,13 +44,14 @@ def sgd_update(weights, gradients, velocity, settings, lr, wd, factor, begin, en
 @kernel
 def sgd(
     weights: Vector, gradients: OwnVector, velocity: Vector, settings: Float64s, rates: Float64s, clipping: Float64s,
-    step: Step, a0: TileInt, a1: TileInt, b0: TileInt, b1: TileInt, at_a: TileInt, at_b: TileInt,
+    step: Step, of: Elements,
 ):  # fmt: skip
-    """sgd_update of [a0, a1) and [b0, b1), either of which may be empty, with gradients scaled by `clipping`."""
+    """sgd_update of a parameter's elements, with gradients scaled by `clipping`."""
     lr = rates[step] if rates.shape[0] else settings[0]
     factor = np.float32(clipping[0] if clipping.shape[0] else 1.0)
-    sgd_update(weights, gradients, velocity, settings, lr, settings[3], factor, a0, a1, at_a)
-    sgd_update(weights, gradients, velocity, settings, lr, settings[settings.shape[0] - 2], factor, b0, b1, at_b)
+    wd, of_biases = settings[3], settings[settings.shape[0] - 2]
+    sgd_update(weights, gradients, velocity, settings, lr, wd, factor, of.a0, of.a1, of.at_a)
+    sgd_update(weights, gradients, velocity, settings, lr, of_biases, factor, of.b0, of.b1, of.at_b)
 
 
 def update(

@@ -31,7 +31,8 @@ from gpt2core.compile.jit import address_of, pointer_f32, runtime
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import registers
 from gpt2core.gemm.libraries import Library
-from gpt2core.gemm.multiply import multiply_halves, new_scratch
+from gpt2core.gemm.multiply import multiply, new_scratch
+from gpt2core.gemm.operands import Out, plain
 from gpt2core.node import load, peaks
 from gpt2core.node.topology import spread
 from gpt2core.process import trainer
@@ -55,7 +56,7 @@ def products_loop(thread, by, scratch, matrices, size, times, cells, threads, sp
     barrier(address_of(cells, 0), threads, spin)
     times[thread, 0, BEGIN] = ticks()
     for _ in range(PRODUCTS):
-        multiply_halves(mine, 0, 0, 0, 0, size, size, size, a, size, b, size, c, size, 0, 1)
+        multiply(mine, size, size, size, plain(a, size), plain(b, size), Out(c, size, 0, 1))
     times[thread, 0, END] = ticks()
 
 

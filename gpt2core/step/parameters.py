@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpt2core.step import slicing
 from gpt2core.step.grid import Grid, Range
 from gpt2core.step.ops import Arena, Own, Tensor
+from gpt2core.step.signature import TileInt
 
 if TYPE_CHECKING:
     from gpt2core.step.builder import Builder
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
 WEIGHTS, GRADIENTS = Arena("weights"), Arena("gradients")
 BLOCK = "out0:out1"  # the rows of a block, in a grid of blocks
 BOTH = ("a0:a1", "b0:b1")  # the elements of a parameter, in the grid of parameters
+
+
+class Elements(NamedTuple):
+    """A tile of the grid of parameters: elements [a0, a1) and [b0, b1), either of which may be empty, and where their
+    gradients begin."""
+
+    a0: TileInt
+    a1: TileInt
+    b0: TileInt
+    b1: TileInt
+    at_a: TileInt
+    at_b: TileInt
+
 
 
 @dataclass(frozen=True)

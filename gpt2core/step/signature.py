@@ -6,6 +6,8 @@ One kernel may serve several dtypes (`MatrixOrHalves`): each combination that a 
 Arrays are views of the tensors that an op names. A `TileInt` is the integer of that name of each tile; a `Scalar` is
 one integer for the whole op. `Multiply`, `Step` and `TileInts` come from the runtime. A kernel that returns `Complete`
 is a poll: it answers whether a task that ran is complete (see Builder.op).
+
+A NamedTuple of such kinds groups parameters: an op names its fields, the entry makes one of them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from gpt2core.step.tensors import HALF
@@ -76,12 +78,22 @@ Kernel = Callable[..., Any]
 
 
 @dataclass(frozen=True)
+class Group:
+    """A parameter that is a NamedTuple of parameters."""
+
+    parameter: str
+    of: type
+    last: str  # the name of its last field
+
+
+@dataclass(frozen=True)
 class Signature:
-    """A kernel's parameters in their order."""
+    """A kernel's parameters in their order, the fields of a group one by one."""
 
     name: str
     kinds: dict[str, Kind]
     polls: bool = False
+    groups: dict[str, Group] = field(default_factory=dict)  # by the name of their first field
 
     @property
     def operands(self) -> dict[str, Kind]:
@@ -109,7 +121,7 @@ class Signature:
             if not isinstance(kind, Array) or dtype not in kind.dtypes:
                 raise TypeError(f"{self.name}: {name} takes {kind}, not {dtype}")
             kinds[name] = Array((dtype,), kind.rank, kind.own)
-        return Signature(self.name, kinds, self.polls)
+        return replace(self, kinds=kinds)
 
     @property
     def takes_all_integers(self) -> bool:
@@ -126,10 +138,19 @@ def signature(kernel: Kernel) -> Signature:
     function = inspect.unwrap(kernel)
     hints = typing.get_type_hints(function, include_extras=True)
     kinds: dict[str, Kind] = {}
-    for name in function.__code__.co_varnames[: function.__code__.co_argcount]:
-        kind = next(iter(getattr(hints.get(name), "__metadata__", ())), None)
-        if not isinstance(kind, Array | Integer | Multiplier):
-            raise TypeError(f"{function.__name__}: parameter {name} has no annotation of gpt2core.step.signature")
-        kinds[name] = kind
+    groups: dict[str, Group] = {}
+    for parameter in function.__code__.co_varnames[: function.__code__.co_argcount]:
+        of, fields = hints.get(parameter), {parameter: hints.get(parameter)}
+        if isinstance(of, type) and issubclass(of, tuple):
+            fields = typing.get_type_hints(of, include_extras=True)
+            first, *_, last = fields
+            groups[first] = Group(parameter, of, last)
+        for name, hint in fields.items():
+            kind = next(iter(getattr(hint, "__metadata__", ())), None)
+            if not isinstance(kind, Array | Integer | Multiplier):
+                raise TypeError(f"{function.__name__}: parameter {name} has no annotation of gpt2core.step.signature")
+            if name in kinds:
+                raise TypeError(f"{function.__name__}: two parameters are named {name}")
+            kinds[name] = kind
     polls = Answer() in getattr(hints.get("return"), "__metadata__", ())
-    return Signature(function.__name__, kinds, polls)
+    return Signature(function.__name__, kinds, polls, groups)

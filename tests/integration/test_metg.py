@@ -96,7 +96,7 @@ def test_one_edge_less_is_caught() -> None:
     edges = tuple(e for e in bench.graph.edges if e != (middle, middle + 1))
     cut = dataclasses.replace(bench.graph, edges=tuple(sorted([*edges, (bench.graph.begin, middle + 1)])))
     costs = [100.0 if n == middle + 1 else 1.0 for n in range(len(bench.graph))]  # a released task runs first
-    bench.prepared.flat, bench.prepared.flat_of = replay.record(cut, costs, "critical-path"), (0, bench.cost_s)
+    bench.prepared.flat, bench.prepared.flat_of = replay.flatten(cut, costs, "critical-path"), (0, bench.cost_s)
     with pytest.raises(Violated):
         bench.run(1, ITERATIONS)
 

@@ -330,16 +330,16 @@ def test_fork_join_stops_though_a_thread_reads_the_decision_late():
 def test_a_stall_names_who_waits_on_whom(monkeypatch):
     """A task that waits for one predecessor too many never runs. The watchdog reports the deadlock."""
     monkeypatch.setenv("TASKLOOM_STALL_S", "0.5")
-    record = replay.record
+    flatten = replay.flatten
 
     def with_one_too_many(tasks: graph.Graph, *arguments: object) -> replay.Replay:
-        flat = record(tasks, *arguments)
+        flat = flatten(tasks, *arguments)
         node = tasks.label.index("attention[0] s0")
         flat.predecessors[node] += 1
         flat.pending[node, :2] += 1
         return flat
 
-    monkeypatch.setattr(replay, "record", with_one_too_many)
+    monkeypatch.setattr(replay, "flatten", with_one_too_many)
     config = TrainConfig(model="tiny", batch=1, seq=8, steps=2, warmup=0, threads=2, data="synthetic")
     with pytest.raises(
         Stalled,

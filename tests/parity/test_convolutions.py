@@ -61,9 +61,9 @@ def test_a_convolution_is_torchs(
     sizes, images, gradient = (side, C, OC, size, stride), with_halo(x), with_halo(dout)
     out, dinp = np.full_like(gradient, np.nan), np.full_like(images, np.nan)
     for number, (row0, row1) in enumerate(SLICES):
-        convolve(out, images, NONE, its_bias, packed, place.at, *sizes, int(rectify), row0, row1)
-        convolve_backward_input(dinp, gradient, NONE, NONE, packed, place.turned_at, *sizes, row0, row1)
-        convolve_backward_weight(shares, bias_shares, gradient, images, *sizes, row0, row1, number * OC)
+        convolve(out, images, NONE, its_bias, packed, place.at, sizes, int(rectify), row0, row1)
+        convolve_backward_input(dinp, gradient, NONE, NONE, packed, place.turned_at, sizes, row0, row1)
+        convolve_backward_weight(shares, bias_shares, gradient, images, sizes, row0, row1, number * OC)
     dweight, dbias = np.full_like(flat, np.nan), np.full_like(its_bias, np.nan)
     fold(dweight, dbias, shares, bias_shares, OC, 0, OC, 0, 0)
     close(out, plain.clamp(min=0) if rectify else plain)

@@ -115,7 +115,7 @@ def test_attention(seed: int, library: str) -> None:
     out, lse, dqkv = np.empty_like(dout), np.empty((B * T, NH), np.float32), np.empty_like(qkv)
     strips = np.empty((2, (BLOCK + 1) * T), np.float32)
     attention_forward(out, lse, qkv, by, strips, 0, B, 0, T, T, T)
-    attention_backward(dqkv, dout, qkv, out, lse, by, strips, 0, B, 0, NH, T, T)
+    attention_backward(dqkv, dout, qkv, out, lse, by, strips, (0, B, 0, NH), T, T)
     assert_close(out, out64)
     assert_close(dqkv, qkv64.grad)
     del words

@@ -11,7 +11,7 @@ from bench import products
 from bench.combine import by_occasion, combined
 from gpt2core.compile.jit import entry
 from gpt2core.gemm import libraries
-from gpt2core.gemm.multiply import PARAMETERS
+from gpt2core.gemm.multiply import OF_PRODUCT
 from gpt2core.gemm.sizes import PANEL
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.ops import Product
@@ -61,8 +61,8 @@ def wrong_library(name, writes):
     return (name, dataclasses.replace(own, entry=entry), 0)
 
 
-@entry(PARAMETERS)
-def nothing(address, piece, scratch, half_a, half_b, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc, adds, fetches):
+@entry(OF_PRODUCT)
+def nothing(x):
     """A product that writes nothing."""
 
 

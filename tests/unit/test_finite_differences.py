@@ -79,7 +79,7 @@ def test_attention(by: By) -> None:
     for time0, time1 in ((0, 4), (4, 6)):
         attention_forward(out, lse, qkv, by(), strips, 0, 1, time0, time1, T, TS)
     for head in range(NH):
-        attention_backward(dqkv, dout, qkv, out, lse, by(), strips, 0, 1, head, head + 1, T, TS)
+        attention_backward(dqkv, dout, qkv, out, lse, by(), strips, (0, 1, head, head + 1), T, TS)
     np.testing.assert_allclose(out, attention(qkv.astype(np.float64), NH), **CLOSE)
     np.testing.assert_allclose(dqkv, gradient(lambda x: attention(x, NH), qkv, dout), **CLOSE)
 

@@ -63,7 +63,7 @@ class Attention:
 
     def backward(self, tile: tuple[int, int, int, int], dout: np.ndarray) -> None:
         """A tile (first, last, head0, head1): some heads of some sequences."""
-        attention_backward(self.dqkv, dout, self.qkv, self.out, self.lse, self.by, self.strips, *tile, self.T, self.TS)
+        attention_backward(self.dqkv, dout, self.qkv, self.out, self.lse, self.by, self.strips, tile, self.T, self.TS)
 
 
 @pytest.mark.parametrize(("BS", "TS"), SLICINGS)
@@ -184,6 +184,6 @@ def test_backward_of_an_output_in_bfloat16(golden: Load) -> None:
     got = np.full_like(run.dqkv, np.nan)
     for tile in run.heads:
         run.backward(tile, dout)
-        attention_backward(got, dout, run.qkv, halves, run.lse, run.by, run.strips, *tile, run.T, run.TS)
+        attention_backward(got, dout, run.qkv, halves, run.lse, run.by, run.strips, tile, run.T, run.TS)
     assert got.tobytes() == run.dqkv.tobytes()
     del words

@@ -64,7 +64,7 @@ class Case:
         out = np.full((3, (self.S + 2) ** 2 * self.sizes[2]), np.nan, np.float32)
         for row0, row1 in ((0, 2), (2, 3)):
             convolve(
-                out, with_halo(self.x), shortcut, bias, self.packed, self.at.at, *self.sizes, rectify, row0, row1
+                out, with_halo(self.x), shortcut, bias, self.packed, self.at.at, self.sizes, rectify, row0, row1
             )
         return inner(out, self.S)
 
@@ -73,7 +73,7 @@ class Case:
         dinp = past if len(past) else np.full((3, (side + 2) ** 2 * C), np.nan, np.float32)
         for row0, row1 in ((0, 2), (2, 3)):
             convolve_backward_input(
-                dinp, with_halo(self.dout), past, inp, self.packed, self.at.turned_at, *self.sizes, row0, row1
+                dinp, with_halo(self.dout), past, inp, self.packed, self.at.turned_at, self.sizes, row0, row1
             )
         return inner(dinp, side)
 
@@ -84,7 +84,7 @@ class Case:
         OC = self.sizes[2]
         for slot, (row0, row1) in enumerate(((0, 2), (2, 3))):
             convolve_backward_weight(
-                self.shares, bias_shares, with_halo(self.dout), with_halo(self.x), *self.sizes, row0, row1, slot * OC
+                self.shares, bias_shares, with_halo(self.dout), with_halo(self.x), self.sizes, row0, row1, slot * OC
             )
         dweight = np.full(self.flat_weight.shape, np.nan, np.float32)
         for out0, out1 in ((0, OC // 2), (OC // 2, OC)):

@@ -9,7 +9,7 @@ import pytest
 from test_finite_differences import draw, gradient
 
 from gpt2core.layers.cell import sigmoid, tanh
-from gpt2core.layers.recurrence import lstm_backward, lstm_backward_weight, lstm_forward
+from gpt2core.layers.recurrence import States, lstm_backward, lstm_backward_weight, lstm_forward
 
 By = Callable[..., tuple[int, int, int, int]]
 CLOSE = {"rtol": 2e-5, "atol": 4e-6}
@@ -51,25 +51,25 @@ def test_a_layer_of_cells(
     h, cell, kept = np.full_like(dh, np.nan), np.full_like(dh, np.nan), gates.copy()
     for group, chunk, row in inside:
         for block in units:
-            lstm_forward(h, cell, kept, h, cell, *first, weight, NONE, bias, by(), *group, *chunk, row, *block, 0, 0)
+            tile = (*group, *chunk, row), (*block, 0, 0)
+            lstm_forward(h, cell, kept, h, cell, States(*first), weight, NONE, bias, by(), *tile)
     np.testing.assert_allclose(h, outputs(gates.astype(np.float64), weight, bias, first), **CLOSE)
 
     dgates, whole, dcell = kept.copy(), dh.copy(), np.full((B, H), np.nan, np.float32)
     for group, chunk, row in reversed(inside):
         for block in units:
-            lstm_backward(
-                dgates, whole, dcell, dgates, cell, first_cell, weight, NONE, by(), T, *group, *chunk, row, *block, 0
-            )
+            tile = (*group, *chunk, row), (*block, 0)
+            lstm_backward(dgates, whole, dcell, dgates, cell, first_cell, weight, NONE, by(), T, *tile)
     np.testing.assert_allclose(dgates, gradient(lambda x: outputs(x, weight, bias, first), gates, dh), **CLOSE)
 
     expected = gradient(lambda w: outputs(gates.astype(np.float64), w, bias, first), weight, dh)
     of_bias = gradient(lambda b: outputs(gates.astype(np.float64), weight, b, first), bias, dh)
     dweight, dbias = np.full_like(weight, np.nan), np.full_like(bias, np.nan)
     for out0, out1 in ((0, 11), (11, 4 * H)):
-        lstm_backward_weight(dweight, dbias, dgates, h, first_h, by(), T, BS, out0, out1, out0, 0, 1)
+        lstm_backward_weight(dweight, dbias, dgates, h, first_h, by(), T, BS, (out0, out1, out0), 0, 1)
     np.testing.assert_allclose(dweight, expected, **CLOSE)
     np.testing.assert_allclose(dbias, of_bias, **CLOSE)
-    lstm_backward_weight(dweight, dbias, dgates, h, first_h, by(), T, BS, 0, 4 * H, 0, 1, 0)
+    lstm_backward_weight(dweight, dbias, dgates, h, first_h, by(), T, BS, (0, 4 * H, 0), 1, 0)
     np.testing.assert_allclose(dweight, 2 * expected, rtol=2e-5, atol=8e-6)
     np.testing.assert_allclose(dbias, 2 * of_bias, rtol=2e-5, atol=8e-6)
 
@@ -77,7 +77,7 @@ def test_a_layer_of_cells(
 def test_without_a_second_time_the_recurrent_weight_has_no_gradient(by: By) -> None:
     dweight, dbias = np.full((4 * H, H), np.nan, np.float32), np.full(4 * H, np.nan, np.float32)
     dgates = draw(B, 4 * H)
-    lstm_backward_weight(dweight, dbias, dgates, draw(B, H), draw(0, H), by(), 1, BS, 0, 4 * H, 0, 0, 0)
+    lstm_backward_weight(dweight, dbias, dgates, draw(B, H), draw(0, H), by(), 1, BS, (0, 4 * H, 0), 0, 0)
     assert not dweight.any()
     np.testing.assert_allclose(dbias, dgates.sum(0), rtol=1e-5)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpt2core.optimizers.sgd import sgd, sgd_update
+from gpt2core.step.parameters import Elements
 
 Load = Callable[[str], dict[str, np.ndarray]]
 ONE, LR, NONE = np.float32(1), 0.05, np.zeros(0)
@@ -39,8 +40,8 @@ def test_the_rate_of_the_step_and_the_factor_of_clipping(golden: Load) -> None:
     g = golden("sgd")
     settings, gradients = np.array([LR, 0.0, 0.0, 0.0]), g["gradients"][0]
     weights, none = g["weights"].copy(), np.zeros(0, np.float32)
-    sgd(weights, gradients, none, settings, np.array([9.0, 0.25]), np.array([0.5]), 1, 0, 20, 20, 37, 0, 20)
+    sgd(weights, gradients, none, settings, np.array([9.0, 0.25]), np.array([0.5]), 1, Elements(0, 20, 20, 37, 0, 20))
     np.testing.assert_allclose(weights, g["weights"] - 0.125 * gradients, rtol=1e-6)
     again = g["weights"].copy()
-    sgd(again, gradients, none, settings, NONE, NONE, 1, 0, 20, 20, 37, 0, 20)
+    sgd(again, gradients, none, settings, NONE, NONE, 1, Elements(0, 20, 20, 37, 0, 20))
     np.testing.assert_allclose(again, g["weights"] - np.float32(LR) * gradients, rtol=1e-6)

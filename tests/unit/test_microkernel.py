@@ -19,6 +19,7 @@ from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import microkernel, register_tile, table, tiles
 from gpt2core.gemm.blocking import BLOCKINGS, blocking
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
+from gpt2core.gemm.operands import Operand, into
 from gpt2core.gemm.packing import GROUPS, pack_for_tiles, pack_panels
 from gpt2core.gemm.sizes import PANEL as WIDEST
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH, panels_shape
@@ -64,7 +65,8 @@ def bf16(values: np.ndarray) -> np.ndarray:
 @runtime
 def add_product(by, trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc):
     """Add the product to C. The rows of C may be longer than those of the product."""
-    multiply(by, trans_a, trans_b, m, n, k, address_of(a, 0), lda, address_of(b, 0), ldb, address_of(c, 0), ldc, 1)
+    left, right = Operand(address_of(a, 0), lda, trans_a, 0), Operand(address_of(b, 0), ldb, trans_b, 0)
+    multiply(by, m, n, k, left, right, into(address_of(c, 0), ldc, 1))
 
 
 @runtime

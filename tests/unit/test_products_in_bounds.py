@@ -16,6 +16,7 @@ from gpt2core.compile.jit import address_of, runtime
 from gpt2core.compile.lanes import LANES
 from gpt2core.gemm import libraries, microkernel, multiply, tiles
 from gpt2core.gemm.blocking import blocking
+from gpt2core.gemm.operands import Operand, Out
 from gpt2core.gemm.packing import GROUPS
 
 PANEL = blocking().panel
@@ -24,11 +25,9 @@ PANEL = blocking().panel
 @runtime
 def product(by, half_a, half_b, trans_a, trans_b, m, n, k, a, b, c, adds, fetches):
     """A product of matrices without gaps."""
-    multiply.multiply_halves(
-        by, half_a, half_b, trans_a, trans_b, m, n, k,
-        address_of(a, 0), m if trans_a else k, address_of(b, 0), k if trans_b else n, address_of(c, 0), n, adds,
-        fetches,
-    )  # fmt: skip
+    left = Operand(address_of(a, 0), m if trans_a else k, trans_a, half_a)
+    right = Operand(address_of(b, 0), k if trans_b else n, trans_b, half_b)
+    multiply.multiply(by, m, n, k, left, right, Out(address_of(c, 0), n, adds, fetches))
 
 
 def at_end_of_page(count: int, half: int = 0) -> np.ndarray:

@@ -40,7 +40,7 @@ class Creation(NamedTuple):
 
 
 def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -> Creation:
-    """Plan the tasks and waits of a graph. policy: see replay.record; breadth-first leaves the order to the runtime."""
+    """Plan the tasks and waits of a graph. policy: see replay.flatten; breadth-first leaves order to the runtime."""
     tasks = program.tasks
     members = members_of(program)
     markers = np.zeros(MARKERS + len(program.regions) + sum(map(len, members.values())), np.int64)

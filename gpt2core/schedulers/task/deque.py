@@ -19,7 +19,7 @@ EMPTY = -1
 def new_deques(threads: int, capacity: int) -> tuple[NDArray[np.int64], int]:
     """(arrays, mask): rows for 2 * threads deques, and the mask of their rings, a power of two of `capacity` or more.
 
-    A thread has two: row t for urgent nodes, row threads + t for fillers (see replay.record).
+    A thread has two: row t for urgent nodes, row threads + t for fillers (see replay.flatten).
     """
     size = 1 << max(3, (capacity - 1).bit_length())
     return np.zeros((2 * threads, CELLS // 8 + size + 8), np.int64), size - 1

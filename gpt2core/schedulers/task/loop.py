@@ -3,7 +3,7 @@
 Order with policy breadth-first: the oldest of the own ready tasks, then of another thread's, then the oldest filler,
 whose weights have been out of use for longest (docs/decisions/0005). With the other policies: the own successor of
 highest priority (its data is in this core's cache), then the latest of the own other ready tasks, then the oldest of
-another thread's. replay.record defines fillers and priorities.
+another thread's. replay.flatten defines fillers and priorities.
 
 A node that is complete only after it ran (replay.Later) is open meanwhile. One thread at a time polls the open nodes:
 an idle one, or a busy one between two tasks if nobody has polled for POLL_S. The successors of a node that is complete
@@ -11,7 +11,7 @@ become ready on the thread that found it so. No thread parks while a node is ope
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ from gpt2core.schedulers.dispatch import ON, POLL, TILE, run_calls
 from gpt2core.schedulers.scheduler import Job, Stage
 from gpt2core.schedulers.task import replay as replays
 from gpt2core.schedulers.task.deque import EMPTY, new_deques, push, size, steal, take
-from gpt2core.schedulers.task.replay import BEGIN_NODE, END_NODE, FIRST_LATER
+from gpt2core.schedulers.task.replay import BEGIN_NODE, END_NODE, FIRST_LATER, Ints
 from gpt2core.schedulers.team import OnTeam
 from gpt2core.schedulers.waiting import LOOKS, PATIENCE, spin_ticks, ticks_per_s
 from gpt2core.step.control import FINISHED, FIRST, LAST, STEPS_DONE, STOP
@@ -56,35 +56,49 @@ OPEN = 1 << 32  # in PARKED, so that a busy thread looks at one cell for both
 POLL_S = 200e-6  # MPI makes progress only in its calls: every 0.2 to 2 ms hides a transfer, every 10 ms does not
 
 
-@runtime
-def task_loop(
-    thread, tasks, context, record, control, steps, replay, later, held, deques, mask, idle, spin, poll_ticks
-):
-    """Replay the graph until all steps are done or control[STOP] is set when an iteration is about to begin.
+class Idle(NamedTuple):
+    """What idle threads share."""
 
-    held: see dispatch.Dispatch.
-    """
-    rest_cells = address_of(idle, 0)
+    cells: Ints  # IDLE_CELLS
+    spin: int  # ticks after which a waiting thread lets others run
+    poll_ticks: int  # after which a busy thread polls
+
+
+class Mine(NamedTuple):
+    """A thread's deques: their addresses, and the mask of their rings."""
+
+    urgent: int
+    fillers: int
+    mask: int
+
+
+@runtime
+def task_loop(thread, tasks, context, record, control, steps, replay, later, queues, idle):
+    """Replay the graph until all steps are done or control[STOP] is set when an iteration is about to begin."""
+    deques, mask = queues
+    rest_cells, spin = address_of(idle.cells, 0), idle.spin
     threads = deques.shape[0] // 2
-    finished, own = address_of(control, FINISHED), address_of(deques, thread * deques.shape[1])
+    mine = Mine(
+        address_of(deques, thread * deques.shape[1]), address_of(deques, (threads + thread) * deques.shape[1]), mask
+    )
+    finished = address_of(control, FINISHED)
     passed, asked = address_of(record.passed, PASSED), max(threads - 1, 1)
     seen = control[FIRST]
     enter(record, thread, seen)
     if thread == 0:
         record.begin[0] = ticks()
         for i in range(replay.start.shape[0]):
-            push(own, mask, replay.start[i])
-    spare = address_of(deques, (threads + thread) * deques.shape[1])
+            push(mine.urgent, mask, replay.start[i])
     node, spun, victim, since, waits, waited = EMPTY, 0, thread, 0, 0, 0
     while True:
         if node == EMPTY:
-            node = steal(own, mask) if replay.breadth_first else take(own, mask)
+            node = steal(mine.urgent, mask) if replay.breadth_first else take(mine.urgent, mask)
         if node == EMPTY:
             victim = victim + 1 if victim + 1 < threads else 0
             if victim != thread:
                 node = steal(address_of(deques, victim * deques.shape[1]), mask)
             if node == EMPTY and replay.breadth_first and spun + 1 >= asked:  # every other thread's deque was tried
-                node = steal(spare, mask)
+                node = steal(mine.fillers, mask)
                 if node == EMPTY and victim != thread:
                     node = steal(address_of(deques, (threads + victim) * deques.shape[1]), mask)
         if node == EMPTY:
@@ -96,7 +110,7 @@ def task_loop(
             elif spun > asked and spun % LOOKS == 0:
                 waited = ticks() - since
                 if load_relaxed(rest_cells + PARKED) >= OPEN:
-                    poll(thread, tasks, context, replay, later, held, own, spare, mask, rest_cells)
+                    poll(thread, tasks, context, replay, later, mine, rest_cells)
             if waited < spin:
                 pause()
             elif waited < PATIENCE * spin:
@@ -111,9 +125,8 @@ def task_loop(
             seen = replay.iteration[node]
             note_usage(record, thread, seen)
         node = run_node(
-            thread, tasks, context, record, control, steps, replay, later, held, own, spare, mask, rest_cells,
-            poll_ticks, node,
-        )  # fmt: skip
+            thread, tasks, context, record, control, steps, replay, later, mine, rest_cells, idle.poll_ticks, node
+        )
         if was_idle:  # recorded only now, when no thread waits for this one
             note_node(record, thread, since, waits)
     last = load_acquire(address_of(control, LAST))
@@ -123,9 +136,7 @@ def task_loop(
 
 
 @inlined
-def run_node(
-    thread, tasks, context, record, control, steps, replay, later, held, own, spare, mask, rest_cells, poll_ticks, node
-):
+def run_node(thread, tasks, context, record, control, steps, replay, later, mine, rest_cells, poll_ticks, node):
     """Run a ready node, release its successors if it is complete, and return the one to run next, or EMPTY."""
     iteration, task = replay.iteration[node], replay.task[node]
     replay.pending[node, iteration & 1] = replay.predecessors[node]  # armed again, for the iteration after the next
@@ -155,17 +166,17 @@ def run_node(
     elif replay.barriers:
         pass_wait(record, ticks())
         wake_idle(rest_cells, EVERYONE)
-    following = release(replay, own, spare, mask, node, iteration)
+    following = release(replay, mine, node, iteration)
     present = load_relaxed(rest_cells + PARKED)
     if present != 0:
-        wake_for(replay, own, spare, rest_cells)
+        wake_for(replay, mine, rest_cells)
         if present >= OPEN and ticks() - load_relaxed(rest_cells + POLLED) > poll_ticks:
-            poll(thread, tasks, context, replay, later, held, own, spare, mask, rest_cells)
+            poll(thread, tasks, context, replay, later, mine, rest_cells)
     return following
 
 
 @inlined
-def release(replay, own, spare, mask, node, iteration):
+def release(replay, mine, node, iteration):
     """Make the successors of a complete node ready, and return the one to run next, or EMPTY."""
     replay.iteration[node] = iteration + 1
     following = EMPTY
@@ -175,18 +186,18 @@ def release(replay, own, spare, mask, node, iteration):
         # A sole predecessor needs no count.
         if replay.predecessors[successor] == 1 or fetch_add(address_of(replay.pending, cell), -1) == 1:
             if replay.breadth_first:
-                push(spare if replay.filler[successor] else own, mask, successor)
+                push(mine.fillers if replay.filler[successor] else mine.urgent, mine.mask, successor)
                 continue
             if following != EMPTY:
-                push(own, mask, following)
+                push(mine.urgent, mine.mask, following)
             following = successor
     return following
 
 
 @inlined
-def wake_for(replay, own, spare, rest_cells):
+def wake_for(replay, mine, rest_cells):
     """Wake parked threads for the nodes that this thread does not run next."""
-    spared = size(own) + size(spare) - replay.breadth_first
+    spared = size(mine.urgent) + size(mine.fillers) - replay.breadth_first
     if spared > 0:
         wake_idle(rest_cells, spared)
 
@@ -200,7 +211,7 @@ def open_node(later, rest_cells, index):
 
 
 @runtime
-def poll(thread, tasks, context, replay, later, held, own, spare, mask, rest_cells):
+def poll(thread, tasks, context, replay, later, mine, rest_cells):
     """Poll the open nodes, unless another thread does. Release the successors of those that are complete."""
     if load_relaxed(rest_cells + POLLING) != 0 or not compare_exchange(rest_cells + POLLING, 0, 1):
         return
@@ -210,16 +221,16 @@ def poll(thread, tasks, context, replay, later, held, own, spare, mask, rest_cel
             continue
         context[thread, STEP], context[thread, COMPLETE] = replay.iteration[node], 0
         call_entry(
-            held[index, POLL], held[index, ON], tasks[later.task[index], TILE],
+            later.held[index, POLL], later.held[index, ON], tasks[later.task[index], TILE],
             address_of(context, thread * context.shape[1]),
         )  # fmt: skip
         if context[thread, COMPLETE] != 0:
             store_relaxed(is_open, 0)
             fetch_add(rest_cells + PARKED, -OPEN)
-            following = release(replay, own, spare, mask, node, replay.iteration[node])
+            following = release(replay, mine, node, replay.iteration[node])
             if following != EMPTY:
-                push(own, mask, following)
-    wake_for(replay, own, spare, rest_cells)
+                push(mine.urgent, mine.mask, following)
+    wake_for(replay, mine, rest_cells)
     store_relaxed(rest_cells + POLLED, ticks())
     store_release(rest_cells + POLLING, 0)
 
@@ -284,13 +295,11 @@ class TaskRun(OnTeam):
         if self.flat is None or self.flat_of != wanted:
             cost = [0.0 if number == WAIT else wanted[1][number] for number in self.job.graph.task]
             policy = self.job.options.get("policy", "breadth-first")
-            self.flat, self.flat_of = replays.record(self.job.graph, cost, policy, stage.first, bound.later), wanted
+            self.flat, self.flat_of = replays.flatten(self.job.graph, cost, policy, stage.first, bound.later), wanted
         self.running = replays.copy(self.flat)
-        deques, mask = new_deques(len(self.job.cores), len(self.job.graph))
-        idle = np.zeros(IDLE_CELLS, np.int64)
-        later, held = replays.later(self.job.graph, bound.later), bound.held
-        wait_ticks = spin_ticks(self.job.cores), round(POLL_S * ticks_per_s())
-        return task_loop, [self.running, later, held, deques, mask, idle, *wait_ticks]
+        deques = new_deques(len(self.job.cores), len(self.job.graph))
+        idle = Idle(np.zeros(IDLE_CELLS, np.int64), spin_ticks(self.job.cores), round(POLL_S * ticks_per_s()))
+        return task_loop, [self.running, replays.later(self.job.graph, bound.later, bound.held), deques, idle]
 
     def tasks(self) -> NDArray[np.int64]:
         return self.job.bound.started

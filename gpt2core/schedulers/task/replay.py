@@ -41,16 +41,17 @@ class Later(NamedTuple):
     node: Ints  # (m,)
     task: Ints  # (m,)
     open: Ints  # (m, LINE) 1 from when it ran until it is complete; a line each
+    held: Ints  # (m, OPERAND_SIZE) their polls: see dispatch.Dispatch
 
 
-def later(graph: Graph, tasks: Sequence[int]) -> Later:
+def later(graph: Graph, tasks: Sequence[int], held: Ints) -> Later:
     """The nodes of these tasks."""
     node_of = {number: node for node, number in enumerate(graph.task) if number != WAIT}
     nodes = [node_of[number] for number in tasks]
-    return Later(np.array(nodes, np.int64), np.array(tasks, np.int64), np.zeros((len(nodes), LINE), np.int64))
+    return Later(np.array(nodes, np.int64), np.array(tasks, np.int64), np.zeros((len(nodes), LINE), np.int64), held)
 
 
-def record(
+def flatten(
     graph: Graph, cost: Sequence[float], policy: str = "critical-path", iteration: int = 0, after: Sequence[int] = ()
 ) -> Replay:
     """Flatten a graph whose next iteration is `iteration`. `cost` is seconds for each node; `after` the tasks that are
