@@ -192,11 +192,16 @@ def test_automatic_slices_fit_a_cache_with_two_a_thread(batch: int, threads: int
     assert wide.slices(128, 1, 2, (3, None)) == (3, 1)
 
 
-def test_synthetic_classes_are_learnt() -> None:
-    """More than 90 % of the last ten steps' images are right, after 200 steps with the default settings of SGD."""
-    model = {"network": "resnet", "blocks": 1, "width": 8, "classes": 10, "side": 8}
-    config = TrainConfig.from_dict({"model": model, "batch": 32, "steps": 200, "scheduler": "serial"})
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_synthetic_classes_are_learnt(split: str) -> None:
+    """More than 90 % of all images for training, and of those for validation, which no step reads, after 200 steps with
+    the default settings of SGD."""
+    config = TrainConfig.from_dict({
+        "model": {"network": "resnet", "blocks": 1, "width": 8, "classes": 10, "side": 8}, "batch": 32, "steps": 200,
+        "scheduler": "serial", "val_samples": 100, "evaluate_every": 200, "split": split,
+    })  # fmt: skip
     result = train.train(config)
     assert result.losses[-1] < 0.1 * result.losses[0]
     assert result.accuracy[0] < 0.5
     assert sum(result.accuracy[-10:]) / 10 > 0.9
+    assert [each["step"] for each in result.evaluations if each["accuracy"] > 0.9] == [200]
