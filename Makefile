@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-avx2 check docs parity slurm clients ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
+.PHONY: demo test test-slow test-avx2 check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -62,6 +62,9 @@ e2e: .venv/installed-dev     ## only the tests with real server, worker and trai
 
 npm/node_modules/.package-lock.json: npm/package-lock.json
 	cd npm && npm ci --no-fund --no-audit --loglevel=error
+
+soak: .venv/installed-dev    ## an hour of everything at once: unreliable network, readers, exports, attackers (ARGS="--minutes 2 --database postgres")
+	$(BIN)/python tests/e2e/soak.py --output build/soak.json $(ARGS)
 
 ui-vendor: npm/node_modules/.package-lock.json   ## copy the dashboard's libraries from npm/package-lock.json
 	node npm/vendor.mjs

@@ -127,7 +127,8 @@ class Unreliable:
 
     def _again(self, message: Message, send: Send, later_s: float) -> None:
         time.sleep(later_s)
-        self.repeated.append(send(message).status_code)
+        with contextlib.suppress(httpx.TransportError):  # the server is gone
+            self.repeated.append(send(message).status_code)
 
     def settle(self) -> None:
         """Wait until the last repetition has arrived."""
