@@ -170,6 +170,8 @@ class TrainResult(Block):
     outputs_sha256: Name | None = Field(None, description="of the last step's logits, in mode infer")
     outputs_sketch: list[Number] | None = Field(None, min_length=SKETCH_SIZE, max_length=SKETCH_SIZE)
     latency: ResultLatency | None = None
+    tokens: list[Count] | None = Field(None, description="that were generated; null without `generate`")
+    time_to_first_token_s: StepSeconds | None = Field(None, description="of the steps that read the prompt")
     graph: dict[str, Rate | None] | None = None
     validity: ResultValidity | None = None
     flagged: list[list[str]] | None = None

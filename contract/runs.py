@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSc
 from gpt2core.spec import networks
 from gpt2core.spec.config import DEFAULTS, FIELDS, MAIN, TrainConfig, field_type
 from gpt2core.spec.fields import parse_cores
+from gpt2core.spec.generation import parse_prompt
 from gpt2core.spec.models import model_names
 from gpt2core.spec.modes import UNREAD
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
@@ -46,6 +47,8 @@ def _spec_fields() -> dict[str, Any]:
             kind = Annotated[str | dict[str, bool | int | str], WithJsonSchema(_model_schema())]
         elif item.name == "cores":
             kind = Annotated[list[int], BeforeValidator(lambda v: list(parse_cores(v)))]
+        elif item.name == "prompt":
+            kind = Annotated[list[int], BeforeValidator(lambda v: list(parse_prompt(v)))]
         elif item.name == "op_threads":
             kind = dict[str, int] | str
         elif item.name == "stop_at":

@@ -49,6 +49,7 @@ class SeriesRun(Model):
     update_s: float | None
     final_loss: float | None
     latency_p99_s: float | None = Field(None, description="99th percentile of the steps of an inference; else null")
+    time_to_first_token_s: float | None = Field(None, description="of a generation; else null")
     flagged_steps: int | None
     environment_sha256: str | None = Field(description="differs if machine or software changed")
     alert: AlertState | None = Field(description="state of the slowdown that begins here; null: none begins here")

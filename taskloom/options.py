@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from gpt2core.node.files import open_regular
 from gpt2core.spec.config import NAMES, TrainConfig, field_type
-from gpt2core.spec.errors import ConfigError, raise_together
+from gpt2core.spec.errors import ConfigError, UnreadableFile, raise_together
+from gpt2core.spec.generation import MOST_TEXT
 from gpt2core.spec.models import ModelConfig, model_from, model_names
 from gpt2core.spec.networks import KNOWN, Model, sizes_of
 
@@ -29,7 +32,7 @@ SIZES = {
     "context": "longest sequence",
 }
 FLAGS = ("tied",)  # sizes that are true or false
-SINGLE = ("cores", "op_threads")  # options whose values contain commas
+SINGLE = ("cores", "op_threads", "prompt")  # options whose values contain commas
 PAIRS = {"stop_at": "METRIC=X"}  # options whose values are pairs
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,6 +90,28 @@ def train_options(several: bool, without: Collection[str] = ()) -> Callable[[F],
         return command
 
     return decorate
+
+
+prompt_file_option = click.option(
+    "--prompt-file", type=click.Path(path_type=Path), default=None, metavar="FILE",
+    help="file with the token ids of the prompt, separated by commas or white space",
+)  # fmt: skip
+
+
+def prompt_of(file: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting `prompt` from a file; without one none. Raises ConfigError for a second prompt, UnreadableFile."""
+    if file is None:
+        return {}
+    if given.get("prompt") is not None:
+        raise ConfigError("prompt", given["prompt"], "either --prompt or --prompt-file")
+    with open_regular(file) as (stream, _):
+        text = stream.read(MOST_TEXT + 1)
+    if len(text) > MOST_TEXT:
+        raise UnreadableFile(file, f"more than {MOST_TEXT} bytes, which no prompt needs")
+    try:
+        return {"prompt": text.decode()}
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(file, f"not text: {error}") from None
 
 
 def model_value(preset: str | None, sizes: Mapping[str, int], network: str | None = None) -> Any:

@@ -49,6 +49,8 @@ def result(found: Mapping[str, Any]) -> Iterator[Table | str]:
     yield _summary(found, warmup)
     yield _phases(found, warmup)
     yield from _ops(found)
+    if found.get("tokens"):
+        yield "generated tokens: " + ",".join(map(str, found["tokens"]))
     if found.get("node_time"):
         yield sentence(found["node_time"])
     for warning in found.get("warnings", []):
@@ -66,6 +68,8 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
     table.add_row("median step [95 %]", f"{seconds(median(timed_s))}{around}")
     for name in ("p90", "p99") if found.get("latency") else ():
         table.add_row(*_latency(found["latency"], name))
+    if found.get("tokens"):
+        _add_generation(table, found)
     unit = networks.unit_of(config["model"])
     table.add_row(f"{unit}/s", number(tokens_per_step(config) * len(timed_s) / sum(timed_s), 0))
     gflop_per_s = found["summary"].get("gflop_per_s")
@@ -105,6 +109,14 @@ def _goal(goal: Mapping[str, Any], steps: int) -> tuple[str, str]:
         return name, f"not reached in {counted(steps, 'step')}"
     energy = "" if goal["energy_j"] is None else f", {goal['energy_j']:.4g} J"
     return name, f"after {counted(goal['steps'], 'step')}, {seconds(goal['time_s'])}{energy}"
+
+
+def _add_generation(table: Table, found: Mapping[str, Any]) -> None:
+    first_s, summary = seconds(found["time_to_first_token_s"]), found["summary"]
+    table.add_row(f"time to first token, {counted(len(found['config']['prompt']), 'token')} of prompt", first_s)
+    triad = summary["triad_gb_per_s"]
+    beside = "not measured" if triad is None else f"{triad:.1f} GB/s"
+    table.add_row("weights read; triad of the node", f"{summary['weights_gb_per_s']:.1f} GB/s; {beside}")
 
 
 def _latency(latency: Mapping[str, Any], name: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from gpt2core.gemm.table import Products
 from gpt2core.measure.tracing import new_record
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
-from gpt2core.step.control import STOP
+from gpt2core.step.control import STEPS_DONE, STOP
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Access, Mode, Own, Program, Span
 from gpt2core.step.tensors import ArenaPlan
@@ -26,8 +26,10 @@ def check(
     plans: Mapping[str, ArenaPlan],
     fill: Callable[[Memory], None],
     products: Products | None = None,
+    number_of_step: int = 0,
 ) -> None:
-    """Run every task of one step, first those that run once. `fill` sets the initial memory: constants and weights."""
+    """Run every task of one step, first those that run once. `fill` sets the initial memory: constants and weights.
+    number_of_step: that kernels get."""
     if program.once:
         check(program.once, plans, fill, products)
     real, poisoned = Memory(plans), Memory(plans)
@@ -36,12 +38,13 @@ def check(
         dispatch.run_once(program, memory, products)
     tables = {id(memory): dispatch.bind(program, memory, 1, products) for memory in (real, poisoned)}
     micros = 1 + max(op.micro for op in program.ops)
-    record = new_record(1, 1, 0, 64, 0, micros=micros)
+    record = new_record(1, number_of_step + 1, 0, 64, 0, micros=micros)
 
     def run(memory: Memory, number: int) -> None:
         bound = tables[id(memory)]
         control = memory.arrays["control"]
-        serial_loop(0, bound.tasks[number : number + 1], bound.context, record, control, 1)
+        control[STEPS_DONE] = number_of_step
+        serial_loop(0, bound.tasks[number : number + 1], bound.context, record, control, number_of_step + 1)
         control[STOP + 1 :] = 0  # the rest of it is the scheduler's
 
     def copy(accesses: Iterable[Access], modes: Collection[Mode], into: Mapping[str, np.ndarray]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import NotFinite
 from gpt2core.spec.result import SKETCH_SIZE
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Program, Tensor
@@ -39,6 +41,15 @@ def outputs(program: Program, arenas: Memory, vocab: int) -> tuple[str, list[flo
         values /= np.where(lengths > 0, lengths, 1.0)[:, None]
         sums += (values @ directions * signs[first : first + ROWS_AT_ONCE]).sum(axis=0)
     return digest.hexdigest(), [float(value) for value in sums / np.sqrt(len(order))]
+
+
+def generated(arenas: Memory, config: TrainConfig) -> list[int]:
+    """The generated tokens. Raises NotFinite if they were chosen from logits that are not finite: such values stay in
+    the state, so those of the last step tell."""
+    logits = arenas.arrays["logits"][:, : config.model.vocab]
+    if not np.all(np.isfinite(logits)):
+        raise NotFinite(config.steps, float(logits[~np.isfinite(logits)][0]), "logits")
+    return [int(token) for token in arenas.arrays["tokens"]]
 
 
 def kept(program: Program, arenas: Memory, vocab: int) -> NDArray[np.generic]:

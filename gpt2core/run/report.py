@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gpt2core.measure import evidence, profile, tracing, usage
 from gpt2core.node import pages
 from gpt2core.run.execute import Measured
-from gpt2core.spec import schedulers, settings
+from gpt2core.spec import generation, schedulers, settings
 from gpt2core.spec.goals import NOT_REACHED
 from gpt2core.spec.latency import latency
 from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, energy_j, median, median_interval
@@ -248,6 +248,7 @@ class Report:
             energy=evidence.energy_used(self.measured.watcher, [each.bounds for each in self.measured.timed]),
             goal=self.goal(step_s),
             latency=latency(timed) if config.mode == "infer" else None,
+            time_to_first_token_s=math.fsum(step_s[: len(config.prompt or ())]) if config.generate else None,
             warnings=warnings + doubts,
             summary={
                 "median_step_s": median(timed),
@@ -258,6 +259,7 @@ class Report:
                 "tokens_per_s": config.tokens_per_step * len(timed) / total_s,
                 "gflop_per_s": sum(op.flop for op in ops) / total_s / 1e9,
                 "final_loss": float(self.measured.losses[self.done - 1]) if self.measured.losses.size else None,
+                **(generation.rates(config, machine, median(timed)) if config.generate else {}),
                 "phase_median_s": {name: median(spans[name][config.warmup_steps :]) for name in self.phases},
             },
         )

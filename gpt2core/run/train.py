@@ -22,7 +22,7 @@ from gpt2core.run.canary import Canary
 from gpt2core.run.evaluation import Evaluations
 from gpt2core.run.execute import execute
 from gpt2core.run.memory import RESERVE_BYTES, first_touch
-from gpt2core.run.outputs import outputs
+from gpt2core.run.outputs import generated, outputs
 from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, load_libraries, plan, silent
 from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
@@ -107,8 +107,9 @@ def train(
     compiled = objects.compiled_here()
     canary.time()  # after the peak was read, as what follows
     if not training:
+        tokens = generated(arenas, config) if config.generate else None
         sha256, sketch = outputs(planned.program, arenas, config.model.vocab)
-        result = dataclasses.replace(result, outputs_sha256=sha256, outputs_sketch=sketch)
+        result = dataclasses.replace(result, outputs_sha256=sha256, outputs_sketch=sketch, tokens=tokens)
     spent.went_to("finishing")
     return dataclasses.replace(
         result, checkpoint=checkpoint, compiled=compiled, canary=canary.about(), node_time=spent.to_dict()
@@ -124,9 +125,10 @@ def weights_sha256(weights: Mapping[str, NDArray[np.float32]]) -> str:
 
 
 def plan_event(config: TrainConfig, prove: bool = False) -> dict[str, Any]:
-    """The sizes of a run without running it, and its memory in each mode."""
+    """The sizes of a run without running it, and its memory in each mode; of generation in its own."""
     event = plan(config, prove=prove).event()
-    by_mode = {mode: memory_bytes(modes.in_mode(config, mode, DEFAULTS)) for mode in MODES}
+    shown = ("infer",) if config.generate else MODES  # nothing trains on one token
+    by_mode = {mode: memory_bytes(modes.in_mode(config, mode, DEFAULTS)) for mode in shown}
     return {**event, "mode": config.mode, "memory_bytes_by_mode": by_mode}
 
 

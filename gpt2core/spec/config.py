@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpt2core.spec import modes, networks, optimizers, schedulers
+from gpt2core.spec import generation, modes, networks, optimizers, schedulers
 from gpt2core.spec.conflicts import conflicts
 from gpt2core.spec.errors import ConfigError, raise_together
 from gpt2core.spec.fields import (
@@ -57,20 +57,20 @@ class TrainConfig:
         },
     )
     batch: int = setting(
-        4, "B: sequences, or images, in a batch", low=1, high=1 << 20, role="size",
-        group="training", unit="sequences", main=4, resolved=True,
+        4, "B: sequences, or images, in a batch; 1 with generate", low=1, high=1 << 20, role="size",
+        group="training", unit="sequences", main=4, resolved=True, by_network=True,
     )
     seq: int = setting(
-        64, "T: tokens in a sequence, at most the model's context; 1 for images", low=1, high=1 << 20, role="size",
-        group="training", unit="tokens", main=5, resolved=True, by_network=True,
+        64, "T: tokens in a sequence, at most the model's context; 1 for images and with generate", low=1,
+        high=1 << 20, role="size", group="training", unit="tokens", main=5, resolved=True, by_network=True,
     )
     steps: int = setting(
-        12, "training steps, warm-up included", low=1, high=1 << 30, role="length",
-        group="training", unit="steps", main=9, resolved=True,
+        12, "steps, warm-up included; with generate, one for each token that is read", low=1, high=1 << 30,
+        role="length", group="training", unit="steps", main=9, resolved=True, by_network=True,
     )
     warmup: int | None = setting(
-        None, "warm-up steps, left out of the summary; default 2, or steps - 1 if that is less", low=0, role="length",
-        unit="steps", resolved=True,
+        None, "warm-up steps, left out of the summary; default 2, with generate at least those that read the prompt, "
+        "or steps - 1 if that is less", low=0, role="length", unit="steps", resolved=True,
     )
     stop_at: Mapping[str, float] | None = setting(
         None, "goal that ends the run before its steps: after the first step with at most this loss, or at least this "
@@ -283,10 +283,23 @@ class TrainConfig:
         False, "infer: whether each step computes the mean negative log-likelihood", check=check_bool, role="size",
         later=True,
     )
+    generate: int = setting(
+        0, "infer: number of tokens to generate after the prompt, each in a step; 0: none", low=0, high=1 << 20,
+        role="size", unit="tokens", later=True,
+    )
+    prompt: tuple[int, ...] | None = setting(
+        None, "generate: the token ids that come first, such as 15496,995", role="size", later=True
+    )
+    temperature: float = setting(
+        0.0, "generate: 0 for the token with the largest logit, otherwise a draw from the softmax of logits / "
+        "temperature by the seed", check=AMOUNT, role="values", later=True,
+    )
 
     def __post_init__(self) -> None:
         given = vars(self)
         errors = caught(lambda: object.__setattr__(self, "model", model_from(self.model)))
+        if self.prompt is not None:
+            errors += caught(lambda: object.__setattr__(self, "prompt", generation.parse_prompt(self.prompt)))
         if not errors:
             self._set_defaults()
         for name, default, check in CHECKS:
@@ -302,11 +315,11 @@ class TrainConfig:
             object.__setattr__(self, "stop_at", parse_goal(self.stop_at))
 
     def _set_defaults(self) -> None:
-        """Replace the defaults that depend on the network."""
+        """Replace the defaults that depend on the network, or on what is generated."""
         given = vars(self)
         chosen = {name for name, default in OF_NETWORK.items() if given[name] is not default}
         optimizer = self.optimizer if "optimizer" in chosen or self.mode == "infer" else None
-        own = networks.own_defaults(type(self.model), optimizer)
+        own = networks.own_defaults(type(self.model), optimizer) | generation.determined(self)
         for name, default in OF_NETWORK.items():
             if name not in chosen:
                 object.__setattr__(self, name, own.get(name, default.plain))
@@ -318,7 +331,9 @@ class TrainConfig:
 
     @property
     def warmup_steps(self) -> int:
-        return min(2, self.steps - 1) if self.warmup is None else self.warmup
+        if self.warmup is not None:
+            return self.warmup
+        return min(max(2, len(self.prompt or ())), self.steps - 1)
 
     @property
     def samples_per_step(self) -> int:
@@ -361,6 +376,8 @@ class TrainConfig:
             del out["runtime"]
         if self.cores is not None:
             out["cores"] = list(self.cores)
+        if self.prompt is not None:
+            out["prompt"] = list(self.prompt)
         if self.op_threads is not None:
             out["op_threads"] = dict(self.op_threads)
         if self.stop_at is not None:
@@ -404,6 +421,7 @@ CHECKS = tuple(checks(SETTINGS))  # made once; defaults are left out: a sweep ma
 CHECK_OF: Mapping[str, Check] = {name: check for name, _, check in CHECKS} | {
     "model": lambda _, value: model_from(value),
     "cores": lambda _, value: parse_cores(value),
+    "prompt": lambda _, value: generation.parse_prompt(value),
     "op_threads": lambda _, value: parse_op_threads(value, MOST_CORES),
     "stop_at": lambda _, value: parse_goal(value),
 }

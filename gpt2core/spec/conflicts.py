@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpt2core.spec import modes, networks, optimizers, schedulers
+from gpt2core.spec import generation, modes, networks, optimizers, schedulers
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import caught, parse_op_threads
 from gpt2core.spec.goals import parse_goal
@@ -29,6 +29,7 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     if config.stop_at is not None:
         yield from caught(_check_goal, config)
     yield from modes.conflicts(config, defaults)
+    yield from generation.conflicts(config, defaults)
     if config.fusion == "all" and config.needs_whole_gradients:
         yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
     yield from optimizers.conflicts(config, defaults)

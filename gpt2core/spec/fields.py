@@ -52,7 +52,7 @@ DECLARED = {
     "group": "heading under which the form of an experiment shows it at once: training or parallelisation",
     "main": "place among the settings that lists, exports and histories show",
     "resolved": "results state it even if the run left it open",
-    "by_network": "networks may have another default (Model.defaults)",
+    "by_network": "networks (Model.defaults) and generation may have another default",
     "later": "results and workers from before this setting lack it; in-keys: keys of series contain its default",
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpt2core.spec import networks
+from gpt2core.spec import generation, networks
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import check_int
 from gpt2core.spec.networks import Model
@@ -17,6 +17,7 @@ class ModelConfig(Model):
     """A GPT-2's shape. L layers, NH heads, C channels, V vocabulary (padded to Vp), T at most `context`."""
 
     network: ClassVar[str] = "gpt2"
+    settings: ClassVar[tuple[str, ...]] = ("distribution", *generation.SETTINGS)
 
     layers: int = 12
     heads: int = 12
@@ -46,6 +47,10 @@ class ModelConfig(Model):
         Source: Chowdhery et al. 2022 (PaLM), appendix B: model-FLOP utilisation.
         """
         return 3 * self.forward_flop(samples, positions, samples * positions)
+
+    def read_weights(self) -> int:
+        C = self.channels
+        return self.layers * (12 * C**2 + 13 * C) + self.padded_vocab * C + 3 * C
 
     def forward_flop(self, samples: int, positions: int, rows: int) -> int:
         layers = self.layers * (12 * self.channels**2 + self.channels * positions)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpt2core.spec import optimizers
+from gpt2core.spec import generation, optimizers
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.phases import MODES
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 NO_UPDATE, NO_GRADIENTS = "mode infer updates no weight", "mode infer computes no gradient"
 # Settings that one mode does not read, by mode, and why.
 UNREAD: Mapping[str, Mapping[str, str]] = {
-    "train": dict.fromkeys(("logits", "score"), "mode train computes the loss from all logits"),
+    "train": {
+        **dict.fromkeys(("logits", "score"), "mode train computes the loss from all logits"),
+        **dict.fromkeys(generation.SETTINGS, "mode train generates nothing"),
+    },
     "infer": {
         **dict.fromkeys(("optimizer", "lr_schedule", *(name for name, _ in optimizers.READERS)), NO_UPDATE),
         **dict.fromkeys(("grad_accum", "grad_clip"), NO_GRADIENTS),

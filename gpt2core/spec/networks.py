@@ -29,7 +29,7 @@ DEFAULT = "gpt2"  # network of a model without the key `network`
 # Settings of TrainConfig that only some networks read: those whose `Model.settings` name them.
 OWN_SETTINGS = (
     "distribution", "carry_state", "op_order", "unit_slice", "init_scale", "shuffle", "val_samples", "split",
-    "evaluate_every",
+    "evaluate_every", "generate", "prompt", "temperature",
 )  # fmt: skip
 TOKENS, IMAGES = "tokens", "images"  # data that a network reads
 
@@ -56,6 +56,11 @@ class Model(ABC):
     def forward_flop(self, samples: int, positions: int, rows: int) -> int:  # noqa: ARG002
         """Model FLOP of a forward pass with logits of this number of rows; by default a third of a training step's."""
         return self.step_flop(samples, positions) // 3
+
+    def read_weights(self) -> int:
+        """Number of weights that a generated token needs: all but the rows of other tokens and positions in tables. Of
+        networks that do not generate 0."""
+        return 0
 
     def slices(
         self,

@@ -103,6 +103,8 @@ class TrainResult:
     outputs_sha256: str | None = None  # of the last step's logits, in mode infer (run/outputs.py)
     outputs_sketch: Sequence[float] | None = None  # of the same
     latency: Mapping[str, Any] | None = None  # of the timed steps, in mode infer (spec/latency.py)
+    tokens: Sequence[int] | None = None  # that were generated; None: none
+    time_to_first_token_s: float | None = None  # of the steps that read the prompt
 
     def samples(self) -> list[Sample]:
         warmup = int(self.config["warmup"])

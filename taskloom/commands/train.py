@@ -18,7 +18,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from taskloom import local_run, trace_files, train_tables
 from taskloom.commands.output import connect, console, error_console, failure, json_option, print_json, server_option
-from taskloom.options import single_settings, train_options
+from taskloom.options import prompt_file_option, prompt_of, single_settings, train_options
 from taskloom.progress import Bar
 
 
@@ -56,6 +56,7 @@ def _tuned(settings: dict[str, Any], server: str) -> dict[str, Any]:
 
 @click.command()
 @train_options(several=False)
+@prompt_file_option
 @click.option("--plan", is_flag=True, help="print all sizes; train nothing")
 @click.option("--graph", type=click.Path(path_type=Path), metavar="FILE.dot", help="write the task graph for Graphviz")
 @click.option("--prove", is_flag=True, help="prove the task graph race-free even if a proven one is cached")
@@ -67,10 +68,11 @@ def _tuned(settings: dict[str, Any], server: str) -> dict[str, Any]:
 @server_option
 @json_option
 def train(
-    plan: bool, graph: Path | None, prove: bool, use_tuned: bool, server: str, as_json: bool, **given: Any
-) -> None:
+    plan: bool, graph: Path | None, prove: bool, use_tuned: bool, server: str, as_json: bool,
+    prompt_file: Path | None = None, **given: Any,
+) -> None:  # fmt: skip
     """Train on this machine in one child process and print the measurements."""
-    settings, network = single_settings(given), given["network"]
+    settings, network = single_settings(given | prompt_of(prompt_file, given)), given["network"]
     if use_tuned:
         settings = _tuned(settings, server)
     if "checkpoint" in settings and settings.get("model") == network:  # a checkpoint determines the model

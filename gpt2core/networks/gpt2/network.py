@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gpt2core.networks import token_rows
+from gpt2core.networks import generation, token_rows
 from gpt2core.networks.gpt2.tensors import model_of, tensors
 from gpt2core.networks.network import InFiles
 from gpt2core.spec.config import TrainConfig
@@ -33,12 +33,13 @@ class Gpt2(InFiles):
         return tensors(config)
 
     def forward(self, config: TrainConfig, step: Builder) -> None:
-        from gpt2core.networks.gpt2 import program
+        from gpt2core.networks.gpt2.generation import Generation
+        from gpt2core.networks.gpt2.program import Forward
 
-        program.Forward(step, config).add()
+        (Generation if config.generate else Forward)(step, config).add()
 
     def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
-        return token_rows.data(config)
+        return generation.data(config) if config.generate else token_rows.data(config)
 
     def initialise(self, config: TrainConfig, weights: Weights) -> None:
         from gpt2core.networks.gpt2 import initial

@@ -6,7 +6,7 @@ import functools
 import math
 
 from gpt2core.layers.sizes import ATTENTION_BLOCK, PART, PART_ROWS
-from gpt2core.networks import token_rows
+from gpt2core.networks import generation, token_rows
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import ModelConfig
@@ -78,7 +78,7 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
     kind = HALF if halves(config) else "float32"
     return [
-        *token_rows.specs(config),
+        *(cache_specs(config) if config.generate else token_rows.specs(config)),
         *(TensorSpec(name, (2 * L + 1, N, C)) for name in ("residual", "normed", "dnormed")),
         *(TensorSpec(name, (2 * L + 1, N)) for name in ("mean", "rstd")),
         *(TensorSpec(name, (L, N, 3 * C)) for name in ("qkv", "dqkv")),
@@ -91,9 +91,18 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     ]
 
 
+def cache_specs(config: TrainConfig) -> list[TensorSpec]:
+    """Keys and values of every position that generation reads, head by head."""
+    model = model_of(config)
+    size = config.steps * model.channels // model.heads
+    return [TensorSpec(name, (model.layers, model.heads, size)) for name in ("keys", "values")]
+
+
 def head_specs(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """The tensors of the head by their arenas."""
     model = model_of(config)
+    if config.generate:
+        return generation.specs(config, model.padded_vocab)
     return token_rows.head_specs(config, model.channels, model.padded_vocab, HALF if halves(config) else "float32")
 
 
@@ -112,7 +121,9 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         *(for_halves if halves(config) else []),
         *head_specs(config)["temporary"],
         *([TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C))] if config.mode == "train" else []),
-        TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
+        TensorSpec("scores", (config.threads, config.steps))
+        if config.generate
+        else TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
         *(state.clipping(config.steps, update_parts(model)) if config.grad_clip else []),
     ]

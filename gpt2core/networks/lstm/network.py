@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from gpt2core.networks import token_rows
+from gpt2core.networks import generation, token_rows
 from gpt2core.networks.lstm.tensors import PRESETS, Lstm, model_of, tensors
 from gpt2core.networks.network import InFiles
 from gpt2core.spec.config import TrainConfig
@@ -38,7 +38,7 @@ class LstmNetwork(InFiles):
         program.forward(step, config)
 
     def data(self, config: TrainConfig) -> Mapping[str, NDArray[np.generic]]:
-        return token_rows.data(config, time_major=True)
+        return generation.data(config) if config.generate else token_rows.data(config, time_major=True)
 
     def initialise(self, config: TrainConfig, weights: Weights) -> None:
         from gpt2core.networks.lstm import initial

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpt2core.layers import embedding, recurrence, wavefront
-from gpt2core.networks import language
-from gpt2core.networks.lstm.tensors import model_of, panels
+from gpt2core.networks import generation, language
+from gpt2core.networks.lstm.tensors import carries, model_of, panels
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
@@ -14,10 +14,13 @@ EMBEDDING, HEAD_BIAS, DH = Tensor("embedding"), Tensor("head_bias"), Tensor("dh"
 
 
 def forward(step: Builder, config: TrainConfig) -> None:
-    """Add a micro-batch, from its tokens to its loss."""
+    """Add a micro-batch, from its tokens to its loss, or a step that generates."""
     model, slices, x = model_of(config), slicing.cut(config), Tensor("embedded")
     grid = slicing.grid(slices)
-    language.load(step, config, grid)
+    if config.generate:
+        generation.load(step)
+    else:
+        language.load(step, config, grid)
     embedding.forward_of_tokens(
         step, grid, out=x, tokens=Tensor("inputs"), weight=EMBEDDING, bias=HEAD_BIAS if model.tied else None
     )
@@ -29,8 +32,8 @@ def forward(step: Builder, config: TrainConfig) -> None:
             weight=Tensor(f"weight_hh_l{k}"), bias=Tensor(f"bias_hh_l{k}"),
             T=config.seq, BS=slicing.sizes(config)[0], U=config.unit_slice or model.hidden,
             **{name: Tensor(name, k) for name in panels(config)},
-            first_h=Tensor("first_h", k) if config.carry_state else None,
-            first_cell=Tensor("first_cell", k) if config.carry_state else None,
+            first_h=Tensor("first_h", k) if carries(config) else None,
+            first_cell=Tensor("first_cell", k) if carries(config) else None,
         )
         for k in range(model.layers)
     ]  # fmt: skip
@@ -38,4 +41,7 @@ def forward(step: Builder, config: TrainConfig) -> None:
         step.tape.gradient_in(layer.out, DH)
     wavefront.forward(layers, config.op_order)
     weight = EMBEDDING if model.tied else Tensor("head")
+    if config.generate:
+        generation.head(step, config, inp=layers[-1].out, weight=weight, bias=HEAD_BIAS)
+        return
     language.head(step, config, slices, inp=layers[-1].out, weight=weight, bias=HEAD_BIAS, time_major=True)

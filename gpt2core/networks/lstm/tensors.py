@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from gpt2core.gemm.sizes import panels_shape
-from gpt2core.networks import token_rows
+from gpt2core.networks import generation, token_rows
 from gpt2core.networks.lstm import slices
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import check_bool, check_int
+from gpt2core.spec.generation import SETTINGS as GENERATION
 from gpt2core.spec.networks import Model
 from gpt2core.step import slicing
 from gpt2core.step.tensors import TensorSpec
@@ -29,7 +30,9 @@ class Lstm(Model):
     """E embedding, L layers of H hidden units, V vocabulary. `tied`: the head's weight is the embedding's."""
 
     network: ClassVar[str] = "lstm"
-    settings: ClassVar[tuple[str, ...]] = ("distribution", "carry_state", "op_order", "unit_slice", "init_scale")
+    settings: ClassVar[tuple[str, ...]] = (
+        "distribution", "carry_state", "op_order", "unit_slice", "init_scale", *GENERATION,
+    )  # fmt: skip
 
     embedding: int = 650
     hidden: int = 650
@@ -72,6 +75,11 @@ class Lstm(Model):
     def step_flop(self, samples: int, positions: int) -> int:
         """Model FLOP of a step: 6 x weights in matrix products x tokens."""
         return 3 * self.forward_flop(samples, positions, samples * positions)
+
+    def read_weights(self) -> int:
+        E, H = self.embedding, self.hidden
+        cells = GATES * H * (E + (2 * self.layers - 1) * H + 2 * self.layers)
+        return cells + self.vocab * (H + 1) + (0 if self.tied else E)
 
     def forward_flop(self, samples: int, positions: int, rows: int) -> int:
         cells = GATES * self.hidden * (self.embedding + (2 * self.layers - 1) * self.hidden)
@@ -121,6 +129,11 @@ def _trained(model: Lstm, names: tuple[str, ...], keeps_gradients: bool) -> dict
     return state.arenas_with(names, weight_specs(model), keeps_gradients)
 
 
+def carries(config: TrainConfig) -> bool:
+    """Whether a step begins with the state after the step before."""
+    return config.carry_state or config.generate > 0
+
+
 def panels(config: TrainConfig) -> dict[str, tuple[int, int]]:
     """Shapes of a layer's recurrent weight, packed for the forward and the backward product. Only our own product of
     float32 reads panels.
@@ -146,17 +159,18 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
     gradient = max(slicing.block_rows(m.rows, m.columns) * (m.columns + 1) for m in matrices(model))
     parts = sum(slicing.block_count(m.rows, m.columns) for m in matrices(model))
-    head, trains = token_rows.head_specs(config, H, V), config.mode == "train"
+    trains, rows = config.mode == "train", [] if config.generate else token_rows.specs(config)
+    head = generation.specs(config, V) if config.generate else token_rows.head_specs(config, H, V)
     return {
         **_trained(model, state.names(config), config.fused != "all"),
         "activations": [
-            *token_rows.specs(config),
+            *rows,
             *(TensorSpec(name, (N, E)) for name in ("embedded", "dembedded")),
             TensorSpec("gates", (L, N, GATES * H)),
             TensorSpec("cell", (L, N, H)),
             TensorSpec("h", (L, N, H)),
             TensorSpec("dh", (N, H)),
-            *(TensorSpec(name, (L, config.batch, H)) for name in ("first_h", "first_cell") if config.carry_state),
+            *(TensorSpec(name, (L, config.batch, H)) for name in ("first_h", "first_cell") if carries(config)),
             *head["activations"],
         ],
         "temporary": [

@@ -11,7 +11,7 @@ from gpt2core.spec.result import instructions_per_step, phase_medians_s
 MOMENTARY = frozenset({"load_average"})  # entries of the environment that differ in every run
 FACTS = ("config", "losses")
 EVIDENCE = ("weights_sha256", "outputs_sha256", "outputs_sketch")  # of agreement, as far as the mode has it
-MEASURED = ("step_s", "canary", "latency", "goal")
+MEASURED = ("step_s", "canary", "latency", "goal", "time_to_first_token_s")
 OF_OP = ("op", "phase", "calls", "time_s", "flop", "bytes")
 OF_THREAD = ("useful_s", "starvation_s", "idle_s", "barrier_s")
 OF_GRAPH = ("t1_s", "tinf_s", "fork_join_tinf_s")

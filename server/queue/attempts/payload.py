@@ -145,6 +145,10 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
     evaluated = [each.step for each in result.evaluations]
     if evaluated != (list(range(every, steps + 1, every)) if every else []):
         raise BadResult(f"`result.evaluations` must follow every {every} of {steps} steps; 0: none")
+    if config.generate and len(result.tokens or ()) != config.generate:
+        raise BadResult(f"`result.tokens` has {len(result.tokens or ())} entries for {config.generate} tokens")
+    if config.generate and result.time_to_first_token_s is None:
+        raise BadResult("`result.time_to_first_token_s` is missing, which a result with `generate` needs")
     evidence = {"train": ("weights_sha256",), "infer": ("latency", "outputs_sha256", "outputs_sketch")}[config.mode]
     for name in evidence:
         if getattr(result, name) is None:

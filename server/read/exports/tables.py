@@ -27,7 +27,7 @@ from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.lists import keyset
-from taskloom.server.read.measured import goals, quantiles
+from taskloom.server.read.measured import FIRST, goals, quantiles
 from taskloom.server.read.runs.service import Filters, Sort, look
 from taskloom.server.read.tuning.service import tuning
 
@@ -105,6 +105,7 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 "unit": networks.unit_of(run.spec.get("model")),
                 **{f"{phase}_s": (run.phase_s or {}).get(phase) for phase in PHASES},
                 **{f"latency_{name}_s": latency.get(run.id, {}).get(f"{name}_s") for name in LATENCY},
+                FIRST: latency.get(run.id, {}).get(FIRST),
                 **{f"goal_{name}": reached.get(run.id, {}).get(name) for name in GOAL_KINDS},
                 **{name: getattr(run, name) for name in ("flagged_steps", "node", "environment_sha256")},
                 "error_slug": _text((run.error or {}).get("slug")),
@@ -259,7 +260,7 @@ TABLES: dict[str, Table] = {
         | _kinds("instant", "created_at", "started_at", "finished_at")
         | _kinds("number", "duration_s", "median_step_s", "tokens_per_s", "final_loss", *PHASE_COLUMNS)
         | _kinds("text", "unit")
-        | _kinds("number", *(f"latency_{name}_s" for name in LATENCY))
+        | _kinds("number", *(f"latency_{name}_s" for name in LATENCY), FIRST)
         | {f"goal_{name}": kind for name, kind in GOAL_KINDS.items()}
         | _kinds("integer", "flagged_steps")
         | _kinds("text", "node", "environment_sha256", "error_slug", "error_detail")

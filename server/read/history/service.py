@@ -22,7 +22,7 @@ from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.lists import keyset, parameters
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, Period
-from taskloom.server.read.measured import quantiles
+from taskloom.server.read.measured import FIRST, quantiles
 
 Sort = Literal["id", "-id", "last_at", "-last_at", "runs", "-runs"]
 PointSort = Literal["finished_at", "-finished_at"]
@@ -146,6 +146,7 @@ def _point(run: Any, alert: str | None, latency: Mapping[str, Any]) -> SeriesRun
         **{f"{phase}_s": (run.phase_s or {}).get(phase) for phase in PHASES},
         final_loss=run.final_loss,
         latency_p99_s=latency.get("p99_s"),
+        time_to_first_token_s=latency.get(FIRST),
         flagged_steps=run.flagged_steps,
         environment_sha256=run.environment_sha256,
         alert=alert,

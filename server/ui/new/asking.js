@@ -68,6 +68,8 @@ export function textsOf(request) {
 	return texts;
 }
 
+const LISTS = ['cores', 'prompt']; // settings whose value is a list, so that commas do not separate values
+
 /** The base and axes in a form's texts. @param {Texts} texts @param {Record<string, any>} fields */
 export function settingsOf(texts, fields) {
 	/** @type {Record<string, unknown>} */
@@ -77,7 +79,7 @@ export function settingsOf(texts, fields) {
 	for (const [name, schema] of Object.entries(fields)) {
 		const text = (texts[name] ?? '').trim();
 		if (!text) continue;
-		if (name === 'cores') {
+		if (LISTS.includes(name)) {
 			base[name] = /^[[]/.test(text) ? valueOf(text, schema) : parts(text).map(Number);
 			continue;
 		}

@@ -125,6 +125,10 @@ function Points({of}) {
 				{label: 'forward_ms', value: p => (p.forward_s === null ? null : p.forward_s * 1e3)},
 				{label: 'backward_ms', value: p => (p.backward_s === null ? null : p.backward_s * 1e3)},
 				{label: 'latency_p99_ms', value: p => (p.latency_p99_s === null ? null : p.latency_p99_s * 1e3)},
+				{
+					label: 'time_to_first_token_ms',
+					value: p => (p.time_to_first_token_s === null ? null : p.time_to_first_token_s * 1e3)
+				},
 				{label: 'flagged_steps', value: p => p.flagged_steps},
 				{label: 'environment_sha256', value: p => p.environment_sha256}
 			]}

@@ -1,0 +1,46 @@
+"""Generated tokens and their logits against PyTorch's forward pass over the growing prefix."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
+from generating import MODELS, config, generated
+
+from bench import torch_gpt2, torch_lstm
+from gpt2core.spec.config import TrainConfig
+
+pytestmark = pytest.mark.parity
+
+
+def last_logits(run: TrainConfig, weights: dict[str, np.ndarray], prefix: list[int]) -> np.ndarray:
+    """PyTorch's logits after a prefix, in float64."""
+    inputs = torch.tensor([prefix])
+    with torch.no_grad():
+        if run.model.network == "lstm":
+            lstm = torch_lstm.LSTM(run.model).double()
+            torch_lstm.load_weights(lstm, weights)
+            return lstm.logits(inputs).numpy()[0, -1]
+        gpt2 = torch_gpt2.GPT2(run.model).double()
+        torch_gpt2.load_weights(gpt2, weights)
+        x = gpt2.wte(inputs) + gpt2.wpe.weight[: len(prefix)]
+        for block in gpt2.blocks:
+            x = block(x)
+        return (gpt2.lnf(x) @ gpt2.wte.weight.T).numpy()[0, -1, : run.model.vocab]
+
+
+@pytest.mark.parametrize("network", MODELS)
+def test_generation_is_that_of_pytorch(network: str) -> None:
+    run = config(network, generate=20)
+    tokens, logits, weights = generated(run)
+    prefix = list(run.prompt)
+    for token, found in zip(tokens, logits[len(prefix) - 1 :], strict=True):
+        wanted = last_logits(run, weights, prefix)
+        assert np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted)
+        assert token == int(np.argmax(wanted))
+        prefix.append(token)
