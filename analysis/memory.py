@@ -74,9 +74,11 @@ def memory(
     context: int,
     sizes_at: SizesAt,
     doublings: int = 4,
+    most_batch: int = 1 << 40,
 ) -> Memory:
     """Memory of equally configured runs, from `memory_bytes`, `resident_bytes` and `compiled`. A process that compiles
-    loads the compiler, so its peak is shown only if no other is known. Raises ValueError for no run."""
+    loads the compiler, so its peak is shown only if no other is known. context, most_batch: the largest sizes that
+    sizes_at accepts. Raises ValueError for no run."""
     if not measured:
         raise ValueError("no run")
     planned = dict(sizes_at(batch, seq))
@@ -85,6 +87,7 @@ def memory(
     alike = [run for run, count in enumerate(compiled) if _compiler(count) == least]
     highest = max(alike, key=lambda run: measured[run].get(PEAK, 0))
     peak, pieces = measured[highest].get(PEAK) or None, dict(resident[highest])
+    batches = [batch << i for i in range(doublings + 1) if batch << i <= most_batch]
     seqs = [seq << i for i in range(doublings + 1) if seq << i <= context]
     return Memory(
         planned_bytes=planned,
@@ -96,9 +99,9 @@ def memory(
         arenas_share=None if peak is None else sum(arenas.values()) / peak,
         resident_bytes=pieces,
         explained=None if peak is None or not pieces else sum(pieces.values()) / peak,
-        per_sequence_bytes=_more(planned, sizes_at(batch + 1, seq)),
+        per_sequence_bytes=_more(planned, sizes_at(batch + 1, seq)) if batch < most_batch else {},
         per_token_bytes=_more(planned, sizes_at(batch, seq + 1)) if seq < context else {},
-        with_batch=[_sized(batch << i, seq, sizes_at) for i in range(doublings + 1)],
+        with_batch=[_sized(each, seq, sizes_at) for each in batches],
         with_seq=[_sized(batch, each, sizes_at) for each in seqs],
     )
 

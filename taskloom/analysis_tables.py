@@ -164,7 +164,7 @@ def memory(rows: Sequence[MemoryRow]) -> Shown:
             *(f"{found.measured_bytes.get(kind, 0) / MIB:,.1f}" for kind in kinds),
             _peak(found.peak_rss_bytes, found.peak_compiled),
             NONE if found.arenas_share is None else f"{found.arenas_share:.0%}",
-            f"{sum(found.per_sequence_bytes.values()) / MIB:,.2f}",
+            f"{sum(found.per_sequence_bytes.values()) / MIB:,.2f}" if found.per_sequence_bytes else NONE,
             f"{sum(found.per_token_bytes.values()) / MIB:,.2f}" if found.per_token_bytes else NONE,
         )
     yield table

@@ -344,7 +344,7 @@ def memory(document: Document) -> str:
 
 def memory_growth(document: Document) -> str:
     """All arenas of training and of inference along each axis, by the formula, and measured peaks."""
-    found = document.get("memory_growth") or _earlier_growth(document)
+    found = document["memory_growth"] if "memory_growth" in document else _earlier_growth(document)
     if not found:
         return ""
     parts: list[str] = []

@@ -7,6 +7,7 @@ from processes import House
 from runs import SMALL, succeeded
 
 from taskloom import Client
+from taskloom.analysis.report import page
 from taskloom.contract.experiments import ExperimentRequest
 
 
@@ -28,3 +29,24 @@ def test_an_experiment_on_both_modes_shows_memory_and_latency(home: House, clien
     points = {row.config.get("mode", "train"): next(iter(client.series_points(row.id))) for row in client.series()}
     assert points["infer"].latency_p99_s == results["infer"]["latency"]["p99_s"]
     assert points["infer"].backward_s is None
+
+
+@pytest.mark.slow
+def test_an_experiment_generates_tokens(home: House, client: Client) -> None:
+    """Both networks, through server and worker; the memory of runs that generate has no batch and no length to grow."""
+    home.start_worker(None)
+    base = {"mode": "infer", "generate": 6, "prompt": "5,7", "temperature": 2.0, "threads": 1}
+    body = {"base": base, "axes": {"model": ["tiny", "lstm-tiny"]}, "repetitions": 1}
+    experiment = client.submit(ExperimentRequest.model_validate(body)).id
+    succeeded(client, experiment, 2)
+    for run in client.runs(experiment):
+        result = client.result(run.id)
+        assert len(result["tokens"]) == 6
+        assert result["time_to_first_token_s"] == pytest.approx(sum(result["step_s"][:2]))
+    assert client.memory_growth(experiment) == []
+    for row in client.memory(experiment):
+        assert row.memory.exact
+        assert (row.memory.per_sequence_bytes, row.memory.per_token_bytes) == ({}, {})
+    for series in client.series():
+        assert [point.time_to_first_token_s is not None for point in client.series_points(series.id)] == [True]
+    assert "Memory by variant" in page(client.report(experiment))

@@ -29,6 +29,12 @@ def test_arenas_that_are_not_what_the_formula_says_are_marked():
     assert memory([{**sizes_at(4, 8), "peak_rss": 2000}], [{}], [None], 4, 8, 8, sizes_at).explained is None
 
 
+def test_sizes_of_a_run_that_has_one_batch_and_one_length_do_not_grow():
+    found = memory([sizes_at(1, 1)], [{}], [0], 1, 1, 1, sizes_at, most_batch=1)
+    assert (found.per_sequence_bytes, found.per_token_bytes) == ({}, {})
+    assert [(each.batch, each.seq) for each in (*found.with_batch, *found.with_seq)] == [(1, 1), (1, 1)]
+
+
 @pytest.mark.parametrize(
     ("compiled", "shown", "says", "runs"),
     [

@@ -24,10 +24,13 @@ ALIKE = ("precision", "optimizer", "logits")  # settings that a peak's run must 
 
 def memory_growth(groups: Sequence[Group], rows: Sequence[MemoryRow]) -> list[Growth]:
     """Growth for the first variant's model, with the peaks of the variants that differ from it in the shape, in the
-    schedule or in the mode. rows: of the groups."""
-    if not groups:
+    schedule or in the mode. rows: of the groups. Runs that generate have one token of one sequence in a step, so they
+    are left out."""
+    every = zip((TrainConfig.from_dict(dict(group[0].config)) for group in groups), rows, strict=True)
+    kept = [(config, row) for config, row in every if not config.generate]
+    if not kept:
         return []
-    configs = [TrainConfig.from_dict(dict(group[0].config)) for group in groups]
+    configs, rows = [config for config, _ in kept], [row for _, row in kept]
     first = configs[0]
     drawn = {mode: next((c for c in configs if c.mode == mode), None) or _in_mode(first, mode) for mode in MODES}
 

@@ -215,7 +215,8 @@ def _memory(group: Group) -> Memory:
     def sizes_at(batch: int, seq: int) -> dict[str, int]:
         return arenas_bytes(dataclasses.replace(config, batch=batch, seq=seq))
 
-    return memory_of(measured, resident, compiled, config.batch, config.seq, config.model.context, sizes_at)
+    most = {"context": 1, "most_batch": 1} if config.generate else {"context": config.model.context}
+    return memory_of(measured, resident, compiled, config.batch, config.seq, sizes_at=sizes_at, **most)
 
 
 def history(
