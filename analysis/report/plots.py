@@ -344,7 +344,7 @@ def memory(document: Document) -> str:
 
 def memory_growth(document: Document) -> str:
     """All arenas of training and of inference along each axis, by the formula, and measured peaks."""
-    found = document["memory_growth"] if "memory_growth" in document else _earlier_growth(document)
+    found = document.get("memory_growth") or _earlier_growth(document)
     if not found:
         return ""
     parts: list[str] = []
@@ -380,4 +380,5 @@ def _earlier_growth(document: Document) -> list[Mapping[str, Any]]:
         {"axis": axis, "fixed": {other: row[name][0][other]},
          "points": [{"size": shape[axis], "train_bytes": shape["total_bytes"]} for shape in row[name]]}
         for name, axis, other in (("with_batch", "batch", "seq"), ("with_seq", "seq", "batch"))
+        if len(row[name]) > 1
     ]  # fmt: skip

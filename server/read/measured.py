@@ -15,7 +15,7 @@ FIRST = "time_to_first_token_s"
 
 
 def quantiles(session: Session, run_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-    """Latency of each of these runs of inference that has a result, with the time to the first token if it generates."""
+    """Latency of each of these runs of inference that has a result; of generation with the time to the first token."""
     found = _measured(session, run_ids)
     return {run_id: {**each.get("latency", {}), FIRST: each.get(FIRST)} for run_id, each in found.items()}
 
