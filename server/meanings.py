@@ -3,6 +3,8 @@ model says another one (`Model.field`)."""
 
 from __future__ import annotations
 
+from gpt2core.spec.phases import PHASES
+
 MEANINGS = {
     "Growth.axis": "batch, seq (length of the samples) or side (of images)",
     "Growth.fixed": "the other sizes",
@@ -31,7 +33,6 @@ MEANINGS = {
     "axes": "values of each axis",
     "axis": "setting whose values are compared; null: several settings",
     "b": "second side: a value of the axis, or settings",
-    "backward_s": "median of the backward phase",
     "bandwidth": "assumption about memory bandwidth: grows with the cores, or is limited",
     "bandwidth_share": "share of the measured bandwidth",
     "barrier_s": "time at barriers",
@@ -86,7 +87,6 @@ MEANINGS = {
     "CurvePoint.error": "forecast time / measured time - 1; null: not measured",
     "CurvePoint.step_s": "forecast step",
     "curves": "steps by cores",
-    "data_s": "median of the data phase",
     "deadline_at": "when the attempt must have ended",
     "delivered_at": "when it was acknowledged",
     "description": "explanation of the problem",
@@ -139,7 +139,6 @@ MEANINGS = {
     "fork_join_parallelism": "work / span with fork-join's barriers",
     "fork_join_span_s": "critical path with fork-join's barriers",
     "format": "format of the file",
-    "forward_s": "median of the forward phase",
     "frequency": "ratio of frequencies",
     "gain_limit": "upper bound of fork-join time / task time",
     "gflop_per_s": "peak of matrix products",
@@ -188,7 +187,6 @@ MEANINGS = {
     "load_balance_s": "time at barriers",
     "log_ratios": "logarithms of the pairs' ratios",
     "loss": "loss of the step; null: none yet",
-    "loss_s": "median of the loss phase",
     "low": "lower bound of the 95 % interval; null: none",
     "low_s": "lower bound of the step time",
     "machine": "what identifies the machine",
@@ -391,7 +389,6 @@ MEANINGS = {
     "tries": "number of attempts to deliver",
     "type": "URL that identifies the problem",
     "unit": "unit of the sample",
-    "update_s": "median of the update phase",
     "url": "URL that receives messages",
     "useful_s": "time in tasks",
     "validity": "evidence of each step's validity",
@@ -414,4 +411,5 @@ MEANINGS = {
     "workers": "workers",
     "worst_error": "largest relative error at a measured number of threads; null: none measured",
     "zip": "groups of axes that vary together",
+    **{f"{phase}_s": f"median of the {phase} phase" for phase in PHASES},
 }

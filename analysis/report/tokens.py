@@ -5,6 +5,8 @@ Categories are those of Okabe & Ito 2008, distinguishable with any colour vision
 
 from __future__ import annotations
 
+from gpt2core.spec.phases import PHASES
+
 COLOURS = {
     "ground": ("#f5f6f8", "#0e1217"),
     "paper": ("#ffffff", "#161b22"),
@@ -23,7 +25,8 @@ COLOURS = {
     "series-2": ("#009e73", "#3cc79c"),
     "series-3": ("#e69f00", "#f0b437"),
     "series-4": ("#56b4e9", "#8fd0f7"),
-    # phases of a step
+    # phases of a step; the first line is that of phases without a colour of their own
+    **dict.fromkeys(PHASES, ("#cc79a7", "#e59bc4")),
     "data": ("#999999", "#8b939b"),
     "forward": ("#56b4e9", "#56b4e9"),
     "loss": ("#f0e442", "#e6da3c"),

@@ -12,14 +12,7 @@ from gpt2core.compile.jit import Entry
 from gpt2core.compile.objects import origin
 from gpt2core.step.signature import Array, Integer, Kernel, Kind, signature
 
-POINTERS = {
-    "float32": jit.pointer_f32,
-    "float64": jit.pointer_f64,
-    "int32": jit.pointer_i32,
-    "int64": jit.pointer_i64,
-    "uint16": jit.pointer_u16,
-    "uint8": jit.pointer_u8,
-}
+pointer = functools.cache(jit.pointer)
 
 
 @functools.cache
@@ -35,8 +28,10 @@ def kernel_entry(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> Entry:
 
 def _function(kernel: Kernel, source: str) -> Callable[..., Any]:
     names: dict[str, Any] = {"__name__": kernel.__module__, "kernel": kernel, "carray": jit.carray}
-    names.update({f"pointer_{dtype}": pointer for dtype, pointer in POINTERS.items()})
-    names.update({group.of.__name__: group.of for group in signature(kernel).groups.values()})
+    known = signature(kernel)
+    arrays = (kind for kind in known.kinds.values() if isinstance(kind, Array))
+    names.update({f"pointer_{dtype}": pointer(dtype) for array in arrays for dtype in array.dtypes})
+    names.update({group.of.__name__: group.of for group in known.groups.values()})
     exec(compile(source, f"<entry of {kernel.__name__}>", "exec"), names)
     function: Callable[..., Any] = names[f"{kernel.__name__}_entry"]
     return function

@@ -161,47 +161,21 @@ def entry(parameters: str) -> Callable[[Callable[..., Any]], Entry]:
     return declared
 
 
-@intrinsic
-def pointer_f32(typingctx, address):
-    """The int64 address as a pointer to float32."""
-    return _pointer(types.float32)
+def pointer(dtype: str) -> Any:
+    """An intrinsic (address): the int64 address as a pointer to elements of this dtype."""
+
+    def declared(typingctx, address):
+        def codegen(context, builder, signature, args):
+            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(getattr(types, dtype))(types.int64), codegen
+
+    return intrinsic(declared)
 
 
-@intrinsic
-def pointer_f64(typingctx, address):
-    """The int64 address as a pointer to float64."""
-    return _pointer(types.float64)
-
-
-@intrinsic
-def pointer_i64(typingctx, address):
-    """The int64 address as a pointer to int64."""
-    return _pointer(types.int64)
-
-
-@intrinsic
-def pointer_i32(typingctx, address):
-    """The int64 address as a pointer to int32."""
-    return _pointer(types.int32)
-
-
-@intrinsic
-def pointer_u16(typingctx, address):
-    """The int64 address as a pointer to uint16."""
-    return _pointer(types.uint16)
-
-
-@intrinsic
-def pointer_u8(typingctx, address):
-    """The int64 address as a pointer to bytes."""
-    return _pointer(types.uint8)
-
-
-def _pointer(kind):
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(kind)(types.int64), codegen
+pointer_f32, pointer_f64, pointer_i64, pointer_i32, pointer_u8 = (
+    pointer(dtype) for dtype in ("float32", "float64", "int64", "int32", "uint8")
+)
 
 
 @intrinsic

@@ -274,12 +274,15 @@ def bottom_levels(nodes: int, edges: Iterable[Edge], cost: Sequence[float]) -> l
     return level
 
 
+FILLS = ("gray90", "lightskyblue", "gold", "lightsalmon", "palegreen", "plum", "wheat")  # of phases, in their order
+
+
 def dot(graph: Graph) -> str:
     """The graph in Graphviz's language: phases in colours, waits as bars, crossing edges dashed."""
-    colours = dict(zip(PHASES, ("gray90", "lightskyblue", "gold", "lightsalmon", "palegreen"), strict=True))
+    colours = dict(zip(PHASES, FILLS, strict=False))
     lines = ["digraph step {", '  rankdir="TB"; node [shape=box, style="filled,rounded", fontname="sans-serif"];']
     for node, label in enumerate(graph.label):
-        colour = colours.get(graph.phase[node], "black")
+        colour = "black" if graph.task[node] == WAIT else colours.get(graph.phase[node], "white")
         shape = ", shape=box, height=0.1, fontcolor=white, style=filled" if graph.task[node] == WAIT else ""
         lines.append(f'  n{node} [label="{label}", fillcolor="{colour}"{shape}];')
     lines += [f"  n{a} -> n{b};" for a, b in graph.edges]

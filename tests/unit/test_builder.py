@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import poison
@@ -25,6 +25,7 @@ from gpt2core.step.grid import ONE_TILE, ROWS, Grid
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Arena, Mode, Own, Program, Read, Reduce, Tensor, Update, Write
 from gpt2core.step.signature import (
+    Array,
     Float64s,
     Int64s,
     Matrix,
@@ -36,7 +37,7 @@ from gpt2core.step.signature import (
     Vector,
     signature,
 )  # fmt: skip
-from gpt2core.step.tensors import HALF, TensorSpec, plan_arena
+from gpt2core.step.tensors import HALF, ITEMSIZE, TensorSpec, plan_arena
 
 PLANS = {
     "weights": plan_arena([TensorSpec("w", (2, 4, 3)), TensorSpec("b", (2, 4))]),
@@ -421,3 +422,21 @@ def test_a_field_without_a_kind_is_refused() -> None:
     plain.__annotations__["bare"] = Bare
     with pytest.raises(TypeError, match="plain: parameter n has no annotation"):
         signature(plain)
+
+
+@kernel
+def count_up(values: Annotated[Any, Array(("int16",), 1)], a: TileInt, b: TileInt):
+    for i in range(a, b):
+        values[i] += 1
+
+
+def test_a_dtype_is_an_entry_in_the_table_of_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ITEMSIZE, "int16", 2)
+    plans = {"temporary": plan_arena([TensorSpec("counts", (6,), "int16")])}
+    step, memory = Builder(plans), Memory(plans)
+    step.op("count", "forward", count_up, Grid(("all",), {"a": (1,), "b": (5,)}), [(1, 1)],
+            values=Update(Tensor("counts"), "a:b"))  # fmt: skip
+    memory.arrays["counts"][:] = -1
+    bound = dispatch.bind(step.build(), memory, 1)
+    serial_loop(0, bound.tasks, bound.context, new_record(1, 1, 0, 64, 0), np.zeros(CELLS, np.int64), 1)
+    assert memory.arrays["counts"].tolist() == [-1, 0, 0, 0, 0, -1]

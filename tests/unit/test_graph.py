@@ -252,3 +252,12 @@ def test_dot_names_every_node_and_edge():
     assert text.count("->") == len(GRAPH.edges) + len(GRAPH.crossing)
     assert 'label="attention[1] s0"' in text
     assert text.endswith("}\n")
+
+
+def test_dot_draws_phases_without_a_colour(monkeypatch):
+    known = graph.dot(GRAPH)
+    monkeypatch.setattr(graph, "PHASES", (*graph.PHASES, *(f"more {number}" for number in range(9))))
+    assert graph.dot(GRAPH) == known
+    phase = ["more 8" if name == "loss" else name for name in GRAPH.phase]
+    drawn = graph.dot(dataclasses.replace(GRAPH, phase=phase))
+    assert drawn.count('fillcolor="white"') == known.count('fillcolor="gold"') > 0

@@ -2,9 +2,12 @@
 
 import pytest
 
+from contract.series import SeriesRun
+from contract.variants import VariantRow
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.modes import UNREAD
+from gpt2core.spec.phases import PHASES
 from gpt2core.spec.series import without_new
 
 
@@ -45,3 +48,9 @@ def test_earlier_workers_and_series_do_not_see_the_new_settings():
     assert not new & without_new(TrainConfig().to_dict()).keys()
     assert without_new(TrainConfig(mode="infer").to_dict())["mode"] == "infer"
     assert all(name in TrainConfig().to_dict() for mode in UNREAD.values() for name in mode)
+
+
+@pytest.mark.parametrize("row", [SeriesRun, VariantRow])
+def test_rows_of_the_api_have_the_times_of_every_phase(row):
+    """A row drops values that it does not declare."""
+    assert {f"{phase}_s" for phase in PHASES} <= row.model_fields.keys()
