@@ -211,7 +211,19 @@ class NodeTime(Model):
     )
 
 
-class RunDetail(NodeTime, RunSummary):
+class Cost(Model):
+    """Cost of a run by the operator's price of a node hour (TASKLOOM_PRICE_PER_NODE_HOUR), in the operator's currency.
+    """
+
+    cost: float | None = Field(None, description="of its node's time, all parts of it; null without a price or a time")
+    cost_missing: str | None = Field(None, description="why cost is null")
+    cost_to_goal: float | None = Field(
+        None, description="of the steps up to its goal `stop_at`, warm-up included, and of nothing else"
+    )
+    cost_to_goal_missing: str | None = Field(None, description="why cost_to_goal is null; null without a goal, too")
+
+
+class RunDetail(NodeTime, Cost, RunSummary):
     """A run with its settings and every attempt."""
 
     queue: QueuePlace | None = Field(description="null unless it is queued")

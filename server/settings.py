@@ -133,6 +133,9 @@ class Settings(BaseSettings):
     )
     webhook_tries: int = Field(12, ge=1, le=100, description="how often delivery of a message is tried")
     max_webhooks: int = Field(50, ge=0, description="most webhooks of this server")
+    price_per_node_hour: float | None = Field(
+        None, ge=0, description="the operator's price of an hour of a node, in any currency: runs then state their cost"
+    )
     keep_verdicts: bool = Field(True, description="compute an experiment's verdict when it has ended, for lists")
     max_page: int = Field(500, ge=1, description="most items of a page")
     max_samples: int = Field(100_000, ge=1, description="a page of samples ends with the run that reaches this number")

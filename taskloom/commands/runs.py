@@ -203,6 +203,10 @@ def _print(run: RunDetail, as_json: bool) -> None:
     spent = node_time.sentence(run.node_time, run.node_time_missing)
     if spent and run.median_step_s is not None:
         out.print(spent, markup=False, highlight=False, soft_wrap=True)
+    costs = [f"{value:.4g} {of}" for value, of in ((run.cost, "for its node time"), (run.cost_to_goal, "to its goal"))
+             if value is not None]  # fmt: skip
+    if costs:
+        out.print(f"Cost: {', '.join(costs)}.", markup=False, highlight=False)
     for attempt in run.history:
         out.print(
             f"attempt {attempt.attempt_no} by {attempt.worker_id}: {attempt.state} ({attempt.purpose})",

@@ -136,10 +136,12 @@ class Node:
         return self.api.put(f"/attempts/{lease['attempt_id']}/result", body, status)
 
     def answering(self, lease: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-        """The result with the settings of the lease, and with the number of steps of the test's result."""
+        """The result with the settings of the lease, and with the number of steps of the test's result, unless a goal
+        ended it before."""
         given = result["config"]
         asked = {name: value for name, value in lease["spec"].items() if value is not None}
-        asked |= {"steps": len(result["step_s"]), "warmup": given["warmup"]}
+        steps = given["steps"] if result.get("goal") else len(result["step_s"])
+        asked |= {"steps": steps, "warmup": given["warmup"]}
         if (asked["steps"], asked["warmup"]) != (lease["spec"]["steps"], lease["spec"]["warmup"]):
             spec = json.dumps({**lease["spec"], "steps": asked["steps"], "warmup": asked["warmup"]})
             self.api.sql("UPDATE run SET spec = :spec WHERE id = :id", spec=spec, id=lease["run_id"])

@@ -18,7 +18,7 @@ from taskloom.server.errors import NoResult, NotFound
 from taskloom.server.queue.attempts import node_time
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.service import summary as attempt_summary
-from taskloom.server.queue.runs import queue
+from taskloom.server.queue.runs import cost, queue
 from taskloom.server.queue.tables.attempts import Attempt, Result
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
@@ -82,6 +82,7 @@ def _detail(session: Session, settings: Settings, run: Run) -> RunDetail:
         history=[attempt_summary(a) for a in attempts],
         error=run.error,
         **node_time.of_run(run).model_dump(),
+        **cost.of_run(session, settings, run).model_dump(),
     )
 
 

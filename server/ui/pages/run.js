@@ -3,7 +3,7 @@ import {html, useState} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {ask} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
-import {count, duration, ms, perSecond, plural, variantName} from '../format.js';
+import {count, duration, ms, number, perSecond, plural, variantName} from '../format.js';
 import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {State} from '../words.js';
@@ -106,7 +106,7 @@ function Goal({of}) {
 	const [metric, value] = Object.entries(/** @type {Record<string, number>} */ (of.spec.stop_at))[0];
 	const goal = result.data?.goal;
 	return html`
-		${metric} ${metric === 'loss' ? '≤' : '≥'} ${value}
+		${`${metric} ${metric === 'loss' ? '≤' : '≥'} ${value} `}
 		<small class="soft">
 			${!goal
 				? ''
@@ -182,6 +182,8 @@ export default function Run() {
 											? duration((Date.parse(of.finished_at) - Date.parse(of.started_at)) / 1000)
 											: '–'
 								],
+								...(of.cost == null ? [] : [['Cost', number(of.cost)]]),
+								...(of.cost_to_goal == null ? [] : [['Cost to the goal', number(of.cost_to_goal)]]),
 								[of.finished_at ? 'Ended' : 'Submitted', html`<${Time} at=${of.finished_at ?? of.created_at} />`]
 							]}
 						/>
