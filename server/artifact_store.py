@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 
+from gpt2core.spec.files import sync
 from gpt2core.spec.locks import lock
 from taskloom.server.errors import StoreUnavailable
 
@@ -87,7 +88,7 @@ class Store:
                 target.parent.mkdir(exist_ok=True)
                 incoming.path.replace(target)
                 for folder in (target.parent, self.root) if new else (target.parent,):
-                    _sync_folder(folder)
+                    sync(folder)
             yield
 
     def sweep(self, needed: Callable[[], Collection[str]], dry_run: bool) -> tuple[int, int]:
@@ -124,11 +125,3 @@ class Store:
             file.sync()
             with self._locked(shared=True):
                 pass
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -41,9 +41,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sync(path: Path) -> None:
-    """Sync a file or a folder to the disk."""
+    """Sync a file or a folder to the disk. Some network file systems sync no folders, and refuse: EINVAL, ENOTSUP."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
+            raise
     finally:
         os.close(fd)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from gpt2core.node.files import replacing
+from gpt2core.spec import files
 from gpt2core.spec.errors import UnreadableFile
+from taskloom.server.artifact_store import Store
 
 
 def names(folder: Path) -> list[str]:
@@ -57,3 +62,34 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     assert (tmp_path / "link.bin").is_symlink()
     assert (tmp_path / "kept" / "file.bin").read_text() == "new"
     assert names(tmp_path / "kept") == ["file.bin"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_syncs_no_folders_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    synced = os.fsync
+
+    def refuse_folders(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(number, os.strerror(number))
+        synced(fd)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
+    files.write_text(tmp_path / "a", "kept")
+    assert (tmp_path / "a").read_text() == "kept"
+    store = Store(tmp_path / "store")
+    with store.incoming() as incoming:
+        incoming.write(b"kept")
+        with store.keeping(incoming):
+            pass
+    assert store.path(incoming.sha256).read_bytes() == b"kept"
+
+
+def test_a_disk_that_fails_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        files.sync(tmp_path)
