@@ -1,6 +1,7 @@
 """Linear layers on few rows: a tile computes some outputs of all rows, so that threads share one row's work."""
 
 from gpt2core.compile.jit import address_of, kernel
+from gpt2core.gemm.operands import into, plain, transposed
 from gpt2core.gemm.products import multiply
 from gpt2core.step import parameters
 from gpt2core.step.builder import Builder
@@ -24,10 +25,8 @@ def matmul_forward_columns(
     Source:   torch.nn.Linear
     """
     N, C, OC = inp.shape[0], inp.shape[1], out.shape[1]
-    multiply(
-        by, 0, 1, N, out1 - out0, C, address_of(inp, 0), C, address_of(weight, out0 * C), C,
-        address_of(out, out0), OC, 0,
-    )  # fmt: skip
+    rows, columns = plain(address_of(inp, 0), C), transposed(address_of(weight, out0 * C), C)
+    multiply(by, N, out1 - out0, C, rows, columns, into(address_of(out, out0), OC, 0))
     if bias.shape[0]:
         for n in range(N):
             for o in range(out0, out1):
