@@ -311,13 +311,11 @@ class Client(Connection):
         return self._rows("memory", MemoryRow, experiment_id=experiment_id)
 
     def memory_growth(self, experiment_id: int) -> list[Growth]:
-        """Return the memory of training beside inference against batch, length and side of images; none from an older
-        server."""
+        """Return the memory of training beside inference against batch, length and side of images."""
         from taskloom.analysis.growth import Growth
 
         answer = self._ask_analysis("memory", {"experiment_id": experiment_id})
-        found = understood(answer, dict[str, Any] | list[Any])  # type: ignore[arg-type]
-        return understood(answer, list[Growth], found.get("growth", []) if isinstance(found, dict) else [])
+        return understood(answer, list[Growth], understood(answer, dict[str, Any]).get("growth"))
 
     def report(self, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
         """Return the report of an experiment as one document; `analysis.report.page` renders it."""

@@ -5,9 +5,9 @@ JUnit's form is that of the Apache Ant schema as CI systems read it: a test case
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+from unicodedata import category
 from xml.etree import ElementTree
 
 from gpt2core.spec.wording import counted, seconds
@@ -16,8 +16,11 @@ from taskloom.analysis.wording import settings, value_name
 Document = Mapping[str, Any]
 FAILING = ("slower", "refused")
 NONE = "-"
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>#+!|~])")  # of GitHub's and GitLab's Markdown
-UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML cannot contain
+SPACE = "\t\n\r"
+SPECIAL = str.maketrans(  # of GitHub's and GitLab's Markdown
+    {**{sign: f"\\{sign}" for sign in "\\`*_{}[]<>#+!|~"}, **dict.fromkeys(SPACE, " ")}
+)
+LOST = "\N{REPLACEMENT CHARACTER}"
 
 
 def markdown(document: Document) -> str:
@@ -95,8 +98,10 @@ def _table(*columns: str, rows: Sequence[Sequence[str]]) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    return SPECIAL.sub(r"\\\1", " ".join(_printable(text).split()))
+    return _printable(text).translate(SPECIAL)
 
 
 def _printable(text: str) -> str:
-    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    """Text without what XML cannot contain."""
+    lost = ("Cc", "Cs", "Cn")  # control characters, halves of pairs, and what is no character
+    return "".join(sign if sign in SPACE or category(sign) not in lost else LOST for sign in text)

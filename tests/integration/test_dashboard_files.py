@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from taskloom.server.read.dashboard.files import FOLDER, read, without_comments
+from taskloom.server.read.dashboard.files import FOLDER, as_sent, read
 
 FILES = read()
 MODULES = sorted(name for name in FILES.by_path if name.endswith(".js") and not name.startswith("vendor/"))
@@ -46,10 +46,10 @@ def test_a_file_below_its_version_stays_what_it_is(empty_api):
         assert answer.headers["vary"] == "Accept-Encoding"
     plain = empty_api.http.get(f"/ui/{FILES.version}/app.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in plain.headers
-    assert plain.content == without_comments((FOLDER / "app.js").read_text()).encode()
+    assert plain.content == as_sent((FOLDER / "app.js").read_text()).encode()
 
 
-def test_code_is_sent_without_comments_and_with_its_line_numbers():
+def test_code_is_sent_without_comments_and_indentation_and_with_its_line_numbers():
     code = """// what it does
 import {a} from './a.js'; // why
 /** @type {Map<string, {data: any}>} */
@@ -62,7 +62,7 @@ export const one = name => /** @type {any} */ (kept.get(name));
 const two =
 \t/** @type {string} */ (one('//'));
 """
-    assert without_comments(code) == """
+    assert as_sent(code) == """
 import {a} from './a.js'; // why
 
 const kept = new Map();
@@ -72,7 +72,7 @@ const kept = new Map();
 
 export const one = name => (kept.get(name));
 const two =
-\t(one('//'));
+(one('//'));
 """
 
 

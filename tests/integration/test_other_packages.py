@@ -64,6 +64,7 @@ print(json.dumps(refused))
 def blocks(page: str) -> dict[str, str]:
     """The Python code of a how-to by its files, without the line for our registry."""
     text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text(encoding="utf-8")
+    text = text.partition("\n## A layer of one's own\n")[0]  # another example
     named = re.finditer(r"^(?:## [^\n]*)?`(gpt2core/[\w/]+\.py)`:?$|^```python\n(.*?)^```", text, re.S | re.M)
     found, path = {}, ""
     for each in named:

@@ -44,7 +44,7 @@ def comparison(verdict: str) -> dict[str, Any]:
     return {
         "a": {**SIDE, "runs": [1], "run_ids": [1]}, "b": {**SIDE, "runs": [2], "run_ids": [2]}, "verdict": verdict,
         "ratio": 0.9, "ratio_low": None, "ratio_high": None, "p_value": 0.2, "superiority": 0.6, "noise_floor": 0.01,
-        "paired": False, "differs": [], "reason": "because", "marks": MARKS,
+        "paired": False, "differs": [], "reason": "because", "marks": MARKS, "sentence": f"It is {verdict}.",
         "brief": ["2 of 2 runs disturbed (foreign load 10 to 20 %)"],
     }  # fmt: skip
 
@@ -84,11 +84,6 @@ def test_disturbed_runs_are_one_line_unless_all_are_wanted(script: Script) -> No
     assert not any(mark in brief for mark in MARKS)
     assert all(f"warning: {mark}\n" in full for mark in MARKS)
     assert "-v lists them" not in full
-
-
-def test_an_older_servers_warnings_are_printed_as_they_are(script: Script) -> None:
-    script.answer(200, {**comparison("same"), "brief": []})
-    assert f"warning: {MARKS[0]}\n" in taskloom(script, "compare", "1", "2").stdout
 
 
 def test_an_experiment_is_edited_and_keeps_what_is_not_named(script: Script) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from http_double import Script, scripted
@@ -70,23 +69,6 @@ def test_histories_and_alerts_are_lists(script: Script, client: Client) -> None:
         "/runs/7/changes", "/runs/7/changes?cursor=abc", "/experiments/3/changes",
         "/analysis/alerts?state=suspected",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("of", [lambda rows: rows, lambda rows: {"experiment_id": 3, "rows": rows}])
-def test_analyses_of_older_servers_are_bare_arrays(script: Script, client: Client, of: Callable[[Any], Any]) -> None:
-    memory = {
-        "planned_bytes": {}, "measured_bytes": {}, "exact": True, "peak_rss_bytes": None, "arenas_share": None,
-        "resident_bytes": {}, "explained": None, "per_sequence_bytes": {}, "per_token_bytes": {}, "with_batch": [],
-        "with_seq": [],
-    }  # fmt: skip
-    variant = {
-        "variant": {}, "scheduler": "task", "sync": "step", "threads": 2, "batch_slice": 1, "token_slice": 64,
-        "runs": 6,
-    }  # fmt: skip
-    script.answer(200, of([{"variant": variant, "memory": memory}]))
-    assert [row.variant.threads for row in client.memory(3)] == [2]
-    script.answer(200, of([{"variant": variant, "memory": memory}]))
-    assert client.memory_growth(3) == []
 
 
 def test_an_analysis_without_rows_is_not_understood(script: Script, client: Client) -> None:

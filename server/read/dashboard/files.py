@@ -18,6 +18,7 @@ SHELL, TOKENS, VERSION, MODULES = "index.html", "tokens.css", "%VERSION%", "%MOD
 FIRST = "now"
 IMPORT = re.compile(rb"^(?:import|export)\s(?:[^'\"();=]*\sfrom\s)?\s*'(\.[^']+)'", re.MULTILINE)
 COMMENT = re.compile(r"^[ \t]*//[^\n]*$|/\*\*(?:(?!\*/).)*\*/[ \t]?", re.MULTILINE | re.DOTALL)
+INDENT = re.compile(r"^\t+", re.MULTILINE)
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -59,9 +60,12 @@ class Files:
         return imported(self.by_path, ["app.js", f"pages/{page or FIRST}.js"])
 
 
-def without_comments(code: str) -> str:
-    """The code without JSDoc comments and without lines that are only a comment. Line numbers stay."""
-    return COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), code)
+def as_sent(code: str) -> str:
+    """The code without JSDoc comments, lines that are only a comment, and indentation. Line numbers stay.
+
+    Templates of markup lose their indentation, too, of which nothing is shown (npm/comments.mjs).
+    """
+    return INDENT.sub("", COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), code))
 
 
 @functools.cache
@@ -73,7 +77,7 @@ def read(folder: Path = FOLDER) -> Files:
     plain = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     for name, content in plain.items():
         if name.endswith(".js") and not name.startswith("vendor/"):
-            plain[name] = without_comments(content.decode()).encode()
+            plain[name] = as_sent(content.decode()).encode()
     plain[TOKENS] = tokens.stylesheet().encode()
     whole = hashlib.sha256()
     for name, content in sorted(plain.items()):
