@@ -173,7 +173,7 @@ def carry_out(given: argparse.Namespace, processes: Processes) -> int:
     """Submit the experiment, wait for its end, write the report, and return the exit code."""
     out, notes = console(), error_console()
     if peaks.read() is None:  # here, since the worker does not measure peaks on a busy machine
-        doctor.measured_peaks(as_json=False)
+        doctor.measured_peaks(force=False, as_json=False)
     began = time.monotonic()
     url = demo.start(given.folder, processes)
     of = QUESTIONS[given.question]
