@@ -1,6 +1,7 @@
-"""Compare our training step of a ResNet with PyTorch's, as installed, with channels last, and compiled.
+"""Compare our training step of a ResNet or a VGG with PyTorch's, as installed, with channels last, and compiled.
 
     python -m bench.resnet --model resnet14-cifar --shapes 128x1,64x1 --threads 2 --rounds 6
+    python -m bench.resnet --model vgg11-cifar --shapes 128x1 --threads 2 --rounds 6
 
 It is bench.step with other defaults: fresh processes in paired rounds, losses before ratios. Its options are the same.
 """

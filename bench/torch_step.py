@@ -1,6 +1,6 @@
 """Run PyTorch once in its own process: the settings (TrainConfig and a Peer of bench.torch_peers, as JSON) on
 standard input, the measurements as one JSON line on standard output. Models are in bench.torch_gpt2,
-bench.torch_lstm and bench.torch_resnet.
+bench.torch_lstm and bench.torch_images.
 
 PyTorch as it is usually fastest on a CPU: fused AdamW, scaled_dot_product_attention, gradients set to None, optionally
 torch.compile, whose compilation falls in the warm-up steps. bf16 is autocast of the forward pass over fp32 weights.
@@ -101,12 +101,12 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
 def prepared(config: TrainConfig, spec: dict[str, Any]) -> tuple[Any, Any, Callable[[int], Any]]:
     """The model of the checkpoint, its optimizer, and what gives a batch by its number. Batches of images are converted
     before the first step, which ours does in it."""
-    from bench import torch_gpt2, torch_lstm, torch_resnet
-
-    if config.model.network == "resnet":
-        return torch_resnet.prepared(config, spec["channels_last"])
+    from bench import torch_gpt2, torch_images, torch_lstm
     from gpt2core.data.sources import open_tokens
+    from gpt2core.spec.networks import IMAGES
 
+    if config.model.reads == IMAGES:
+        return torch_images.prepared(config, spec["channels_last"])
     stream = open_tokens(config)
     if config.model.network == "gpt2":
         model: Any = torch_gpt2.read_llmc_checkpoint(config.checkpoint or "", spec["tuned"])

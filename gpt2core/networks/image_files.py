@@ -1,10 +1,10 @@
-"""Weights of networks with convolutions in safetensors, by the names of a torch module: (out, in, rows, columns) there,
-(out, rows, columns, in) in memory. `shapes`: those in a file, by name.
+"""Weights of networks of convolutions in safetensors, by torchvision's names. A convolution's weight is (out, in, rows,
+columns) there and (out, rows, columns, in) in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +13,47 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from gpt2core.layers.windows import Convolution
+from gpt2core.networks.convolutional import ConvolutionalModel, ConvolutionalNetwork
 from gpt2core.networks.shards import Stored, check_tensors, few, read_tensors
 from gpt2core.node.files import replacing
+from gpt2core.spec.data import CHANNELS
 from gpt2core.spec.errors import ConfigError, ShapeMismatch, UnreadableFile
-from gpt2core.step.tensors import TensorSpec
 
 SUFFIX = ".safetensors"
 
 Weights = Mapping[str, NDArray[np.float32]]
-Shapes = Mapping[str, tuple[int, ...]]
+
+def read_model(path: str | Path, network: ConvolutionalNetwork) -> ConvolutionalModel:
+    """The model in a file, from the shapes of its tensors. It has a preset's name if it has that preset's sizes.
+
+    No shape limits the images' side, so it is the default. Raises UnreadableFile, BadMagic, BadVersion, TruncatedFile,
+    CountMismatch, ShapeMismatch.
+    """
+    stored, name = read_tensors(path).stored, network.model.network
+    width, channels, *window = first = shape_of(path, stored, network.first, 4, name)
+    classes, inputs = shape_of(path, stored, network.last, 2, name)
+    if (channels, *window) != (CHANNELS, 3, 3):
+        raise ShapeMismatch(path, f"{network.first} has shape {first}; expected (width, {CHANNELS}, 3, 3)")
+    try:
+        model = network.sized(path, stored.keys(), width, classes, inputs)
+    except ConfigError as error:
+        raise ShapeMismatch(path, f"its {error}") from error
+    check_tensors(path, stored, shapes(model), f"a model with {network.first} {first}")
+    presets = [each for each in network.presets.values() if isinstance(each, ConvolutionalModel)]
+    return next((each for each in presets if {**each.to_dict(), "name": model.name} == model.to_dict()), model)
 
 
-def shapes(specs: Iterable[TensorSpec], convolutions: Iterable[Convolution]) -> dict[str, tuple[int, ...]]:
+def shapes(model: ConvolutionalModel) -> dict[str, tuple[int, ...]]:
     """Shape of each tensor in a file."""
-    windows = {each.weight: (each.OC, each.C, each.size, each.size) for each in convolutions}
-    return {spec.name: windows.get(spec.name, spec.shape) for spec in specs}
+    windows = {each.weight: (each.OC, each.C, each.size, each.size) for each in model.convolutions}
+    return {spec.name: windows.get(spec.name, spec.shape) for spec in model.weights}
 
 
-def read(path: str | Path, shapes: Shapes, weights: Weights) -> None:
+def read_checkpoint(path: str | Path, model: ConvolutionalModel, weights: Weights) -> None:
     """Fill the weights from a file; F16 and BF16 are widened exactly. Nothing is written unless all tensors agree."""
-    stored = read_tensors(path).stored
-    check_tensors(path, stored, shapes, "the requested model")
-    for name, shape in shapes.items():
+    stored, wanted = read_tensors(path).stored, shapes(model)
+    check_tensors(path, stored, wanted, "the requested model")
+    for name, shape in wanted.items():
         out = np.empty(shape, np.float32)
         stored[name].copy_to(out)
         if out.ndim == 4:
@@ -43,10 +61,10 @@ def read(path: str | Path, shapes: Shapes, weights: Weights) -> None:
         weights[name][...] = out.reshape(weights[name].shape)
 
 
-def in_file(shapes: Shapes, weights: Weights) -> dict[str, NDArray[np.float32]]:
+def in_file(model: ConvolutionalModel, weights: Weights) -> dict[str, NDArray[np.float32]]:
     """The weights as files have them."""
     found = {}
-    for name, shape in shapes.items():
+    for name, shape in shapes(model).items():
         array = weights[name]
         if len(shape) == 4:
             array = array.reshape(shape[0], *shape[2:], shape[1]).transpose(0, 3, 1, 2)
@@ -60,12 +78,12 @@ def about(path: str | Path) -> dict[str, Any]:
     return {"format": "safetensors", "dtype": ", ".join(dtypes)}
 
 
-def write(path: str | Path, shapes: Shapes, weights: Weights, network: str) -> None:
+def write_checkpoint(path: str | Path, model: ConvolutionalModel, weights: Weights) -> None:
     """Write a file, completely or not at all. Raises ConfigError for another suffix, UnreadableFile."""
-    check_suffix(path, network)
+    check_suffix(path, model.network)
     with replacing(path) as part:
         try:
-            save_file(in_file(shapes, weights), part, {"format": "pt"})
+            save_file(in_file(model, weights), part, {"format": "pt"})
         except SafetensorError as error:
             raise UnreadableFile(path, str(error)) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gpt2core.networks.network import InFiles
+from gpt2core.networks.network import Network
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import FUSIONS
 from gpt2core.spec.networks import IMAGES, Model
@@ -30,13 +30,15 @@ class ImageModel(Model):
     defaults: ClassVar[Mapping[str, Any]] = OF_IMAGES
     optimizer_defaults: ClassVar[Mapping[str, Any]] = OF_SGD
 
+    sides: ClassVar[tuple[int, int]] = (4, 512)  # the smallest and the largest
+
     side: int
     classes: int
     context = 1  # without an annotation: no field
     vocab = property(lambda self: self.classes)
 
 
-class ImageNetwork(InFiles):
+class ImageNetwork(Network):
     """A network whose model is an ImageModel."""
 
     fusions = FUSIONS

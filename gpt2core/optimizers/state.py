@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.optimizers import optimizer_of, schedule_of
+from gpt2core.step import slicing
 from gpt2core.step.tensors import ITEMSIZE, TensorSpec, plan_arena
 
 
@@ -57,4 +58,15 @@ def clipping(steps: int, parts: int) -> list[TensorSpec]:
         TensorSpec("squares", (parts,), "float64"),
         TensorSpec("gradient_norms", (steps,), "float64"),
         TensorSpec("clipping", (1,), "float64"),
+    ]
+
+
+def for_update(config: TrainConfig, matrices: Sequence[tuple[int, ...]]) -> list[TensorSpec]:
+    """What the update of these matrices and of their biases needs, block by block: with fusion "all" the gradient of
+    each thread's block, and with a limit the gradients' norm."""
+    sizes = [slicing.block_rows(rows, columns) * (columns + 1) for rows, columns in matrices]
+    parts = sum(slicing.block_count(rows, columns) for rows, columns in matrices)
+    return [
+        *([TensorSpec("gradient", (config.threads, max(sizes)))] if config.fused == "all" else []),
+        *(clipping(config.steps, parts) if config.grad_clip else []),
     ]

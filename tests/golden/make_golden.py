@@ -220,19 +220,19 @@ def make_resnet() -> None:
     """Store PyTorch's losses and accuracies for the ResNet of tests/networks."""
     sys.path.insert(0, str(FOLDER.parent / "networks"))
     import resnets
-    import torch_resnets
+    import torch_trained
 
-    losses, accuracies, _ = torch_resnets.train(resnets.config())
+    losses, accuracies, _ = torch_trained.train(resnets.config())
     np.savez_compressed(FOLDER / "resnet.npz", losses=losses, accuracies=accuracies)
 
 
 def make_vgg() -> None:
     """Store PyTorch's losses and accuracies for the VGG of tests/networks."""
     sys.path.insert(0, str(FOLDER.parent / "networks"))
-    import torch_vggs
+    import torch_trained
     import vggs
 
-    losses, accuracies, _ = torch_vggs.train(vggs.config())
+    losses, accuracies, _ = torch_trained.train(vggs.config())
     np.savez_compressed(FOLDER / "vgg.npz", losses=losses, accuracies=accuracies)
 
 

@@ -19,8 +19,6 @@ from gpt2core.measure.tracing import new_record
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
-from gpt2core.networks.resnet import tensors as resnet
-from gpt2core.networks.vgg import tensors as vgg
 from gpt2core.run import canary, outputs, prepare, train
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
@@ -114,7 +112,7 @@ def test_weights_are_packed_before_the_steps(model):
         packed = "panels" if model is LSTM else "packed"
         mine, its = (computed(config(model, mode=mode, blas="own")).arrays[packed] for mode in ("infer", "train"))
         if model in OF_IMAGES:  # training turns weights too, each behind its own
-            convolutions = (resnet if model is RESNET else vgg).convolutions(config(model).model)
+            convolutions = config(model).model.convolutions
             where = [packed_places(convolutions, trains) for trains in (False, True)]
             for place, longer in zip(*(places.values() for places in where), strict=True):
                 assert np.array_equal(mine[place.at : place.end], its[longer.at : longer.turned_at])

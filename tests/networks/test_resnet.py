@@ -15,7 +15,7 @@ from gpt2core.gemm import table
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
-from gpt2core.networks.resnet.tensors import PRESETS, Resnet, convolutions
+from gpt2core.networks.resnet.tensors import PRESETS, Resnet
 from gpt2core.run import canary, train
 from gpt2core.spec.config import OF_NETWORK, TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -105,7 +105,7 @@ def test_the_published_networks_size() -> None:
     model = PRESETS["resnet14-cifar"]
     config = TrainConfig.from_dict({"model": model, "batch": 2})
     assert sum(spec.size for spec in network_of(config).tensors(config)["weights"]) == 174_138
-    forward = sum(each.flop for each in convolutions(model)) + 2 * 64 * 10
+    forward = sum(each.flop for each in model.convolutions) + 2 * 64 * 10
     assert round(forward / 1e6, 1) == 53.3
     assert round(model.step_flop(1, 1) / 1e6) == 159
     assert model.step_flop(128, 1) == 128 * model.step_flop(1, 1)
@@ -117,7 +117,7 @@ def test_presets_are_models_by_name(name: str, weights: int) -> None:
     assert config.model.name == name
     assert TrainConfig.from_dict(config.to_dict()) == config
     assert config.to_dict()["model"]["network"] == "resnet"
-    assert sum(each.size == 3 for each in convolutions(model_from(name))) + 1 == weights
+    assert sum(each.size == 3 for each in model_from(name).convolutions) + 1 == weights
 
 
 def test_its_defaults_are_its_own() -> None:

@@ -16,7 +16,7 @@ from gpt2core.gemm import table
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import model_in, network_of
-from gpt2core.networks.vgg.tensors import PRESETS, Vgg, convolutions, weight_specs
+from gpt2core.networks.vgg.tensors import PRESETS, Vgg
 from gpt2core.run import canary, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, ShapeMismatch
@@ -102,10 +102,12 @@ def test_its_memory_is_known_beforehand_and_its_size_is_the_published_one() -> N
         assert run_memory_bytes(config) == sum(arena.nbytes for arena in arenas.values())
         assert planned.memory_bytes == memory_bytes(config) == {kind: each.nbytes for kind, each in arenas.items()}
     model = PRESETS["vgg11-cifar"]
-    of_convolutions = sum(spec.size for each in convolutions(model) for spec in each.specs)
+    of_convolutions = sum(spec.size for each in model.convolutions for spec in each.specs)
     assert of_convolutions == 9_220_480  # torchvision's vgg11().features
-    assert sum(spec.size for spec in weight_specs(model)) == 9_220_480 + 2 * (512 * 512 + 512) + 10 * 512 + 10
+    assert sum(spec.size for spec in model.weights) == 9_220_480 + 2 * (512 * 512 + 512) + 10 * 512 + 10
     assert model.step_flop(3, 1) == 3 * model.step_flop(1, 1)
+    forward = sum(each.flop for each in model.convolutions) + 2 * (2 * 512 * 512 + 10 * 512)
+    assert model.forward_flop(3, 1, 3) == 3 * forward
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_initial_weights_have_their_distributions_and_follow_the_seed() -> None:
     config = TrainConfig(model_from("vgg11-cifar"))
     network = network_of(config)
     weights, again = (
-        {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in weight_specs(config.model)} for _ in range(2)
+        {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in config.model.weights} for _ in range(2)
     )
     network.initialise(config, weights)
     network.initialise(config, again)

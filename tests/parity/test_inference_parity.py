@@ -16,7 +16,7 @@ import resnets
 import vggs
 from inferring import computed
 
-from bench import torch_gpt2, torch_lstm, torch_resnet, torch_vgg
+from bench import torch_gpt2, torch_images, torch_lstm
 from gpt2core.data.sources import open_tokens
 from gpt2core.networks.network import network_of
 from gpt2core.run import outputs
@@ -67,23 +67,16 @@ def test_logits_are_those_of_pytorch(network: str, logits: str, precision: str) 
 
 
 @pytest.mark.parametrize("logits", ["all", "last"])
-@pytest.mark.parametrize(
-    ("sizes", "of_torch"), [(resnets.SMALL, torch_resnet.ResNet), (vggs.SMALL, torch_vgg.VGG)], ids=["resnet", "vgg"]
-)
-def test_logits_of_images_are_those_of_pytorch(
-    sizes: dict[str, object], of_torch: type, logits: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("sizes", [resnets.SMALL, vggs.SMALL], ids=["resnet", "vgg"])
+def test_logits_of_images_are_those_of_pytorch(sizes: dict[str, object], logits: str, tmp_path: Path) -> None:
     config = TrainConfig.from_dict({
         "model": sizes, "mode": "infer", "logits": logits, "batch": 5, "batch_slice": 2, "token_slice": 1,
         "steps": 1, "warmup": 0,
     })  # fmt: skip
-    module = of_torch(config.model)
+    module = torch_images.new_model(config)
     path = tmp_path / "torch.safetensors"
     save_model(module, path)
-    data = network_of(config).data(config)
-    images, _ = torch_resnet.batch_of(
-        data["samples"], data["order"], 0, config.batch, config.model.side, torch.float64
-    )
+    images, _ = torch_images.batch_of(network_of(config).data(config), config, 0, torch.float64)
     with torch.no_grad():
         wanted = module.double().logits(images).numpy()
     memory = computed(dataclasses.replace(config, checkpoint=str(path)))

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,6 +21,7 @@ from bench.torch_gpt2 import (
     write_llmc_checkpoint,
 )
 from gpt2core.data.sources import open_tokens
+from gpt2core.networks.network import network_of
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import ModelConfig
@@ -94,3 +96,32 @@ def test_inference_of_the_peer_has_our_losses(tmp_path: Path, logits: str) -> No
         runs.append({**dataclasses.asdict(case), "round": 0, "variant": variant, "others": 0.0, **measured})
     rows = compare(case, ["task", "torch-tuned"], runs, config.warmup_steps)["rows"]
     assert all(row["ratio"] is not None and row["p99_step_s"] >= row["median_step_s"] for row in rows), rows
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"network": "resnet", "blocks": 1, "width": 4, "side": 8},
+        {"network": "vgg", "width": 4, "hidden": 8, "side": 32},
+    ],
+    ids=["resnet", "vgg"],
+)
+@pytest.mark.parametrize("mode", ["train", "infer"])
+def test_the_peer_of_images_has_our_losses(sizes: dict[str, object], mode: str, tmp_path: Path) -> None:
+    initial = str(tmp_path / "initial.safetensors")
+    new = TrainConfig(sizes, save=initial)
+    network = network_of(new)
+    weights = {spec.name: np.empty(spec.shape, np.float32) for spec in network.tensors(new)["weights"]}
+    network.initialise(new, weights)
+    network.write(new, weights)
+    case, variants = Case(4, 1, 1), ["task", "torch-tuned-channels-last"]
+    config = TrainConfig(
+        sizes, **dataclasses.asdict(case), steps=4, warmup=2, cores=tuple(launch.allowed_cores()[:1]),
+        checkpoint=initial, mode=mode, score=mode == "infer",
+    )  # fmt: skip
+    runs = []
+    for variant in variants:
+        measured = (run_ours if variant == "task" else run_torch)(config, variant, tmp_path)
+        runs.append({**dataclasses.asdict(case), "round": 0, "variant": variant, "others": 0.0, **measured})
+    rows = compare(case, variants, runs, config.warmup_steps)["rows"]
+    assert all(row["ratio"] is not None for row in rows), rows  # losses agree

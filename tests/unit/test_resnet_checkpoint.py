@@ -10,8 +10,10 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from gpt2core.networks import network
-from gpt2core.networks.resnet.checkpoint import about, read_checkpoint, read_model, write_checkpoint
-from gpt2core.networks.resnet.tensors import PRESETS, Resnet, weight_specs
+from gpt2core.networks.image_files import about, write_checkpoint
+from gpt2core.networks.resnet.network import NETWORK
+from gpt2core.networks.resnet.tensors import PRESETS, Resnet
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import BadVersion, ConfigError, ShapeMismatch
 
 MODEL = Resnet(blocks=2, width=3, classes=5)
@@ -24,8 +26,12 @@ def weights_of(model: Resnet, seed: int | None = 0) -> Weights:
     return {
         spec.name: np.full(spec.shape, np.nan, np.float32) if seed is None
         else rng.normal(size=spec.shape).astype(np.float32)
-        for spec in weight_specs(model)
+        for spec in model.weights
     }  # fmt: skip
+
+
+def read_checkpoint(path: Path, model: Resnet, weights: Weights) -> None:
+    NETWORK.read(TrainConfig(model, checkpoint=str(path)), weights)
 
 
 def tensors_of(path: Path) -> Weights:
@@ -41,7 +47,7 @@ def path(tmp_path: Path) -> Path:
 def test_what_is_written_is_read(path: Path) -> None:
     weights, found = weights_of(MODEL), weights_of(MODEL, None)
     write_checkpoint(path, MODEL, weights)
-    assert read_model(path) == MODEL
+    assert NETWORK.model_in(str(path)) == MODEL
     read_checkpoint(path, MODEL, found)
     for name, array in weights.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
@@ -63,7 +69,7 @@ def test_names_and_shapes_are_torchvisions(path: Path) -> None:
 def test_a_file_with_a_presets_sizes_has_its_name(path: Path) -> None:
     known = PRESETS["resnet14-cifar"]
     write_checkpoint(path, known, weights_of(known))
-    assert read_model(path) is known
+    assert NETWORK.model_in(str(path)) is known
     assert network.model_in(str(path)) is known
 
 

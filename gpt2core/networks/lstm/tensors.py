@@ -17,7 +17,6 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import check_bool, check_int
 from gpt2core.spec.generation import SETTINGS as GENERATION
 from gpt2core.spec.networks import Model
-from gpt2core.step import slicing
 from gpt2core.step.tensors import TensorSpec
 
 GATES = 4
@@ -157,8 +156,6 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """
     model = model_of(config)
     E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
-    gradient = max(slicing.block_rows(m.rows, m.columns) * (m.columns + 1) for m in matrices(model))
-    parts = sum(slicing.block_count(m.rows, m.columns) for m in matrices(model))
     trains, rows = config.mode == "train", [] if config.generate else token_rows.specs(config)
     head = generation.specs(config, V) if config.generate else token_rows.head_specs(config, H, V)
     return {
@@ -177,8 +174,7 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
             *head["temporary"],
             *([TensorSpec("dcell", (L, config.batch, H))] if trains else []),
             *(TensorSpec(name, (L, *shape), constant=not trains) for name, shape in panels(config).items()),
-            *([TensorSpec("gradient", (config.threads, gradient))] if config.fused == "all" else []),
-            *(state.clipping(config.steps, parts) if config.grad_clip else []),
+            *state.for_update(config, [(each.rows, each.columns) for each in matrices(model)]),
         ],
     }
 

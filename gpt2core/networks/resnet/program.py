@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpt2core.layers import images, pooling, residual_block
 from gpt2core.layers.convolution import Convolutions
 from gpt2core.networks import classes
-from gpt2core.networks.resnet.tensors import convolutions, first_of, model_of, stages
+from gpt2core.networks.resnet.tensors import first_of, model_of, stages
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
@@ -18,7 +18,7 @@ def forward(step: Builder, config: TrainConfig) -> None:
     slices = slicing.cut(config)
     grid = slicing.grid(slices)
     images.forward(step, grid, out=read, targets=Tensor("targets"), side=model.side, micros=config.grad_accum)
-    convs = Convolutions(step, grid, convolutions(model))
+    convs = Convolutions(step, grid, model.convolutions)
     convs.forward(first_of(model), out=x, inp=read)
     step.tape.gradient_in(x, Tensor("dout1"))
     for number, stage in enumerate(stages(model), start=1):

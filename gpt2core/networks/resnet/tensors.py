@@ -6,15 +6,13 @@ import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpt2core.layers.windows import Block, Convolution, images, temporary
-from gpt2core.networks import classes, token_rows
-from gpt2core.networks.of_images import ImageModel
-from gpt2core.optimizers import state
+from gpt2core.layers.windows import Block, Convolution, images
+from gpt2core.networks import convolutional
+from gpt2core.networks.convolutional import ConvolutionalModel
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.data import CHANNELS
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import check_int
-from gpt2core.step import slicing
 from gpt2core.step.tensors import TensorSpec
 
 STAGES = 3
@@ -23,7 +21,7 @@ SLICES_A_THREAD = 2  # at least, where the batch has as many images
 
 
 @dataclass(frozen=True)
-class Resnet(ImageModel):
+class Resnet(ConvolutionalModel):
     """Three stages of `blocks` basic blocks with `width`, 2 and 4 times as many channels, without batch norm, for
     images of `side` rows and columns.
 
@@ -39,19 +37,18 @@ class Resnet(ImageModel):
     name: str = "resnet"
 
     def __post_init__(self) -> None:
-        for size, low, high in (("blocks", 1, 100), ("width", 1, 1024), ("classes", 2, 1 << 16), ("side", 4, 512)):
+        for size, low, high in (("blocks", 1, 100), ("width", 1, 1024), ("classes", 2, 1 << 16), ("side", *self.sides)):
             check_int(f"model.{size}", getattr(self, size), low, high)
         if not isinstance(self.name, str):
             raise ConfigError("model.name", self.name, "a string")
 
-    def step_flop(self, samples: int, positions: int) -> int:
-        """FLOP of the products: of each weight's forward pass, and of the gradients of its input and of itself."""
-        head = 6 * self.classes * self.features
-        return samples * positions * (sum(each.step_flop for each in convolutions(self)) + head)
+    @property
+    def convolutions(self) -> tuple[Convolution, ...]:
+        return (first_of(self), *(each for stage in stages(self) for block in stage for each in block.every))
 
-    def forward_flop(self, samples: int, positions: int, rows: int) -> int:
-        convolved = samples * positions * sum(each.flop for each in convolutions(self))
-        return convolved + 2 * self.classes * self.features * rows
+    @property
+    def dense(self) -> dict[str, tuple[int, int]]:
+        return {"fc": (self.classes, self.features)}
 
     @property
     def features(self) -> int:
@@ -97,50 +94,17 @@ def stages(model: Resnet) -> tuple[tuple[Block, ...], ...]:
     return tuple(found)
 
 
-@functools.lru_cache(maxsize=256)
-def convolutions(model: Resnet) -> tuple[Convolution, ...]:
-    """All convolutions, in the order of the forward pass."""
-    return (first_of(model), *(each for stage in stages(model) for block in stage for each in block.every))
-
-
-def weight_specs(model: Resnet) -> list[TensorSpec]:
-    """The weights by the names of a torch module, in the order in which they lie; those of convolutions as matrices."""
-    head = [TensorSpec("fc.weight", (model.classes, model.features)), TensorSpec("fc.bias", (model.classes,))]
-    return [*(each.spec for each in convolutions(model)), *head]
-
-
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena's kind. A stage's blocks share the memory of their gradients."""
     model, B = model_of(config), config.batch
-    specs, every = weight_specs(model), convolutions(model)
     of_stage = [(s, stage[0].second.side, stage[0].second.OC) for s, stage in enumerate(stages(model), start=1)]
     kept = [images(f"{kind}{s}", B, side, C, model.blocks) for s, side, C in of_stage for kind in ("inner", "out")]
     reverse = [images(f"{kind}{s}", B, side, C) for s, side, C in of_stage for kind in ("dinner", "dout")]
-    head = token_rows.head_specs(config, model.features, model.classes)
-    accuracy = classes.specs(config)
-    matrices = [(spec.shape[0], spec.shape[1]) for spec in specs if len(spec.shape) == 2]
-    blocks = [slicing.block_rows(rows, columns) * (columns + 1) for rows, columns in matrices]
-    parts = sum(slicing.block_count(rows, columns) for rows, columns in matrices)
-    return {
-        **state.arenas_with(state.names(config), specs, keeps_gradients=config.fused != "all"),
-        "activations": [
-            images("images", B, model.side, CHANNELS),
-            TensorSpec("targets", (B,), "int32"),
-            images("stem", B, model.side, model.width),
-            *kept,
-            TensorSpec("pooled", (B, model.features)),
-            *head["activations"],
-            *accuracy["activations"],
-        ],
-        "temporary": [
-            *head["temporary"],
-            *accuracy["temporary"],
-            *([*reverse, TensorSpec("dpooled", (B, model.features))] if config.mode == "train" else []),
-            *temporary(every, slicing.count(config) if config.mode == "train" else 0),
-            *([TensorSpec("gradient", (config.threads, max(blocks)))] if config.fused == "all" else []),
-            *(state.clipping(config.steps, parts) if config.grad_clip else []),
-        ],
-    }
+    return convolutional.tensors(
+        config,
+        kept=[images("stem", B, model.side, model.width), *kept, TensorSpec("pooled", (B, model.features))],
+        reverse=[*reverse, TensorSpec("dpooled", (B, model.features))],
+    )
 
 
 def _presets() -> dict[str, Resnet]:

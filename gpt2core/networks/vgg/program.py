@@ -6,7 +6,7 @@ from gpt2core.layers import images, linear, pooling, rectifier
 from gpt2core.layers.convolution import Convolutions
 from gpt2core.layers.windows import Convolution
 from gpt2core.networks import classes
-from gpt2core.networks.vgg.tensors import DENSE, POOLED, convolutions, layers, model_of
+from gpt2core.networks.vgg.tensors import DENSE, POOLED, layers, model_of
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
@@ -19,7 +19,7 @@ def forward(step: Builder, config: TrainConfig) -> None:
     slices = slicing.cut(config)
     grid = slicing.grid(slices)
     images.forward(step, grid, out=x, targets=Tensor("targets"), side=model.side, micros=config.grad_accum)
-    convs = Convolutions(step, grid, convolutions(model))
+    convs = Convolutions(step, grid, model.convolutions)
     for number, layer in enumerate(layers(model)):
         out = Tensor(f"layer{number}")
         if isinstance(layer, Convolution):

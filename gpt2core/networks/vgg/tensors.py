@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpt2core.layers.windows import Convolution, images, temporary
-from gpt2core.networks import classes, token_rows
-from gpt2core.networks.of_images import ImageModel
+from gpt2core.layers.windows import Convolution, images
+from gpt2core.networks import convolutional
+from gpt2core.networks.convolutional import ConvolutionalModel
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.data import CHANNELS
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import check_int
-from gpt2core.step import slicing
 from gpt2core.step.tensors import TensorSpec
 
 POOL = 0  # in LAYERS: a maximum of 2x2 pixels
@@ -27,7 +25,7 @@ DENSE = ("classifier.0", "classifier.3", "classifier.6")  # torchvision's names;
 
 
 @dataclass(frozen=True)
-class Vgg(ImageModel):
+class Vgg(ConvolutionalModel):
     """Eight 3x3 convolutions with a ReLU each, five maxima of 2x2, the average of all pixels, and three dense layers,
     without batch norm and dropout.
 
@@ -35,6 +33,7 @@ class Vgg(ImageModel):
     """
 
     network: ClassVar[str] = "vgg"
+    sides: ClassVar[tuple[int, int]] = (POOLED, 512)
 
     width: int = 64
     hidden: int = 512
@@ -43,16 +42,20 @@ class Vgg(ImageModel):
     name: str = "vgg"
 
     def __post_init__(self) -> None:
-        for size, low, high in (("width", 1, 1024), ("hidden", 1, 1 << 16), ("classes", 2, 1 << 16)):
+        limits = {"width": (1, 1024), "hidden": (1, 1 << 16), "classes": (2, 1 << 16), "side": self.sides}
+        for size, (low, high) in limits.items():
             check_int(f"model.{size}", getattr(self, size), low, high)
-        check_int("model.side", self.side, POOLED, 512)
         if not isinstance(self.name, str):
             raise ConfigError("model.name", self.name, "a string")
 
-    def step_flop(self, samples: int, positions: int) -> int:
-        """FLOP of the products: of each weight's forward pass, and of the gradients of its input and of itself."""
-        dense = sum(6 * rows * columns for rows, columns in dense_shapes(self))
-        return samples * positions * (sum(each.step_flop for each in convolutions(self)) + dense)
+    @property
+    def convolutions(self) -> list[Convolution]:
+        return [each for each in layers(self) if isinstance(each, Convolution)]
+
+    @property
+    def dense(self) -> dict[str, tuple[int, int]]:
+        hidden, inputs = self.hidden, LAYERS[-2] * self.width
+        return dict(zip(DENSE, ((hidden, inputs), (hidden, hidden), (self.classes, hidden)), strict=True))
 
     def slices(self, batch: int, seq: int, threads: int, given: tuple[int | None, int | None]) -> tuple[int, int]:
         """As many images as fill a core's second cache with their largest layer, or, if that is more, as have layers of
@@ -60,7 +63,7 @@ class Vgg(ImageModel):
         """
         count = given[0]
         if count is None:
-            every = convolutions(self)
+            every = self.convolutions
             layers_bytes = [4 * each.side**2 * (each.C + each.OC) for each in every]
             share_bytes = sum(4 * each.OC * each.K for each in every)
             most = max(SLICE_BYTES // max(layers_bytes), share_bytes // sum(layers_bytes))
@@ -92,26 +95,6 @@ def layers(model: Vgg) -> tuple[Convolution | int, ...]:
     return tuple(found)
 
 
-def convolutions(model: Vgg) -> list[Convolution]:
-    return [each for each in layers(model) if isinstance(each, Convolution)]
-
-
-def dense_shapes(model: Vgg) -> list[tuple[int, int]]:
-    """Outputs and inputs of the dense layers."""
-    inputs = (LAYERS[-2] * model.width, model.hidden, model.hidden)
-    return list(zip((model.hidden, model.hidden, model.classes), inputs, strict=True))
-
-
-def weight_specs(model: Vgg) -> list[TensorSpec]:
-    """The weights by the names of a torch module, in the order in which they lie; those of convolutions as matrices."""
-    dense = [
-        TensorSpec(f"{name}.{kind}", shape)
-        for name, (rows, columns) in zip(DENSE, dense_shapes(model), strict=True)
-        for kind, shape in (("weight", (rows, columns)), ("bias", (rows,)))
-    ]
-    return [*(spec for each in convolutions(model) for spec in each.specs), *dense]
-
-
 def activations(model: Vgg, B: int) -> list[TensorSpec]:
     """The outputs of all layers before the logits."""
     found, C = [], CHANNELS
@@ -125,38 +108,8 @@ def activations(model: Vgg, B: int) -> list[TensorSpec]:
 
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena's kind."""
-    model, B = model_of(config), config.batch
-    specs, kept = weight_specs(model), activations(model_of(config), config.batch)
-    head = token_rows.head_specs(config, model.hidden, model.classes)
-    accuracy = classes.specs(config)
-    matrices = [(spec.shape[0], spec.shape[1]) for spec in specs if len(spec.shape) == 2]
-    training = config.mode == "train"
-    return {
-        **state.arenas_with(state.names(config), specs, keeps_gradients=config.fused != "all"),
-        "activations": [
-            images("images", B, model.side, CHANNELS),
-            TensorSpec("targets", (B,), "int32"),
-            *kept,
-            *(state.gradients(kept) if training else []),
-            *head["activations"],
-            *accuracy["activations"],
-        ],
-        "temporary": [
-            *head["temporary"],
-            *accuracy["temporary"],
-            *temporary(convolutions(model), slicing.count(config) if training else 0),
-            *_for_update(config, matrices),
-        ],
-    }
-
-
-def _for_update(config: TrainConfig, matrices: Sequence[tuple[int, int]]) -> list[TensorSpec]:
-    blocks = [slicing.block_rows(rows, columns) * (columns + 1) for rows, columns in matrices]
-    parts = sum(slicing.block_count(rows, columns) for rows, columns in matrices)
-    return [
-        *([TensorSpec("gradient", (config.threads, max(blocks)))] if config.fused == "all" else []),
-        *(state.clipping(config.steps, parts) if config.grad_clip else []),
-    ]
+    kept = activations(model_of(config), config.batch)
+    return convolutional.tensors(config, kept=[*kept, *(state.gradients(kept) if config.mode == "train" else [])])
 
 
 PRESETS = {"vgg11-cifar": Vgg(name="vgg11-cifar")}
