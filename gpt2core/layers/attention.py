@@ -44,6 +44,24 @@ def run_length(t, end, sample0, sample1, TS):
 
 
 @kernel
+def softmax(line, seen, scale):
+    """Turn the first `seen` scores of a line into probabilities; log of the sum of their exponentials."""
+    top = line[0]
+    for j in range(seen):
+        top = maximum32(top, line[j])
+    top *= scale
+    total = ZERO
+    for j in range(seen):
+        e = exp32(scale * line[j] - top)
+        line[j] = e
+        total += e
+    share = ONE / total
+    for j in range(seen):
+        line[j] *= share
+    return top + np.float32(math.log(total))
+
+
+@kernel
 def attention_forward(
     out: Matrix, lse: Matrix, qkv: Matrix, by: Multiply, strips: OwnMatrix,
     sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, T: Scalar, TS: Scalar,
@@ -77,21 +95,9 @@ def attention_forward(
                 for i in range(n):
                     seen = q0 + i + 1
                     line = scores[i * q1 : (i + 1) * q1]
-                    top = line[0]
-                    for j in range(seen):
-                        top = maximum32(top, line[j])
-                    top *= scale
-                    total = ZERO
-                    for j in range(seen):
-                        e = exp32(scale * line[j] - top)
-                        line[j] = e
-                        total += e
-                    share = ONE / total
-                    for j in range(seen):
-                        line[j] *= share
+                    lse[row + i, h] = softmax(line, seen, scale)
                     for j in range(seen, q1):
                         line[j] = ZERO
-                    lse[row + i, h] = top + np.float32(math.log(total))
                 key = 0
                 while key < q1:
                     run = run_length(key, q1, sample0, sample1, TS)

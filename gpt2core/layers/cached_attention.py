@@ -3,14 +3,15 @@
 import math
 
 from gpt2core.compile.jit import kernel
-from gpt2core.compile.later import exp32, float32, maximum32, np
+from gpt2core.compile.later import float32, np
+from gpt2core.layers.attention import softmax
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, Grid
 from gpt2core.step.ops import Own, Read, Tensor, Update, Write
 from gpt2core.step.signature import Matrix, OwnVector, Scalar, Step, TileInt
 
 HEAD = "head0:head1"
-ONE, ZERO = float32(1.0), float32(0.0)
+ZERO = float32(0.0)
 
 
 @kernel
@@ -44,20 +45,11 @@ def attention_of_token(
             for c in range(hs):
                 total += q[c] * theirs[c]
             line[t] = total
-        top = line[0]
-        for t in range(seen):
-            top = maximum32(top, line[t])
-        top *= scale
-        total = ZERO
-        for t in range(seen):
-            e = exp32(scale * line[t] - top)
-            line[t] = e
-            total += e
-        share = ONE / total
+        softmax(line, seen, scale)
         for c in range(hs):
             ours[c] = ZERO
         for t in range(seen):
-            weight, theirs = line[t] * share, values[h, t * hs : (t + 1) * hs]
+            weight, theirs = line[t], values[h, t * hs : (t + 1) * hs]
             for c in range(hs):
                 ours[c] += weight * theirs[c]
 

@@ -15,8 +15,9 @@ from gpt2core.step.signature import (
     Int32s,
     Int64s,
     Matrix,
-    OwnHalves,
+    MatrixOrHalves,
     OwnMatrix,
+    OwnMatrixOrHalves,
     OwnVector,
     Scalar,
     Step,
@@ -97,12 +98,12 @@ def cross_entropy_of_halves(
 
 @kernel
 def negative_log_likelihood(
-    loss: Vector, logits: Matrix, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+    loss: Vector, logits: MatrixOrHalves, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
 ):
     """The loss of rows [row0, row1) of `cross_entropy`. The logits stay.
 
     Writes:   loss (N,) =; part (any, at least V): scratch
-    Reads:    logits (N, Vp), targets (N,) int32
+    Reads:    logits (N, Vp), float32 or bfloat16; targets (N,) int32
     Maths:    loss = logsumexp(l[:V]) - l[target]
     Tiles:    disjoint row ranges are independent
     Cost:     10*V flop, 4*Vp bytes per row
@@ -110,7 +111,7 @@ def negative_log_likelihood(
     for n in range(row0, row1):
         row = part[0]
         for v in range(V):
-            row[v] = logits[n, v]
+            row[v] = whole(logits[n, v])
         top = row[0]
         for v in range(V):
             top = maximum32(top, row[v])
@@ -124,37 +125,11 @@ def negative_log_likelihood(
 
 
 @kernel
-def negative_log_likelihood_of_halves(
-    loss: Vector, logits: Halves, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
-):
-    """`negative_log_likelihood` of logits in bfloat16."""
-    for n in range(row0, row1):
-        row, exponentials = logits[n], part[0]
-        top = whole(row[0])
-        for v in range(V):
-            top = maximum32(top, whole(row[v]))
-        total = np.float32(0)
-        for v in range(V):
-            e = exp32(whole(row[v]) - top)
-            exponentials[v] = e
-            total += e
-        loss[n] = np.float32(math.log(total)) + top - whole(row[targets[n]])
-
-
-@kernel
 def own_negative_log_likelihood(
-    loss: Vector, logits: OwnMatrix, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+    loss: Vector, logits: OwnMatrixOrHalves, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
 ):
     """`negative_log_likelihood` of logits whose first row is that of row0."""
     negative_log_likelihood(loss[row0:row1], logits, part, targets[row0:row1], V, 0, row1 - row0)
-
-
-@kernel
-def own_negative_log_likelihood_of_halves(
-    loss: Vector, logits: OwnHalves, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
-):
-    """`negative_log_likelihood` of logits in bfloat16 whose first row is that of row0."""
-    negative_log_likelihood_of_halves(loss[row0:row1], logits, part, targets[row0:row1], V, 0, row1 - row0)
 
 
 @kernel
@@ -289,12 +264,8 @@ def forward(
     `vocab` float32.
     """
     own, tensor = isinstance(logits, Own), Tensor(logits.name)
-    halves, size = step.is_half(tensor), step.itemsize(tensor) * step.shape(tensor)[-1]
-    kernels = (
-        (negative_log_likelihood, negative_log_likelihood_of_halves),
-        (own_negative_log_likelihood, own_negative_log_likelihood_of_halves),
-    )
-    chosen, more = kernels[own][halves], dict[str, Any]()
+    size = step.itemsize(tensor) * step.shape(tensor)[-1]
+    chosen, more = (negative_log_likelihood, own_negative_log_likelihood)[own], dict[str, Any]()
     if right:
         chosen = (negative_log_likelihood_of_classes, own_negative_log_likelihood_of_classes)[own]
         more = {"right": Write(right, ROWS)}

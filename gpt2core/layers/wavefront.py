@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from gpt2core.layers.recurrence import Layer, Stage, add
+from gpt2core.layers.recurrent_layer import Layer, Stage, add
 from gpt2core.step.builder import Builder
 
 T = TypeVar("T")

@@ -66,6 +66,7 @@ UInt16s = Annotated[Any, Array(("uint16",), 1)]
 Halves = Annotated[Any, Array((HALF,), 2)]
 OwnHalves = Annotated[Any, Array((HALF,), 2, own=True)]
 MatrixOrHalves = Annotated[Any, Array(("float32", HALF), 2)]  # the op's tensor decides; an entry for each
+OwnMatrixOrHalves = Annotated[Any, Array(("float32", HALF), 2, own=True)]
 Scalar = Annotated[Any, Integer("op")]
 TileInt = Annotated[Any, Integer("tile")]
 TileInts = Annotated[Any, Integer("all")]

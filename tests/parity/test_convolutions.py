@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from gpt2core.layers import windows
-from gpt2core.layers.convolution import convolve, convolve_backward_input, convolve_backward_weight, fold, pack
+from gpt2core.layers.convolution import convolve, convolve_backward_input, convolve_backward_weight, fold
+from gpt2core.layers.sweep import pack
 
 pytestmark = pytest.mark.parity
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpt2core.layers import embedding, recurrence, wavefront
+from gpt2core.layers import embedding, wavefront
+from gpt2core.layers.recurrent_layer import Layer
 from gpt2core.networks import generation, language
 from gpt2core.networks.lstm.tensors import carries, model_of, panels
 from gpt2core.spec.config import TrainConfig
@@ -25,7 +26,7 @@ def forward(step: Builder, config: TrainConfig) -> None:
         step, grid, out=x, tokens=Tensor("inputs"), weight=EMBEDDING, bias=HEAD_BIAS if model.tied else None
     )
     layers = [
-        recurrence.Layer(
+        Layer(
             step, slices, k, out=Tensor("h", k), inp=Tensor("h", k - 1) if k else x,
             gates=Tensor("gates", k), cell=Tensor("cell", k), dcell=Tensor("dcell", k),
             input_weight=Tensor(f"weight_ih_l{k}"), input_bias=Tensor(f"bias_ih_l{k}"),
