@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema, create_model
 
 from gpt2core.spec import networks
-from gpt2core.spec.config import DEFAULTS, FIELDS, MAIN, TrainConfig, field_type
+from gpt2core.spec.config import DEFAULTS, FIELDS, MAIN, TrainConfig
+from gpt2core.spec.field_types import field_type
 from gpt2core.spec.fields import parse_cores
 from gpt2core.spec.generation import parse_prompt
 from gpt2core.spec.models import model_names

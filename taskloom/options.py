@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from gpt2core.node.files import open_regular
-from gpt2core.spec.config import NAMES, TrainConfig, field_type
+from gpt2core.spec.config import NAMES, TrainConfig
 from gpt2core.spec.errors import ConfigError, UnreadableFile, raise_together
+from gpt2core.spec.field_types import field_type
 from gpt2core.spec.generation import MOST_TEXT
 from gpt2core.spec.models import ModelConfig, model_from, model_names
 from gpt2core.spec.networks import KNOWN, Model, sizes_of

@@ -5,7 +5,6 @@ derived from the fields' metadata (help, unit, choices, bounds).
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,26 +76,17 @@ class TrainConfig:
         "accuracy; such as loss=2.5 or accuracy=0.9", role="length", later=True,
     )
     scheduler: str = setting(
-        "task",
-        "scheduler of the tiles",
-        choices=schedulers.KNOWN,
-        check=lambda _, value: schedulers.scheduler(value),
-        role="order",
-        group="parallelisation", main=1, resolved=True,
+        "task", "scheduler of the tiles", choices=schedulers.KNOWN, check=lambda _, value: schedulers.scheduler(value),
+        role="order", group="parallelisation", main=1, resolved=True,
     )
     sync: str = setting(
-        "step",
-        "where task and omp-task wait for all tasks: after each phase, after each step, or nowhere (taskiter)",
-        choices=SYNCS,
-        role="order",
-        group="parallelisation", main=2, resolved=True,
+        "step", "where task and omp-task wait for all tasks: after each phase, after each step, or nowhere (taskiter)",
+        choices=SYNCS, role="order", group="parallelisation", main=2, resolved=True,
     )
     policy: str = setting(
         "breadth-first",
         "task: which ready task runs first (docs/decisions/0005); omp-task: source of its priorities; breadth-first "
-        "has none",
-        choices=POLICIES,
-        role="order",
+        "has none", choices=POLICIES, role="order",
     )
     assignment: str = setting(
         "static", "fork-join, omp-for: how an op's tiles are distributed", choices=ASSIGNMENTS, role="order"
@@ -104,23 +94,18 @@ class TrainConfig:
     runtime: str = setting(
         schedulers.AUTO,
         "omp-for and omp-task: the OpenMP runtime: libgomp, libomp, libiomp5, auto (the first of these that is "
-        "installed), or a library's path",
-        check=lambda _, value: schedulers.check_runtime(value),
-        role="order",
+        "installed), or a library's path", check=lambda _, value: schedulers.check_runtime(value), role="order",
     )
     op_threads: Mapping[str, int] | None = setting(
         None,
         "fork-join, omp-for: threads for single ops, by their names or patterns, of all layers or of one, such as "
-        "qkv=2,layer*=1,fc[3]=1; default: threads for all",
-        role="order",
+        "qkv=2,layer*=1,fc[3]=1; default: threads for all", role="order",
     )
     fusion: str | None = setting(
         None,
         "kernels that share a task. none; rows: a matrix product and what follows it row by row; all: also a weight's "
         "gradient and its update. Default: all; rows with mode infer, sync phase, grad_accum or grad_clip; none with "
-        "op_threads",
-        choices=FUSIONS,
-        role="order",
+        "op_threads", choices=FUSIONS, role="order",
     )
     threads: int = setting(
         1, "P: threads in the team", low=1, high=4096, role="order",
@@ -138,18 +123,13 @@ class TrainConfig:
         group="parallelisation", unit="tokens", main=7, resolved=True,
     )
     precision: str = setting(
-        "fp32",
-        "precision of the operands of matrix products, and of some activations of GPT-2; all else is fp32",
-        choices=PRECISIONS,
-        role="size",
-        group="training", main=8,
+        "fp32", "precision of the operands of matrix products, and of some activations of GPT-2; all else is fp32",
+        choices=PRECISIONS, role="size", group="training", main=8,
     )
     blas: str = setting(
         "auto",
         "library of the matrix products; own: our code; auto: the fastest for each product, measured once on a node "
-        "(docs/decisions/0012)",
-        choices=BLAS,
-        role="order",
+        "(docs/decisions/0012)", choices=BLAS, role="order",
     )
     data: str = setting(
         "stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file; of a resnet or vgg images: "
@@ -179,27 +159,22 @@ class TrainConfig:
     )
     momentum: float = setting(0.0, "SGD's momentum", check=SHARE, role="values", later=True, by_network=True)
     nesterov: bool = setting(
-        False, "whether SGD's momentum is Nesterov's", check=check_bool, role="values",
-        later=True,
+        False, "whether SGD's momentum is Nesterov's", check=check_bool, role="values", later=True,
     )
     lr_schedule: str = setting(
         "constant",
         "learning rate over the steps. cosine: linear warm-up, then a cosine; steps: multiplied after every some steps",
-        choices=optimizers.KNOWN["lr_schedule"],
-        role="values",
-        later=True,
+        choices=optimizers.KNOWN["lr_schedule"], role="values", later=True,
     )
     lr_warmup: int = setting(
         0, "cosine: steps of linear warm-up, fewer than steps", low=0, high=1 << 30, role="values",
         unit="steps", later=True,
     )
     lr_final: float = setting(
-        0.0, "cosine: share of lr that is left after the last step", check=SHARE, role="values",
-        later=True,
+        0.0, "cosine: share of lr that is left after the last step", check=SHARE, role="values", later=True,
     )
     lr_decay: float = setting(
-        0.1, "steps: factor of the learning rate each time", check=AMOUNT, role="values",
-        later=True,
+        0.1, "steps: factor of the learning rate each time", check=AMOUNT, role="values", later=True,
     )
     lr_every: int = setting(
         1000, "steps: number of steps from one time to the next", low=1, high=1 << 30, role="values",
@@ -211,13 +186,11 @@ class TrainConfig:
     )
     grad_accum: int = setting(
         1, "A: micro-batches of B sequences in a step; their gradients are summed before the update", low=1, high=4096,
-        role="size",
-        unit="micro-batches", later="in-keys",
+        role="size", unit="micro-batches", later="in-keys",
     )
     grad_clip: float = setting(
         0.0, "maximum norm of all gradients together; larger ones are scaled down; 0: no limit", check=AMOUNT,
-        role="size",
-        later="in-keys",
+        role="size", later="in-keys",
     )
     shuffle: str = setting(
         "epoch",
@@ -239,8 +212,7 @@ class TrainConfig:
     )
     carry_state: bool = setting(
         False, "lstm: the state of a batch begins where the one of the previous batch ended, without gradient; each "
-        "sample then reads its own contiguous part of the tokens", check=check_bool, role="size",
-        later=True,
+        "sample then reads its own contiguous part of the tokens", check=check_bool, role="size", later=True,
     )
     op_order: str = setting(
         "layers", "lstm: order of the ops of its recurrence: layer after layer, or by anti-diagonals of layers and "
@@ -260,10 +232,8 @@ class TrainConfig:
         1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1, role="seed"
     )
     trace: str | None = setting(
-        None,
-        "file for a trace of the timed steps: .json or .json.gz for Chrome and Perfetto, .prv for Paraver",
-        check=check_path,
-        role="output",
+        None, "file for a trace of the timed steps: .json or .json.gz for Chrome and Perfetto, .prv for Paraver",
+        check=check_path, role="output",
     )
     allow_oversubscription: bool = setting(
         False, "allow more threads than cores; for tests of correctness, never for timing", check=check_bool,
@@ -276,8 +246,7 @@ class TrainConfig:
     logits: str = setting(
         "all",
         "infer: logits of all positions, of the last position of each sequence, or of all without keeping them (each "
-        "slice's replace those of another one)",
-        choices=LOGITS, role="size", later=True,
+        "slice's replace those of another one)", choices=LOGITS, role="size", later=True,
     )
     score: bool = setting(
         False, "infer: whether each step computes the mean negative log-likelihood", check=check_bool, role="size",
@@ -374,14 +343,9 @@ class TrainConfig:
         out["model"] = self.model.to_dict()
         if self.runtime == schedulers.AUTO and "runtime" not in schedulers.scheduler(self.scheduler).options:
             del out["runtime"]
-        if self.cores is not None:
-            out["cores"] = list(self.cores)
-        if self.prompt is not None:
-            out["prompt"] = list(self.prompt)
-        if self.op_threads is not None:
-            out["op_threads"] = dict(self.op_threads)
-        if self.stop_at is not None:
-            out["stop_at"] = dict(self.stop_at)
+        for name, kind in (("cores", list), ("prompt", list), ("op_threads", dict), ("stop_at", dict)):
+            if out[name] is not None:
+                out[name] = kind(out[name])
         return out
 
     @classmethod
@@ -414,10 +378,7 @@ def declared(key: str, *values: Any) -> tuple[str, ...]:
 MAIN = tuple(sorted(declared("main"), key=lambda name: FIELDS[name].metadata["main"]))
 PROBLEM = with_role("size", "values", "seed")  # settings that determine the computation
 
-
 CHECKS = tuple(checks(SETTINGS))  # made once; defaults are left out: a sweep makes ten thousand configurations
-
-
 CHECK_OF: Mapping[str, Check] = {name: check for name, _, check in CHECKS} | {
     "model": lambda _, value: model_from(value),
     "cores": lambda _, value: parse_cores(value),
@@ -433,14 +394,3 @@ def wrong(name: str, value: object) -> list[ConfigError]:
         return [ConfigError(str(name), value, "no such setting; known: " + ", ".join(NAMES))]
     unset = value is None and DEFAULTS[name] is None
     return [] if unset or name not in CHECK_OF else caught(CHECK_OF[name], name, value)
-
-
-def field_type(name: str) -> Any:
-    """The resolved annotation of a TrainConfig field."""
-    return typing.get_type_hints(TrainConfig)[name]
-
-
-def is_integer(name: str) -> bool:
-    """Whether a setting is an integer in every run, or null."""
-    kind = field_type(name)
-    return {*(typing.get_args(kind) or (kind,))} - {type(None)} == {int}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpt2core.spec.config import MAIN, PROBLEM, SETTINGS, TrainConfig, declared, is_integer, with_role
+from gpt2core.spec.config import MAIN, PROBLEM, SETTINGS, TrainConfig, declared, with_role
+from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.fields import DECLARED, ROLES, setting
 from gpt2core.spec.networks import OWN_SETTINGS
 from gpt2core.spec.series import IN_FIRST_KEYS, LATER_SETTINGS, NOT_SERIES

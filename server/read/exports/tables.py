@@ -15,7 +15,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from gpt2core.spec import networks
-from gpt2core.spec.config import MAIN, NAMES, is_integer
+from gpt2core.spec.config import MAIN, NAMES
+from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.phases import PHASES
 from taskloom.contract.variants import VariantRow
 from taskloom.server.db import Database, utc

@@ -1,0 +1,19 @@
+"""Types of the settings, resolved from TrainConfig's annotations."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+from gpt2core.spec.config import TrainConfig
+
+
+def field_type(name: str) -> Any:
+    """The resolved annotation of a TrainConfig field."""
+    return typing.get_type_hints(TrainConfig)[name]
+
+
+def is_integer(name: str) -> bool:
+    """Whether a setting is an integer in every run, or null."""
+    kind = field_type(name)
+    return {*(typing.get_args(kind) or (kind,))} - {type(None)} == {int}
