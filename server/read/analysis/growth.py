@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from gpt2core.networks.of_images import ImageModel
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.models import model_from
@@ -18,20 +19,20 @@ from taskloom.analysis.variants import Group
 from taskloom.server.queue.experiments.memory import arenas_bytes
 
 MOST_BATCH = 1 << 20
-SIDES = (4, 512)  # of images
 ALIKE = ("precision", "optimizer", "logits")  # settings that a peak's run must share with the drawn configuration
 
 
 def memory_growth(groups: Sequence[Group], rows: Sequence[MemoryRow]) -> list[Growth]:
     """Growth for the first variant's model, with the peaks of the variants that differ from it in the shape, in the
     schedule or in the mode. rows: of the groups. Runs that generate have one token of one sequence in a step, so they
-    are left out."""
+    are left out, as are those of other networks than the first."""
     every = zip((TrainConfig.from_dict(dict(group[0].config)) for group in groups), rows, strict=True)
     kept = [(config, row) for config, row in every if not config.generate]
     if not kept:
         return []
+    first = kept[0][0]
+    kept = [(config, row) for config, row in kept if config.model.network == first.model.network]
     configs, rows = [config for config, _ in kept], [row for _, row in kept]
-    first = configs[0]
     drawn = {mode: next((c for c in configs if c.mode == mode), None) or _in_mode(first, mode) for mode in MODES}
 
     @functools.cache
@@ -44,7 +45,9 @@ def memory_growth(groups: Sequence[Group], rows: Sequence[MemoryRow]) -> list[Gr
         if row.memory.peak_rss_bytes and not row.memory.peak_compiled and _alike(config, drawn[config.mode])
     ]
     shape = shape_of(first)
-    limits = {"batch": (1, MOST_BATCH), "seq": (1, first.model.context), "side": SIDES}
+    limits = {"batch": (1, MOST_BATCH), "seq": (1, first.model.context)}
+    if isinstance(first.model, ImageModel):
+        limits["side"] = first.model.sides
     return growth(
         shape, {axis: limits[axis] for axis in shape}, drawn["infer"].logits,
         lambda mode, shape: sizes(mode, tuple(shape.items())), peaks,
@@ -53,8 +56,9 @@ def memory_growth(groups: Sequence[Group], rows: Sequence[MemoryRow]) -> list[Gr
 
 def shape_of(config: TrainConfig) -> Shape:
     """The sizes of a configuration on which its activations depend."""
-    side = getattr(config.model, "side", None)
-    return {"batch": config.batch, **({"seq": config.seq} if side is None else {"side": side})}
+    if isinstance(config.model, ImageModel):
+        return {"batch": config.batch, "side": config.model.side}
+    return {"batch": config.batch, "seq": config.seq}
 
 
 def _with_shape(config: TrainConfig, shape: Shape) -> TrainConfig:
@@ -80,4 +84,5 @@ def _in_mode(config: TrainConfig, mode: str) -> TrainConfig:
 def _alike(config: TrainConfig, drawn: TrainConfig) -> bool:
     """Whether the run's arenas are those of the drawn configuration at the run's own shape, but for its schedule."""
     same = all(getattr(config, name) == getattr(drawn, name) for name in ALIKE)
-    return same and _with_shape(config, shape_of(drawn)).model == drawn.model
+    mine, theirs = (each.model.to_dict() for each in (_with_shape(config, shape_of(drawn)), drawn))
+    return same and {**mine, "name": ""} == {**theirs, "name": ""}  # equal sizes may have a preset's name
