@@ -18,7 +18,7 @@ def disturbed_share(disturbed: int, runs: int) -> str:
 
 
 def value_name(axis: str | None, value: Any) -> str:
-    """A value of an axis, or settings without one: task, 2 threads, batch slice 4, fusion default."""
+    """A value of an axis, or settings without one: task, 2 threads, batch slice 4, fusion default, op threads qkv=1."""
     if axis is None:
         return settings(value) if isinstance(value, Mapping) else str(value)
     if axis == "threads" and value is not None:
@@ -27,6 +27,8 @@ def value_name(axis: str | None, value: Any) -> str:
         return f"build {value[:12]}"
     if isinstance(value, Mapping) and "name" in value:
         value = value["name"]
+    if isinstance(value, Mapping):
+        value = ",".join(f"{key}={each}" for key, each in value.items())
     text = value if isinstance(value, str) else "default" if value is None else json.dumps(value)
     return text if axis == "scheduler" else f"{axis.replace('_', ' ')} {text}"
 

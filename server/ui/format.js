@@ -95,7 +95,10 @@ export function setting(value) {
 		if (typeof named.name === 'string') return named.name;
 		if ('channels' in named) return `${named.layers} layers, ${named.channels} channels`;
 		if ('hidden' in named) return `${named.network} of ${named.layers} layers, ${named.hidden} hidden units`;
-		return JSON.stringify(value);
+		if (Array.isArray(value) || Object.values(named).some(each => typeof each === 'object')) return JSON.stringify(value);
+		return Object.entries(named)
+			.map(pair => pair.join('='))
+			.join(',');
 	}
 	return String(value);
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from processes import House
 from runs import SMALL, succeeded
@@ -50,3 +52,24 @@ def test_an_experiment_generates_tokens(home: House, client: Client) -> None:
     for series in client.series():
         assert [point.time_to_first_token_s is not None for point in client.series_points(series.id)] == [True]
     assert "Memory by variant" in page(client.report(experiment))
+
+
+@pytest.mark.slow
+def test_an_experiment_varies_the_threads_of_sections(home: House, client: Client) -> None:
+    """Tables of threads for ops are values of an axis, as text or as objects. No bit of the logits depends on them."""
+    home.start_worker(None)
+    base = {
+        "model": "lstm-tiny", "batch": 2, "seq": 16, "steps": 4, "mode": "infer", "scheduler": "fork-join",
+        "threads": 2, "batch_slice": 1, "token_slice": 8,
+    }  # fmt: skip
+    tables = [None, "recur*=1", {"logits": 1, "gates_in[0]": 1}]
+    body = {"base": base, "axes": {"op_threads": tables}, "repetitions": 1}
+    experiment = client.submit(ExperimentRequest.model_validate(body)).id
+    succeeded(client, experiment, 3)
+    results = [client.result(run.id) for run in client.runs(experiment)]
+    found = {json.dumps(result["config"]["op_threads"]): result for result in results}
+    assert set(found) == {"null", '{"recur*": 1}', '{"logits": 1, "gates_in[0]": 1}'}
+    assert len({result["outputs_sha256"] for result in results}) == 1
+    report = page(client.report(experiment))
+    for name in ("default", "recur*=1", "logits=1,gates_in[0]=1"):
+        assert f"op threads {name}" in report

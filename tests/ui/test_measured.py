@@ -16,6 +16,8 @@ from patience import until
 from playwright.sync_api import expect
 from processes import house
 
+from gpt2core.spec.latency import latency
+
 sys.path.append(str(Path(__file__).parents[1] / "integration"))  # for caller.py: workers are imitated in one place
 
 from caller import Caller
@@ -280,3 +282,34 @@ def test_a_comparison_without_counters_says_why_instructions_are_not_known(api, 
     page = new_tab(str(api.http.base_url).rstrip("/")).open("compare?" + str(httpx.QueryParams(sides)))
     expect(page.get_by_role("definition").filter(has_text="not known")).to_have_text(f"not known: {why}")
     assert page.locator("svg.drawn text", has_text="instructions").count() == 0
+
+
+def test_a_generation_has_its_tokens_and_its_rates(api, make_result, new_tab):
+    settings = {"model": "tiny", "mode": "infer", "generate": 3, "prompt": [5, 7], "warmup": 2}
+    made = api.submit(base={**settings, "batch_slice": 1, "token_slice": 1})
+    node, step_s = api.worker(), [0.04, 0.03, 0.012, 0.008]
+    lease = node.claim()
+    result = make_result(step_s, **{**settings, "token_slice": 1})
+    phases = {
+        name: {phase: spans for phase, spans in result[name].items() if phase in ("data", "forward")}
+        for name in ("phase_s", "phase_busy_s")
+    }
+    rates = {"tokens_per_s": 100.0, "weights_gb_per_s": 1.25, "triad_gb_per_s": 17.5}
+    result |= {
+        **phases, "losses": [], "weights_sha256": None, "outputs_sha256": "o", "outputs_sketch": [1.0] * 64,
+        "latency": latency(step_s[2:]), "tokens": [11, 200, 4], "time_to_first_token_s": 0.07, "summary": rates,
+    }  # fmt: skip
+    node.upload(lease, result)
+    (run,) = api.runs(made["id"])
+    tab = new_tab(str(api.http.base_url).rstrip("/"))
+    page = tab.open(f"run?id={run['id']}")
+    panel = page.locator("section.panel", has=page.get_by_role("heading", name="Generation", exact=True))
+    figures = dict(zip(panel.locator("dt").all_inner_texts(), panel.locator("dd").all_inner_texts(), strict=True))
+    assert {name: " ".join(text.split()) for name, text in figures.items()} == {
+        "Time to first token": "70.0 ms after 2 tokens of prompt",
+        "Tokens/s": "100",
+        "Weights read": "1.25 GB/s the triad of the node: 17.5 GB/s",
+    }
+    expect(panel.get_by_role("heading", name="3 generated tokens")).to_be_visible()
+    expect(panel.locator("code")).to_have_text("11, 200, 4")
+    assert tab.violations() == []

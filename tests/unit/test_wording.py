@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpt2core.spec.wording import counted, noun_for, seconds, slices
+from taskloom.analysis.wording import settings, value_name
 
 ROOT = Path(__file__).parents[2]
 OURS = ("analysis", "contract", "gpt2core", "provisioner", "server", "taskloom", "worker")
@@ -30,6 +31,13 @@ def test_slices_have_what_else_cuts_or_orders_tiles() -> None:
     cut = {"batch_slice": 4, "token_slice": 16}
     assert slices({**cut, "unit_slice": 64, "op_order": "diagonals"}) == "4x16, 64 units, by diagonals"
     assert slices({**cut, "variant": {"unit_slice": 1, "op_order": "layers"}}) == "4x16, 1 unit"
+
+
+def test_a_table_of_threads_is_named_as_it_is_written() -> None:
+    table = {"recur*": 1, "fc[3]": 2}
+    assert value_name("op_threads", table) == "op threads recur*=1,fc[3]=2"
+    assert value_name("op_threads", None) == "op threads default"
+    assert settings({"threads": 2, "op_threads": table}) == "op threads recur*=1,fc[3]=2, 2 threads"
 
 
 @pytest.mark.parametrize(

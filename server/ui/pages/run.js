@@ -118,6 +118,45 @@ function Goal({of}) {
 	`;
 }
 
+const MOST_TOKENS = 200;
+
+/**
+ * The tokens that a run has generated, and its rates beside the bandwidth of its node.
+ * @param {{of: import('../schemas').Schemas['RunDetail']}} props
+ */
+function Generated({of}) {
+	const result = useAnswer(of.median_step_s === null ? null : `runs/${of.id}/result`);
+	const found = result.data;
+	if (!found?.tokens) return '';
+	const {tokens, summary = {}} = found;
+	return html`<section class="panel">
+		<h2>Generation</h2>
+		<${Figures}
+			of=${[
+				[
+					'Time to first token',
+					ms(found.time_to_first_token_s),
+					`after ${plural(found.config.prompt.length, 'token')} of prompt`
+				],
+				['Tokens/s', number(summary.tokens_per_s)],
+				[
+					'Weights read',
+					`${number(summary.weights_gb_per_s)} GB/s`,
+					summary.triad_gb_per_s == null
+						? 'the triad of the node is not measured'
+						: `the triad of the node: ${number(summary.triad_gb_per_s)} GB/s`
+				]
+			]}
+		/>
+		<h3>${plural(tokens.length, 'generated token')}</h3>
+		<p>
+			<code>${tokens.slice(0, MOST_TOKENS).join(', ')}</code>
+			${tokens.length > MOST_TOKENS &&
+			html` <small class="soft">The result has all tokens; these are the first ${MOST_TOKENS}.</small>`}
+		</p>
+	</section>`;
+}
+
 /** @param {{of: import('../schemas').Schemas['RunDetail']}} props */
 function Actions({of}) {
 	const {run, busy, problem} = useAction(async verb => {
@@ -188,6 +227,7 @@ export default function Run() {
 							]}
 						/>
 					</section>
+					${!!of.spec.generate && html`<${Generated} of=${of} />`}
 					<div>
 						<${Tabs}
 							chosen=${view in VIEWS ? view : first}
