@@ -313,3 +313,13 @@ def test_a_generation_has_its_tokens_and_its_rates(api, make_result, new_tab):
     expect(panel.get_by_role("heading", name="3 generated tokens")).to_be_visible()
     expect(panel.locator("code")).to_have_text("11, 200, 4")
     assert tab.violations() == []
+
+
+def test_tables_of_threads_are_named_as_they_are_written(api, new_tab):
+    tables = [None, "qkv*=1", {"fc[1]": 2, "logits": 1}]
+    base = {"model": "tiny", "scheduler": "fork-join", "threads": 2}
+    made = api.submit(base=base, axes={"op_threads": tables}, repetitions=1)
+    names = {f"op threads {name}" for name in ("–", "qkv*=1", "fc[1]=2,logits=1")}
+    tab = new_tab(str(api.http.base_url).rstrip("/"))
+    pages = [tab.open(f"run?id={run['id']}") and tab.page.locator("h1").inner_text() for run in api.runs(made["id"])]
+    assert {title.partition(": ")[2] for title in pages} == names

@@ -129,7 +129,7 @@ function Generated({of}) {
 	const found = result.data;
 	if (!found?.tokens) return '';
 	const {tokens, summary = {}} = found;
-	return html`<section class="panel">
+	return html`<section class="panel stack">
 		<h2>Generation</h2>
 		<${Figures}
 			of=${[
