@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import re
 import socket
 import ssl
+import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,15 +28,20 @@ SHORT = re.compile(r"(0x[0-9a-f]+|\d+)(\.(0x[0-9a-f]+|\d+)){0,3}")  # of IPv4 ad
 PROXIES = ("http", "https")  # schemes of proxies that need no further package
 # What a request can raise: no connection, an answer that cannot be decoded, an address that is none or no name.
 FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL, UnicodeError)
+MOST_BYTES = 64 << 20  # of an answer to a worker or a provisioner
 
 
 class Client(httpx.Client):
-    """A client of one server's API. `through`: the proxy between, in words, or "".
+    """A client of one server's API. `through`: the proxy between, in words, or "". short_answers: an answer is refused
+    if it has more than MOST_BYTES, or does not arrive whole within the request's timeout.
 
     Raises ConfigError, which names the variable, for a proxy or certificates that cannot be used, and httpx.InvalidURL.
     """
 
-    def __init__(self, server: str, headers: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(
+        self, server: str, headers: Mapping[str, str], timeout_s: float, short_answers: bool = False
+    ) -> None:
+        self._short_answers, self._timeout_s = short_answers, timeout_s
         url = httpx.URL(server.rstrip("/") + API)
         variable, proxy = _proxy(url)
         self.through = f", through the proxy {_shown(proxy)} ({variable})" if proxy else ""
@@ -54,7 +59,10 @@ class Client(httpx.Client):
     def exchange(self, method: str, path: str, **request: Any) -> httpx.Response:
         """The server's answer, a success. Raises Unreachable if the same request may succeed later, or Refused."""
         try:
-            answer = self.request(method, path, **request)
+            with self.stream(method, path, **request) as answer:
+                if self._short_answers:
+                    answer.stream = _Short(answer.stream, request.get("timeout", self._timeout_s))
+                answer.read()
         except FAILED as error:
             sent = not isinstance(error, httpx.ConnectError)
             raise Unreachable(f"{self.base_url}: {self.why(error)}", sent=sent) from error
@@ -70,13 +78,33 @@ class Client(httpx.Client):
         raise Refused(answer, problem)
 
 
+class _Short(httpx.SyncByteStream):
+    """A body within limits. httpx limits the time of each part; a proxy may send a byte every few seconds."""
+
+    def __init__(self, body: Any, most_s: float) -> None:
+        self._body, self._most_s = body, most_s
+
+    def __iter__(self) -> Iterator[bytes]:
+        size, until = 0, time.monotonic() + self._most_s
+        for part in self._body:
+            size += len(part)
+            if size > MOST_BYTES:
+                raise httpx.ReadError(f"the answer has more than {MOST_BYTES:,} bytes")
+            if time.monotonic() > until:
+                raise httpx.ReadTimeout(f"the answer did not arrive whole within {self._most_s:g} s")
+            yield part
+
+    def close(self) -> None:
+        self._body.close()
+
+
 def _problem(answer: httpx.Response) -> dict[str, Any] | None:
     """The problem document, if it is one of the server's own."""
     if answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() != PROBLEM:
         return None
     try:
         problem = answer.json()
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):  # ValueError: also of numbers with thousands of digits
         return None
     return problem if isinstance(problem, dict) and str(problem.get("type", "")).startswith(OURS) else None
 

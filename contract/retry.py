@@ -74,10 +74,10 @@ def parse_retry_after_s(header: str | None, now_s: float | None = None) -> float
     if header.strip().isdecimal():
         return float(header)
     try:
-        at = email.utils.parsedate_to_datetime(header)
-    except ValueError:
+        at_s = email.utils.parsedate_to_datetime(header).timestamp()
+    except (ValueError, TypeError, LookupError, ArithmeticError):  # ArithmeticError: a year that is no machine integer
         return None
-    return max(0.0, at.timestamp() - (time.time() if now_s is None else now_s))
+    return max(0.0, at_s - (time.time() if now_s is None else now_s))
 
 
 def call_until_answered(

@@ -17,7 +17,7 @@ class Server:
     """One connection to one server. Raises Unreachable (retry), and Refused for a key that may not."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        self._http = http.Client(url, authorization(token), ANSWER_S)
+        self._http = http.Client(url, authorization(token), ANSWER_S, short_answers=True)
 
     def close(self) -> None:
         self._http.close()

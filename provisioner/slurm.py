@@ -95,10 +95,9 @@ def submission(pools: Pools, pool: Pool, job_name: str) -> tuple[list[str], str]
 
 
 def _script(pools: Pools, pool: Pool) -> str:
-    lines = ["#!/bin/bash"]
-    if pool.prelude:
-        lines.append(pool.prelude.rstrip("\n"))
-    lines.append("set -euo pipefail")  # not before: start-up files of sites use variables that are not set
+    # The prelude is foreign code that runs as in a plain job script, and may leave traps of its own: nothing is
+    # set for the lines after it either. The empty line ends a prelude that ends with a backslash.
+    lines = ["#!/bin/bash", *([pool.prelude, ""] if pool.prelude else [])]
     if pools.token_file is not None:
         # Slurm stores arguments and scripts, so neither may contain the key.
         lines.append(f"export TASKLOOM_TOKEN_FILE={shlex.quote(str(_absolute(pools.token_file)))}")

@@ -110,7 +110,7 @@ class Database:
         kind = parsed.get_backend_name()
         if kind == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-            postgres.load()
+            postgres.load(parsed)
         elif kind != "sqlite":
             raise StartRefused(f"database {kind} is not known; {database_url.ACCEPTED}")
         elif parsed.database in (None, "", ":memory:"):
@@ -128,7 +128,7 @@ class Database:
         self.name = str(parsed.database)
         options: dict[str, Any] = {}
         if not self.is_sqlite:
-            options["connect_args"] = postgres.CONNECT
+            options |= {"connect_args": postgres.CONNECT, "isolation_level": postgres.ISOLATION}
         if read_only and not self.is_sqlite:
             # For each transaction: a pooler would refuse it as an option, and would keep it for others as a setting.
             options["execution_options"] = {"postgresql_readonly": True}

@@ -33,8 +33,6 @@ class Address:
 
 def resolve(host: str, port: int) -> Address:
     """Resolve the host name. Raises StartRefused."""
-    if not 0 <= port < 1 << 16:
-        raise StartRefused(f"port {port} is not a port number; use 1 to 65535, or 0 for a free one")
     try:
         family, _, _, _, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine, event
+from sqlalchemy import URL, Engine, event
 
 from gpt2core.spec import extras
 from taskloom.server.errors import StartRefused
@@ -14,17 +14,26 @@ if TYPE_CHECKING:
 
 # Whatever the environment (PGCLIENTENCODING) or the URL says: names and notes may contain every character.
 CONNECT = {"client_encoding": "utf8"}
+# Whatever the database or the role has as its default. It is part of each BEGIN, so a pooler keeps it for nobody else.
+ISOLATION = "READ COMMITTED"
 
 
-def load() -> None:
-    """Load the driver. Raises StartRefused."""
+def load(url: URL) -> None:
+    """Load the driver, and check the URL's options, of which values may be secret. Raises StartRefused."""
     try:
         extras.require("postgres")
-        import psycopg  # noqa: F401 - servers with SQLite do without it
+        import psycopg  # servers with SQLite do without it
     except extras.NotInstalled as error:
         raise StartRefused(str(error)) from None
     except ImportError as error:  # its C library is missing
         raise StartRefused(f"psycopg cannot be loaded ({error}): install taskloom[postgres]") from None
+    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    unknown = sorted(set(url.query) - known)
+    if unknown:
+        raise StartRefused(
+            f"the database URL has the option {unknown[0]}, which PostgreSQL's client does not know; remove it, or use "
+            "one of libpq's, such as sslmode or connect_timeout"
+        )
 
 
 def prepare(engine: Engine) -> None:
@@ -32,7 +41,9 @@ def prepare(engine: Engine) -> None:
 
     @event.listens_for(engine, "connect", insert=True)  # before SQLAlchemy's own first query
     def connect(connection: psycopg.Connection[Any], _: object) -> None:
-        encoding = connection.info.parameter_status("server_encoding")
+        encoding = connection.info.parameter_status("server_encoding")  # a pooler may report none
+        if encoding is None:
+            encoding = connection.execute("SHOW server_encoding").fetchone()[0]  # type: ignore[index]
         if encoding != "UTF8":
             raise StartRefused(
                 f"the database's encoding is {encoding}, which cannot store every name; create it with "

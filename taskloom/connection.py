@@ -45,7 +45,7 @@ class Connection:
         try:
             self._http = http.Client(self.server, headers, timeout_s)
         except httpx.InvalidURL as error:
-            raise ServerUnreachable(self.server, self._http.why(error.__cause__ or error)) from error
+            raise ServerUnreachable(self.server, str(error)) from error
 
     def close(self) -> None:
         self._http.close()
@@ -131,7 +131,8 @@ def problem_of(answer: httpx.Response, through: str) -> problems.Problem:
     try:
         return problems.Problem.model_validate_json(answer.content)
     except ValidationError:
-        detail = f"{answer.text[:500]}{through}"
+        # Not answer.text, which decodes as another program's header says.
+        detail = f"{answer.content[:500].decode(errors='replace')}{through}"
         return problems.Problem(
             type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=detail
         )

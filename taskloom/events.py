@@ -16,6 +16,7 @@ from taskloom.errors import ServerUnreachable, from_problem
 
 SILENCE_S = 40.0  # the server sends a keep-alive every 15 s
 AGAIN_S = 1.0
+FOREIGN = (ValueError, LookupError, TypeError, RecursionError)  # of events of another program
 TRIES = 5  # time to reach the server again
 
 
@@ -47,7 +48,9 @@ def listen(client: http.Client, server: str, topics: Sequence[str], until: float
                         left.remove(event.topic)
                     if until is not None and time.monotonic() >= until:
                         return
-        except (*http.FAILED, ValueError, KeyError) as error:  # ValueError, KeyError: another program's events
+                if left:
+                    raise httpx.RemoteProtocolError("the stream ended before its topics")
+        except (*http.FAILED, *FOREIGN) as error:
             failures += 1
             if until is not None and time.monotonic() >= until:
                 return

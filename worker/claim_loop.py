@@ -29,6 +29,7 @@ from taskloom.worker.spool import Entry, Spool, stranded
 
 EXIT_OK, EXIT_RUN_FAILED, EXIT_REFUSED = 0, 1, 3
 KEEP_ALIVE_S = 5.0  # period of registrations while the peaks are measured
+AT_ONCE_S, AGAIN_S = 0.1, 1.0  # an answer within the first is no long poll's; another is sent after the second
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,7 @@ class ClaimLoop:
             wait_s=min(self._settings.wait_s, math.inf if remaining_s is None else remaining_s, self._idle_left_s()),
             remaining_s=remaining_s,
         )
+        begun = time.monotonic()
         threading.Thread(target=self._poll, args=(request,), name="claim", daemon=True).start()
         while True:
             match self._inbox.get():
@@ -212,6 +214,9 @@ class ClaimLoop:
                     if lease is not None:
                         self._measurement.interrupt()
                         self._measuring = False
+                    elif time.monotonic() - begun < min(AT_ONCE_S, request.wait_s / 2):
+                        # The server stops, or another program answers 204 to everything.
+                        self.pause(min(AGAIN_S, request.wait_s))
                     return lease
                 case ClaimAnswered(_, error):
                     self._after_failed_claim(error)

@@ -37,7 +37,7 @@ class ServerClient:
     """One worker's connection to one server. Raises Unreachable (retry) and Refused (do not retry)."""
 
     def __init__(self, server: str, token: str | None) -> None:
-        self._http = http.Client(server, authorization(token), ANSWER_S)
+        self._http = http.Client(server, authorization(token), ANSWER_S, short_answers=True)
 
     def close(self) -> None:
         self._http.close()
@@ -49,11 +49,7 @@ class ServerClient:
         except Refused as error:
             if error.slug == "worker-elsewhere":
                 raise Unreachable(str(error)) from error
-            if "spool_id" not in {each.get("field") for each in error.problem.get("errors") or ()}:
-                raise
-            # The first servers do not know the field.
-            known = registration.model_dump(exclude={"spool_id"}, exclude_unset=True)
-            self._send("POST", "/workers", WorkerRegistration.model_validate(known))
+            raise
 
     def leave(self, worker_id: str, boot_id: str) -> None:
         self._send("POST", f"/workers/{quote(worker_id, safe='')}/leave", Leaving(boot_id=boot_id))

@@ -103,8 +103,7 @@ def _request(
 def _planned(plan: DryRun) -> list[str]:
     """What a tuning runs and can say, in lines."""
     told = plan.tuning
-    if told is None:  # an older server
-        return []
+    assert told is not None  # since the request has a space
     took = "" if plan.estimated_s is None else f", about {tables.duration(plan.estimated_s)} on one worker"
     counts = f"{told.combinations:,} combinations: {told.invalid:,} are refused, {told.excluded:,} excluded, " \
              f"{told.equal:,} equal to others"  # fmt: skip

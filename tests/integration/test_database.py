@@ -1,11 +1,15 @@
 """The database's connections."""
 
 import contextlib
+import socket
+import threading
 
 import psycopg
 import pytest
 from conftest import servers_on
 from patience import until
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
 
 from taskloom.server import migrate
 from taskloom.server.db import Database
@@ -25,7 +29,7 @@ def test_a_connection_in_use_when_the_database_is_closed_is_closed_once_it_is_re
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "EUC_JP"])
 def test_a_database_that_cannot_store_every_name_is_refused(postgres, encoding):
     name = f"encoded_{encoding.lower()}"
     with psycopg.connect(postgres.uri, autocommit=True) as connection:
@@ -35,6 +39,68 @@ def test_a_database_that_cannot_store_every_name_is_refused(postgres, encoding):
     with pytest.raises(StartRefused, match=f"encoding is {encoding}.* ENCODING 'UTF8' TEMPLATE template0"):
         migrate.upgrade(database)
     database.close()
+
+
+@pytest.fixture
+def silent_pooler(database_url):
+    """The URL of the database through a relay that hides one parameter of the server's greeting."""
+    folder = make_url(database_url).query["host"]
+    ended = threading.Event()
+
+    def carry(source, target, hidden):
+        with contextlib.suppress(OSError):
+            while part := source.recv(1 << 16):
+                target.sendall(part.replace(b"server_encoding\0", hidden))
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def serve():
+        while not ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                client, _ = listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(f"{folder}/.s.PGSQL.5432")
+                open_ends.extend((client, server))
+                for ends in ((client, server, b"server_encoding\0"), (server, client, b"pooler_encoding\0")):
+                    threads.append(threading.Thread(target=carry, args=ends))
+                    threads[-1].start()
+
+    threads, open_ends = [], []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.05)
+        threads.append(threading.Thread(target=serve))
+        threads[0].start()
+        url = make_url(database_url)
+        yield f"postgresql://{url.username}@127.0.0.1:{listener.getsockname()[1]}/{url.database}"
+        ended.set()
+        for thread in list(threads):
+            thread.join()
+        for end in open_ends:
+            end.close()
+
+
+@pytest.mark.on_postgres
+def test_an_encoding_that_a_pooler_does_not_report_is_queried(silent_pooler):
+    database = Database(silent_pooler)
+    assert migrate.is_current(database)
+    database.close()
+
+
+@pytest.mark.on_postgres
+def test_transactions_are_isolated_as_we_say_whatever_is_the_databases_default(database_url):
+    """At serializable, claims that cross would end with errors."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {make_url(database_url).database} "
+                           "SET default_transaction_isolation = 'serializable'")  # fmt: skip
+    database, reading = Database(database_url), Database(database_url, read_only=True)
+    levels = []
+    for opened in (database.write(), reading.read(), database.read(snapshot=True), reading.read(snapshot=True)):
+        with opened as session:
+            levels.append(session.execute(text("SHOW transaction_isolation")).scalar_one())
+    assert levels == ["read committed", "read committed", "repeatable read", "repeatable read"]
+    for each in (database, reading):
+        each.close()
 
 
 @pytest.mark.on_postgres

@@ -64,6 +64,15 @@ def test_options_in_the_url_of_sqlite_are_refused(url):
         Database(url)
 
 
+@pytest.mark.parametrize(
+    "option", ["pgbouncer=true", "prepare_threshold=0", "autocommit=true", "row_factory=x", "plugin=x", "w0rd=w0rd"]
+)
+def test_options_in_the_url_of_postgresql_are_those_of_its_client(option):
+    """Others are those of other drivers and services, or arguments of our driver that no text can be."""
+    with pytest.raises(StartRefused, match=f"has the option {option.partition('=')[0]}, which PostgreSQL's client"):
+        Database(f"postgresql://u:p@host/name?sslmode=require&{option}")
+
+
 def test_another_driver_in_the_url_is_ours(tmp_path):
     Database(f"sqlite+aiosqlite:///{tmp_path}/a.db").close()
 

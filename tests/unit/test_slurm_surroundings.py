@@ -89,7 +89,8 @@ def in_bash(script, environment):
 PRELUDES = [
     'if [ "$PS1" ]; then PS1="job> "; fi', "export LD_LIBRARY_PATH=/opt/lib:$LD_LIBRARY_PATH", "false",
     "cd /nonexistent", "grep -q nothing /dev/null | cat", "set -u", 'export NAME="two\nlines"', "# a comment",
-    ". /etc/profile",
+    ". /etc/profile", "trap 'echo \"$BASH_COMMAND $STEP\" >&2' DEBUG", "trap 'echo \"at $PLACE\" >&2' ERR; false",
+    "shopt -s failglob nullglob", "set -o posix", "IFS=/", "set -f; set -C",
 ]  # fmt: skip
 
 
@@ -114,3 +115,14 @@ def test_without_its_prelude_the_command_is_named(tmp_path):
     done = in_bash(script, environment)
     assert done.returncode == 127
     assert "taskloom: " in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\\", "\\\n", " # a comment \\\n\n"])
+def test_the_end_of_a_prelude_does_not_reach_the_next_line(tmp_path, end):
+    (tmp_path / "taskloom").write_text('#!/bin/sh\necho "key $TASKLOOM_TOKEN_FILE"\n')
+    (tmp_path / "taskloom").chmod(0o755)
+    pool = Pool(name="a", cores=1, memory=1 << 30, walltime=600, max_jobs=1,
+                prelude=f"PATH={tmp_path}:$PATH\necho prelude{end}")  # fmt: skip
+    _, script = slurm.submission(Pools(pools=(pool,), token_file=tmp_path / "key"), pool, "a.1")
+    done = in_bash(script, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7"})
+    assert done.stdout == f"prelude\nkey {tmp_path}/key\n", done.stderr

@@ -151,17 +151,6 @@ REGISTRATION = WorkerRegistration(
 )
 
 
-def test_a_server_that_does_not_know_spools_is_told_nothing_of_them(script: Script, client: ServerClient) -> None:
-    unknown = {"pointer": "/spool_id", "field": "spool_id", "value": "s", "accepted": "no such field"}
-    refusal = {"type": "/problems/invalid-request", "title": "Request not accepted", "status": 422, "errors": [unknown]}
-    script.answer(422, refusal, Content_Type="application/problem+json")
-    script.answer(201, {})
-    client.register(REGISTRATION)
-    first, second = (json.loads(asked.body) for asked in script.asked)
-    assert first.pop("spool_id") == "s"
-    assert first == second
-
-
 def test_a_worker_waits_while_another_spool_is_at_work_under_its_id(script: Script, client: ServerClient) -> None:
     refusal = {"type": "/problems/worker-elsewhere", "title": "Worker is active elsewhere", "detail": "why"}
     script.answer(409, refusal, Content_Type="application/problem+json")
