@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gpt2core.spec.series import COMMIT
 from taskloom.analysis.processes import Process, distinct
 
 # Keys of a result's `environment`, with the meaning of a difference.
@@ -30,8 +31,8 @@ FINGERPRINT: Mapping[str, str] = {
     "clock": "the clock",
 }
 # Momentary observations, and values that follow from `threads` and `scheduler`.
-# `core_version` names a commit, which may have changed other files than the trainer's sources (`core_hash`).
-NOT_FINGERPRINT = ("core_version", "load_average", "cores_allowed", "cores", "threads", "peaks", "scheduler")
+# A commit may have changed other files than the trainer's sources (`core_hash`).
+NOT_FINGERPRINT = (*COMMIT, "load_average", "cores_allowed", "cores", "threads", "peaks", "scheduler")
 # The bits of a result may depend on these.
 ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numba_settings", "numpy", "blas", "core_hash")
 

@@ -47,6 +47,21 @@ class SeriesPoint:
 
 
 @dataclass(frozen=True)
+class Since:
+    """The commits between which a level changed: of the last run before and of the first one after.
+
+    of: submitted: those that the submitters named; trainer: those of the trainers. dirty: sources of either run
+    differed from its commit. url: by the operator's template; null without one.
+    """
+
+    last_before: str
+    first_after: str
+    of: Literal["submitted", "trainer"]
+    dirty: bool = False
+    url: str | None = None
+
+
+@dataclass(frozen=True)
 class Change:
     """A change of level between two neighbouring runs.
 
@@ -58,6 +73,7 @@ class Change:
     cause: software: the software changed and the canary did not; environment: the software did not change, and there is
     no canary or it changed too; unproven: the software changed, and there is no canary or it changed too; unexplained:
     neither software nor canary changed.
+    since: the range of commits; null: a commit is unknown, or both are the same.
     """
 
     last_before: int
@@ -70,6 +86,7 @@ class Change:
     differs: list[str]
     cause: Cause = "unproven"
     builds: list[str] = field(default_factory=list)
+    since: Since | None = None
 
 
 @dataclass(frozen=True)

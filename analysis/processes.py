@@ -16,6 +16,13 @@ from gpt2core.spec.series import LATER_SETTINGS
 T = TypeVar("T")
 
 
+def canary_s(result: Mapping[str, Any]) -> float | None:
+    """Time of the canary (gpt2core/run/canary.py): the lower quartile of its repetitions, so that a disturbance before
+    or after the steps does not count. None if the result has none."""
+    times = sorted(float(s) for s in (result.get("canary") or {}).get("times_s") or [])
+    return times[len(times) // 4] if times else None
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """Facts that a process shares with its repetitions. Readers of many processes use one object for equal facts, so
@@ -128,10 +135,7 @@ class Process:
 
     @cached_property
     def canary_s(self) -> float | None:
-        """Time of the canary (gpt2core/run/canary.py): the lower quartile of its repetitions, so that a disturbance
-        before or after the steps does not count. None if the result has none."""
-        times = sorted(float(s) for s in (self.result.get("canary") or {}).get("times_s") or [])
-        return times[len(times) // 4] if times else None
+        return canary_s(self.result)
 
     @property
     def canary_sha256(self) -> str | None:

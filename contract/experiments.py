@@ -18,6 +18,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from taskloom.contract.analysis import VerdictReason
 from taskloom.contract.bodies import MOST, MOST_ID, Model, Request
+from taskloom.contract.commits import Commits, NamedCommit
 from taskloom.contract.runs import NodeTime, RunSpec
 from taskloom.contract.settings import wrong_values
 from taskloom.contract.workers import MOST_LABELS, Short
@@ -105,7 +106,7 @@ class Primary(Request):
     b: dict[str, Any] = Field(min_length=1, description="settings of the variant that the verdict is about")
 
 
-class ExperimentRequest(Request):
+class ExperimentRequest(NamedCommit):
     """An experiment: every combination of the axes' values over the base, each `repetitions` times."""
 
     name: str = Field("", max_length=200)
@@ -237,7 +238,7 @@ class Verdict(Model):
 EtaBasis = Literal["finished-runs", "guess"]
 
 
-class ExperimentSummary(Model):
+class ExperimentSummary(Commits):
     """An experiment in a list."""
 
     id: int

@@ -18,6 +18,7 @@ from gpt2core.spec.modes import UNREAD
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.attempts import AttemptState, AttemptSummary
 from taskloom.contract.bodies import Model, Request
+from taskloom.contract.commits import Commits, TrainerCommit
 
 RunState = Literal["queued", "leased", "running", "succeeded", "failed", "cancelled", "quarantined"]
 
@@ -155,7 +156,7 @@ MainSettings: type[_MainSettings] = create_model(
 )
 
 
-class RunSummary(Model):
+class RunSummary(Commits, TrainerCommit):
     """A run in a list."""
 
     id: int

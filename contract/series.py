@@ -9,6 +9,7 @@ from pydantic import Field
 
 from taskloom.contract.analysis import AlertState, AlertSummary
 from taskloom.contract.bodies import Model
+from taskloom.contract.commits import Commits, TrainerCommit
 
 
 class SeriesRow(Model):
@@ -34,7 +35,7 @@ class SeriesPage(Model):
     total: int | None = Field(None, description="series on all pages; null unless requested")
 
 
-class SeriesRun(Model):
+class SeriesRun(Commits, TrainerCommit):
     """A point of a series: one run with every stored metric."""
 
     run_id: int
@@ -50,6 +51,10 @@ class SeriesRun(Model):
     final_loss: float | None
     latency_p99_s: float | None = Field(None, description="99th percentile of the steps of an inference; else null")
     time_to_first_token_s: float | None = Field(None, description="of a generation; else null")
+    node: str | None = Field(None, description="the machine that ran it")
+    canary_s: float | None = Field(None, description="time of the canary before the run; null: no canary")
+    memory_bytes: int | None = Field(None, description="peak of the trainer's memory; null: unknown")
+    op_s: float | None = Field(None, description="time of the operation `op` in a timed step; null: none or not asked")
     flagged_steps: int | None
     environment_sha256: str | None = Field(description="differs if machine or software changed")
     alert: AlertState | None = Field(description="state of the slowdown that begins here; null: none begins here")
@@ -59,5 +64,6 @@ class SeriesRunPage(Model):
     """A page of a series' points."""
 
     series_id: int
+    ops: list[str] = Field(default_factory=list, description="operations of the newest run on the page, for `op`")
     items: list[SeriesRun]
     next_cursor: str | None

@@ -63,6 +63,8 @@ MEANINGS = {
     "card": "rules of measurement",
     "cause": "what changed: software, environment or unknown",
     "change": "the change of level",
+    "Change.since": "the commits between which the level changed; null: one is unknown, or both are the same",
+    "Since.dirty": "whether sources of either run differed from its commit",
     "Change.ratio": "level after / level before: above 1, slower",
     "changes": "changes of level",
     "checkpoint": "file of initial weights; null: none",

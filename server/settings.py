@@ -133,6 +133,12 @@ class Settings(BaseSettings):
     )
     webhook_tries: int = Field(12, ge=1, le=100, description="how often delivery of a message is tried")
     max_webhooks: int = Field(50, ge=0, description="most webhooks of this server")
+    commits_url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s{}]*\{from\}[^\s{}]*\{to\}[^\s{}]*)?$",
+        description="template of links to the commits between which a series changed: "
+        "https://github.com/OWNER/NAME/compare/{from}...{to}",
+    )
     price_per_node_hour: float | None = Field(
         None, ge=0, description="the operator's price of an hour of a node, in any currency: runs then state their cost"
     )

@@ -9,13 +9,13 @@ from rich.table import Table
 
 from gpt2core.spec.wording import counted, seconds, slices
 from taskloom.analysis.wording import sides_of, value_name
-from taskloom.tables import NONE, new_table, number, percent, variant
+from taskloom.tables import NONE, SHORT_COMMIT, new_table, number, percent, variant
 
 if TYPE_CHECKING:
     from taskloom.analysis.calibration import Calibration
     from taskloom.analysis.causes import EfficiencyRow, RooflineRow
     from taskloom.analysis.growth import Growth
-    from taskloom.analysis.history import Series
+    from taskloom.analysis.history import Series, Since
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
     from taskloom.analysis.rows import SweepRow
@@ -215,10 +215,20 @@ def history(found: Sequence[Series]) -> Shown:
             state += f"; cause: {change.cause}"
             low, high = number(change.ratio_low, 3), number(change.ratio_high, 3)
             differs = f"; {', '.join(change.differs)}" if change.differs else ""
+            if change.since is not None:
+                differs += f"; {since(change.since)}"
             yield (
                 f"  from run {change.first_after} on: {seconds(change.before_s)} -> {seconds(change.after_s)} a step, "
                 f"ratio after / before {change.ratio:.3f} [{low}, {high}]: {state}{differs}"
             )
+
+
+def since(of: Since) -> str:
+    """The range of commits of a change, with its link."""
+    whose = "commits" if of.of == "submitted" else "commits of the trainer"
+    text = f"{whose} {of.last_before[:SHORT_COMMIT]}..{of.first_after[:SHORT_COMMIT]}"
+    text += " (changed sources)" if of.dirty else ""
+    return text if of.url is None else f"{text}: {of.url}"
 
 
 def calibrations(found: Sequence[Calibration]) -> Shown:

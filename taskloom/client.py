@@ -89,8 +89,8 @@ class Client(Connection):
     def experiments(self, **filters: Any) -> Iterator[ExperimentSummary]:
         """Experiments, newest first, or sorted by `sort` ("-finished_at").
 
-        filters: `state`, `name`, `submitter`, `label`, `tag`, `since`, `until`, `finished_since`,
-        `finished_until`; instants as "7d" or a datetime; several values as a list.
+        filters: `state`, `name`, `submitter`, `label`, `tag`, `commit`, `branch`, `dirty`, `version`, `since`,
+        `until`, `finished_since`, `finished_until`; instants as "7d" or a datetime; several values as a list.
         """
         return self._pages(lambda query: self._page("/experiments", ExperimentPage, query), parameters(filters))
 
@@ -118,8 +118,9 @@ class Client(Connection):
     ) -> Iterator[RunRow]:
         """Runs in planned order, or sorted by `sort` ("-id": newest first).
 
-        filters: `run` (ids), `node`, `label`, `filter` (settings, as {"scheduler": "task"}), `flagged`, `since`,
-        `until`, `finished_since`, `finished_until`; instants as "7d" or a datetime; several values as a list.
+        filters: `run` (ids), `node`, `label`, `filter` (settings, as {"scheduler": "task"}), `flagged`, `commit`,
+        `branch`, `dirty`, `version`, `trainer_commit` and so on, `since`, `until`, `finished_since`, `finished_until`;
+        instants as "7d" or a datetime; several values as a list.
         """
         query = parameters({"experiment_id": experiment_id, "state": state, **filters})
         return self._pages(lambda each: self._page("/runs", RunPage, each), query)

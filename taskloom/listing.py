@@ -42,6 +42,18 @@ def period_options(command: F) -> F:
     return command
 
 
+def commit_options(command: F) -> F:
+    """--commit, --branch, --code-version: of the commit that the submitter named"""
+    options = (
+        click.option("--commit", help="only of this commit, as submitted; its first 7 digits suffice"),
+        click.option("--branch", help="only of this branch, as submitted"),
+        click.option("--code-version", "version", help="only of this version, as submitted"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def run_options(command: F) -> F:
     """Options that filter and sort runs."""
     options = (
@@ -53,6 +65,10 @@ def run_options(command: F) -> F:
         click.option("--node", help="only runs whose result is from this node"),
         click.option("--label", multiple=True, metavar="KEY=VALUE", help="only runs that require this label"),
         click.option("--flagged/--clean", default=None, help="only runs with, or without, flagged steps"),
+        commit_options,
+        click.option("--trainer-commit", help="only runs by a trainer of this commit; its first 7 digits suffice"),
+        click.option("--trainer-branch", help="only runs by a trainer of this branch"),
+        click.option("--trainer-version", help="only runs by this version of the trainer"),
         period_options,
         click.option("--sort", type=Sort(SORTS), help="sort by this column; -COLUMN: descending: " + ", ".join(SORTS)),
     )  # fmt: skip

@@ -176,6 +176,24 @@ def stop_rule(text: str) -> dict[str, int | float]:
     return found
 
 
+require_option = click.option(
+    "--require", "required", multiple=True, metavar="KEY=VALUE",
+    help="a label that the worker must have; may be repeated",
+)  # fmt: skip
+
+
+def required_labels(texts: Sequence[str]) -> dict[str, str]:
+    """Labels from KEY=VALUE. Raises ConfigError."""
+    labels: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals or not value:
+            raise ConfigError("require", text, "KEY=VALUE, a label of a worker, such as cpu=epyc")
+        if labels.setdefault(key, value) != value:
+            raise ConfigError("require", text, f"one value of {key}; {key}={labels[key]} was given, too")
+    return labels
+
+
 QUESTION = "SETTING=VALUE,... vs SETTING=VALUE,..., such as scheduler=task,threads=2 vs scheduler=fork-join,threads=2"
 
 

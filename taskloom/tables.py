@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from taskloom.analysis.tuning.answer import Tuning
     from taskloom.contract.analysis import AlertSummary
     from taskloom.contract.artifacts import ArtifactList
+    from taskloom.contract.commits import Commits
     from taskloom.contract.experiments import DryRun, ExperimentSummary, PlannedFamily, PlannedQuestion, StoppingState
     from taskloom.contract.keys import KeySummary
     from taskloom.contract.runs import RunRow, RunSummary, SampleList, StateChange
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from taskloom.contract.workers import WorkerSummary
 
 NONE = "-"
+SHORT_COMMIT = 10  # characters of a commit in tables
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -88,9 +90,11 @@ def runs(items: Iterable[RunSummary]) -> Table:
 
 
 def experiments(items: Iterable[ExperimentSummary]) -> Table:
-    table = new_table(None, "experiment", "name", "tags", "state", "runs by state", "submitted, UTC", "ended, UTC",
-                      "submitted by", "runs", left=8)  # fmt: skip
-    for item in items:
+    listed = list(items)
+    with_commit = ["commit"] if any(item.commit or item.branch for item in listed) else []
+    table = new_table(None, "experiment", "name", "tags", *with_commit, "state", "runs by state", "submitted, UTC",
+                      "ended, UTC", "submitted by", "runs", left=8 + len(with_commit))  # fmt: skip
+    for item in listed:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
         ended = instant(item.finished_at)
         if item.finished_at is None and item.eta_s is not None:
@@ -99,6 +103,7 @@ def experiments(items: Iterable[ExperimentSummary]) -> Table:
             str(item.id),
             item.name or NONE,
             " ".join(item.tags) or NONE,
+            *([commit(item)] if with_commit else []),
             item.state,
             states or NONE,
             instant(item.created_at),
@@ -107,6 +112,12 @@ def experiments(items: Iterable[ExperimentSummary]) -> Table:
             str(item.runs),
         )
     return table
+
+
+def commit(of: Commits) -> str:
+    """The commit that a submitter named, with its branch."""
+    named = (of.commit or "")[:SHORT_COMMIT] + ("+" if of.dirty else "")
+    return " ".join(filter(None, (named, of.branch))) or NONE
 
 
 def instant(at: datetime | None) -> str:

@@ -21,6 +21,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.settings import cache_folder
 from gpt2core.spec.sources import ROOT, source_hash
+from gpt2core.spec.version import RECORD, origin
 from taskloom.contract.labels import KEPT, build_label
 
 MOST = 8  # builds per node; the least recently used one is deleted first
@@ -51,6 +52,7 @@ def _copy(root: Path) -> Path:
         shutil.copytree(ROOT, copy / PACKAGE, ignore=_no_sources)
         about = {"protocol": PROTOCOL, "settings": [item.name for item in dataclasses.fields(TrainConfig)]}
         (copy / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+        (copy / PACKAGE / RECORD).write_text(json.dumps(origin().to_dict()), encoding="utf-8")
         target = root / source_hash(root=copy / PACKAGE)
         try:
             copy.rename(target)

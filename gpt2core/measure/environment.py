@@ -12,13 +12,13 @@ from gpt2core.compile import target
 from gpt2core.node import host, peaks
 from gpt2core.spec import settings
 from gpt2core.spec.sources import source_hash
-from gpt2core.spec.version import version as taskloom_version
+from gpt2core.spec.version import origin
 
 
 def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, Any]:
     """The environment as JSON values; null if the machine does not report a value."""
     return {
-        "core_version": taskloom_version(),
+        **{f"core_{name}": value for name, value in origin().to_dict().items()},
         "core_hash": source_hash(),
         "python": platform.python_version(),
         "numba": _version("numba"),

@@ -16,6 +16,7 @@ NOT_SERIES = with_role("seed", "place", "length", "output")  # settings that may
 # Keys of a result's `environment`: those that identify a machine, and those that may change within a series.
 MACHINE = ("node", "cpu_model", "machine", "cores_online", "smt", "governor", "turbo", "huge_pages", "clock")
 SOFTWARE = ("kernel", "python", "numba", "llvmlite", "numba_settings", "numpy", "blas", "core_hash")
+COMMIT = ("core_version", "core_commit", "core_branch", "core_dirty", "core_committed_at")  # of the trainer's sources
 
 
 def without_new(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,10 +66,10 @@ def _page(sources: Sources, experiment_id: int) -> bytes:
     return report_page(_report(sources, experiment_id, False)).encode()
 
 
-def _history(sources: Sources, noise_floor: float, limit: int, run_id: int | None) -> SeriesList:
+def _history(sources: Sources, noise_floor: float, limit: int, run_id: int | None, commits_url: str) -> SeriesList:
     if run_id is None:
-        return SeriesList(service.history(sources.database, noise_floor, limit))
-    return SeriesList(service.history_of(sources.database, noise_floor, limit, run_id))
+        return SeriesList(service.history(sources.database, noise_floor, limit, None, commits_url))
+    return SeriesList(service.history_of(sources.database, noise_floor, limit, run_id, commits_url))
 
 
 def _samples(sources: Sources, runs: str, cursor: str | None, limit: int) -> SamplesPage:

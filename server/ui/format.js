@@ -145,3 +145,13 @@ export const valueName = (axis, value) => variantName({[axis]: value});
 
 /** The verb of a value: 2 threads are, 1 thread is. @param {string} axis @param {unknown} value */
 export const verbOf = (axis, value) => (axis === 'threads' && value !== 1 ? 'are' : 'is');
+
+/**
+ * The commit that a submitter named, or the trainer's: 1a2b3c4d main.
+ * @param {Record<string, any>} of
+ * @param {string} [whose] trainer_
+ */
+export const commit = (of, whose = '') =>
+	[of[`${whose}commit`]?.slice(0, 8), of[`${whose}branch`], of[`${whose}dirty`] && 'changed sources']
+		.filter(Boolean)
+		.join(' ');

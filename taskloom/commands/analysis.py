@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from gpt2core.spec.wording import counted
-from taskloom import analysis_tables, request_file
+from taskloom import analysis_tables, named_commit, request_file
 from taskloom.commands.output import connect, json_option, server_option, show_answer
 from taskloom.commands.report import experiment_argument, report
-from taskloom.options import several_settings, train_options
+from taskloom.options import require_option, required_labels, several_settings, train_options
 
 
 @click.command()
@@ -98,34 +98,31 @@ def confirm(run_id: int, server: str, as_json: bool) -> None:
     show_answer(answer, [text], as_json)
 
 
-def _label(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--require")
-    return key, value
-
-
 @click.command()
 @train_options(several=True)
 @click.option(
     "--repetitions", default=12, show_default=True, type=click.IntRange(6), help="equal runs; neighbours are pairs"
 )
-@click.option("--require", multiple=True, metavar="KEY=VALUE", help="a label that the worker must have")
+@named_commit.commit_options
+@require_option
 @click.option("--show", is_flag=True, help="show the nodes' calibrations; queue nothing")
 @server_option
 @json_option
-def calibrate(repetitions: int, require: tuple[str, ...], show: bool, server: str, as_json: bool, **given: Any) -> None:
+def calibrate(
+    repetitions: int, required: tuple[str, ...], show: bool, server: str, as_json: bool, **given: Any
+) -> None:
     """Queue an A/A experiment: equal runs that show the smallest difference a node can detect."""
     with connect(server) as client:
         if show:
             known = client.calibrations()
             show_answer(known, analysis_tables.calibrations(known), as_json)
             return
+        commit = named_commit.options_of(given)
         base, axes = several_settings(given)
         asked = {"name": "A/A", "base": base, "axes": axes, "repetitions": repetitions, "calibrates": True}
-        if require:
-            asked["requires"] = {"labels": dict(_label(text) for text in require)}
-        answer = client.submit(request_file.parse(asked))
+        if required:
+            asked["requires"] = {"labels": required_labels(required)}
+        answer = client.submit(named_commit.completed(request_file.parse(asked), commit))
     queued = counted(answer.runs, "equal run")
     text = f"experiment {answer.id}: {queued} queued; then see: taskloom experiments calibrate --show"
     show_answer(answer, [text], as_json)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gpt2core.spec.wording import counted
-from taskloom import request_file, tables, tuned, watch
+from taskloom import named_commit, request_file, tables, tuned, watch
 from taskloom.client import Client
 from taskloom.commands.output import (
     connect,
@@ -23,7 +23,7 @@ from taskloom.commands.output import (
 )
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.errors import EXIT_WORK_FAILED, Problem, ServerUnreachable, TaskloomError
-from taskloom.options import question, several_settings, stop_rule, train_options
+from taskloom.options import question, require_option, required_labels, several_settings, stop_rule, train_options
 
 
 @click.command()
@@ -60,6 +60,8 @@ from taskloom.options import question, several_settings, stop_rule, train_option
     "--tuned", "use_tuned", is_flag=True,
     help="settings that are not given are those that a tuning of this network and shape has confirmed",
 )
+@named_commit.commit_options
+@require_option
 @click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
 @click.option("--wait", is_flag=True, help="wait until the experiment has ended; exit 1 if a run failed")
 @click.option("--follow-logs", is_flag=True, help="with --wait: print the trainers' output on standard error")
@@ -78,6 +80,7 @@ def submit(
     trace: str | None,
     stop: str | None,
     use_tuned: bool,
+    required: tuple[str, ...],
     dry_run: bool,
     wait: bool,
     follow_logs: bool,
@@ -99,8 +102,11 @@ def submit(
         "limits": None if timeout_s is None else {"timeout_s": timeout_s},
         "trace": {"all": True, "first": "first", None: None}[trace],
         "stop": None if stop is None else stop_rule(stop),
+        "requires": {"labels": required_labels(required)} if required else None,
     }
+    commit = named_commit.options_of(given)
     request = _request(file, given, {key: value for key, value in asked.items() if value is not None})
+    request = named_commit.completed(request, commit)
     with connect(server, waits=wait) as client:
         if use_tuned:
             request = _tuned(client, request)
@@ -145,6 +151,10 @@ def _request(file: Path | None, given: dict[str, Any], overrides: dict[str, Any]
         raise click.UsageError(f"{file} already contains the settings; remove --{used[0].replace('_', '-')}")
     if file is not None:
         content = request_file.read(file).model_dump(mode="json", exclude_unset=True)
+        if "requires" in overrides:  # with the requirements of the file
+            asked = content.get("requires", {})
+            labels = {**asked.get("labels", {}), **overrides["requires"]["labels"]}
+            overrides = {**overrides, "requires": {**asked, "labels": labels}}
         return request_file.parse({**content, **overrides})
     if not used:
         raise click.UsageError("give a FILE or at least one setting, such as --scheduler fork-join,task")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taskloom import request_file, tables, watch
+from taskloom import named_commit, request_file, tables, watch
 from taskloom.client import Client
 from taskloom.commands.output import connect, console, error_console, json_option, print_json, server_option
 from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--fresh", type=click.IntRange(0), help="settings drawn at random after the choice  [default: 20]")
 @click.option("--search-seed", type=click.IntRange(0), help="seed of the search and of the draws  [default: 0]")
 @click.option("--sampler", type=click.Choice(["tpe", "random", "grid"]), help="search  [default: tpe]")
+@named_commit.commit_options
 @click.option("--dry-run", is_flag=True, help="show the size of the space and what the answer can say; queue nothing")
 @click.option("--wait", is_flag=True, help="wait for the answer; a line for each block")
 @click.option("--export", type=click.Path(path_type=Path), help="with --wait: write the winner as a file for submit")
@@ -57,7 +58,9 @@ def tune(
         raise click.UsageError("--export needs --wait")
     terms = {key: given.pop(key) for key in ("runs", "budget_s", "confirm", "fresh", "sampler")}
     terms |= {"batch": given.pop("block"), "seed": given.pop("search_seed")}
+    commit = named_commit.options_of(given)
     request = _request(file, given, space, name, {key: value for key, value in terms.items() if value is not None})
+    request = named_commit.completed(request, commit)
     with connect(server, waits=wait) as client:
         if dry_run:
             plan = client.plan(request)

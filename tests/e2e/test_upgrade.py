@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -42,6 +44,13 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(sources: Path, tmp_path: Path, name: str) -> Path:
     (tmp_path / name).mkdir()
     return build_wheel(sources, tmp_path / name)
+
+
+def record(wheel: Path) -> dict[str, Any]:
+    """What a build recorded in its wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        found: dict[str, Any] = json.loads(archive.read("gpt2core/build.json"))
+    return found
 
 
 def shown(folder: Path) -> str:
@@ -97,8 +106,23 @@ def test_a_source_distribution_and_an_archive_keep_the_commit(sources: Path, tmp
     for file in tmp_path.glob("*.tar.gz"):
         with tarfile.open(file) as archive:
             archive.extractall(tmp_path / "unpacked", filter="data")
-    built = {wheel(folder, tmp_path, f"from-{folder.name}").name for folder in (tmp_path / "unpacked").iterdir()}
-    assert built == {f"taskloom-{version}-py3-none-any.whl"}
+    built = [wheel(folder, tmp_path, f"from-{folder.name}") for folder in (tmp_path / "unpacked").iterdir()]
+    assert {file.name for file in built} == {f"taskloom-{version}-py3-none-any.whl"}
+    for file in built:
+        found = record(file)
+        assert found["commit"] == git(sources, "rev-parse", "HEAD")
+        assert found["committed_at"] == git(sources, "show", "-s", "--format=%cI")
+
+
+def test_a_wheel_records_commit_branch_and_changes(sources: Path, tmp_path: Path) -> None:
+    version = committed(sources, "recorded")
+    git(sources, "checkout", "--quiet", "-B", "feature/x")
+    found = record(wheel(sources, tmp_path, "clean"))
+    assert (found["version"], found["branch"], found["dirty"]) == (version, "feature/x", False)
+    (sources / "server/changed.py").write_text('"""not committed"""\n')
+    assert record(wheel(sources, tmp_path, "dirty"))["dirty"] is True
+    git(sources, "checkout", "--quiet", "--force", "-")
+    assert not (sources / "gpt2core/build.json").exists()
 
 
 def test_an_image_without_git_is_given_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

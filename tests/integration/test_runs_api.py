@@ -94,7 +94,8 @@ def test_a_parameter_that_there_is_not_is_named(empty_api):
     problem = empty_api.get("/runs", 422, sate="failed", limit=5)
     accepted = (
         "an existing parameter: sort, total, cursor, limit, experiment_id, run, state, node, label, filter, "
-        "flagged, since, until, finished_since, finished_until"
+        "flagged, since, until, finished_since, finished_until, commit, branch, dirty, version, trainer_commit, "
+        "trainer_branch, trainer_dirty, trainer_version"
     )
     assert problem["errors"] == [{"pointer": "#query/sate", "field": "sate", "value": "failed", "accepted": accepted}]
     assert empty_api.post("/experiments?dry-run=true", {}, 422)["errors"][0]["field"] == "dry-run"

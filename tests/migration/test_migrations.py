@@ -5,7 +5,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import JSON, MetaData, inspect, text
 
 from taskloom.server import migrate
 from taskloom.server.db import Database
@@ -104,6 +104,51 @@ def test_a_schema_that_no_migration_knows_is_refused_and_left_alone(database, re
     assert "\n" not in str(refused.value)
     with database.engine.connect() as connection:
         assert inspect(connection).get_table_names() == ["alembic_version"]
+
+
+def insert(connection, table, rows):
+    """Insert rows; columns that must have a value and are not given get an empty one."""
+    for row in rows:
+        values = dict(row)
+        for column in table.columns:
+            needed = not column.nullable and column.server_default is None and column.name != "id"
+            if needed and column.name not in values:
+                values[column.name] = {} if isinstance(column.type, JSON) else column.type.python_type()
+        connection.execute(table.insert().values(values))
+
+
+def test_an_upgrade_names_the_commits_of_the_trainers_of_stored_results(database):
+    with database.migrating() as connection:
+        command.upgrade(migrate.config(connection), "0026")
+    facts = ['{"environment": {"core_version": "0.1.0+gabcdef0.d01234567"}}', '{"environment": {"node": "n"}}']
+    with database.engine.begin() as connection:
+        tables = MetaData()
+        tables.reflect(connection)
+        rows = {
+            "experiment": [{"name": "kept", "request": {}, "request_sha256": "", "owner": "local", "runs": 2}],
+            "block": [{"experiment_id": 1}],
+            "worker": [{"worker_id": "w"}],
+            "run": [{"id": n, "experiment_id": 1, "environment_sha256": "e", "position": n,
+                     "state": "succeeded", "finished_at": 1.0} for n in (1, 2)],
+            "attempt": [{"id": n, "run_id": n, "worker_id": "w", "core_set": str(n), "state": "succeeded",
+                         "finished_at": 1.0} for n in (1, 2)],
+            "result": [{"attempt_id": n, "run_id": n, "canonical": True, "outcome": "succeeded"} for n in (1, 2)],
+            "digest": [{"attempt_id": n, "facts": facts[n - 1].encode()} for n in (1, 2)],
+        }  # fmt: skip
+        for name, values in rows.items():
+            insert(connection, tables.tables[name], values)
+    migrate.upgrade(database)
+    with database.read() as session:
+        columns = "trainer_version, trainer_commit, trainer_dirty"
+        found = session.execute(text(f"SELECT {columns} FROM run ORDER BY id")).all()
+        assert [tuple(row) for row in found] == [("0.1.0+gabcdef0.d01234567", "abcdef0", None), (None, None, None)]
+        assert session.execute(text("SELECT name, commit_id, branch FROM experiment")).all() == [("kept", None, None)]
+    downgrade(database, "0026")
+    with database.engine.connect() as connection:
+        assert {"trainer_commit", "commit_id"}.isdisjoint(
+            column["name"] for table in ("run", "experiment") for column in inspect(connection).get_columns(table)
+        )
+        assert connection.execute(text("SELECT count(*) FROM run")).scalar_one() == 2
 
 
 def test_an_id_is_never_given_again(database):

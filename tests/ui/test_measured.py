@@ -75,6 +75,32 @@ def test_a_slowdown_is_confirmed(api, make_result, new_tab):
     expect(page.get_by_role("heading", level=1)).to_contain_text("1 confirmed slowdown")
 
 
+def test_a_history_is_drawn_by_commit_and_any_metric(api, make_result, new_tab):
+    node = api.worker()
+    for level, commit, build in ((1.0, "a" * 40, "old"), (1.0, "b" * 40, "old"), (1.1, "c" * 40, "new")):
+        api.submit(name=commit[:3], commit=commit, branch="main", base=SPEC, repetitions=4)
+        run_all(node, make_result, [s * level for s in NOISE[:4]], build)
+    tab = new_tab(str(api.http.base_url).rstrip("/"))
+    page = tab.open("history?series=1")
+    changes = page.get_by_role("table", name="Changes")
+    expect(changes).to_contain_text("bbbbbbbb…cccccccc")
+    plot = page.locator("figure").first
+    for shown in ("aaaaaaaa", "bbbbbbbb", "cccccccc", "milliseconds a step"):
+        expect(plot).to_contain_text(shown)
+    page.get_by_label("Metric").select_option("canary_s")
+    expect(plot).to_contain_text("milliseconds, canary")
+    page.get_by_label("Metric").select_option("op qkv")
+    expect(plot).to_contain_text("milliseconds of threads a step, qkv")
+    page.get_by_label("Axis").select_option("dates")
+    expect(plot).to_contain_text("end of the run, UTC")
+    assert "op=qkv" in page.url
+    assert tab.violations() == []
+    page.goto(page.url.partition("/ui/")[0] + "/ui/experiments?commit=bbbbbbb")
+    rows = page.get_by_role("table", name="Experiments").get_by_role("row")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1)).to_contain_text("bbbbbbbb main")
+
+
 def test_the_new_page_says_what_could_be_told_apart_while_one_types(api, make_result, new_tab):
     node = api.worker()
     api.submit(name="A/A", base=SPEC, repetitions=20, calibrates=True)

@@ -15,7 +15,7 @@ from gpt2core.spec.errors import ConfigError, CoreError, FileError
 from taskloom import Client, ServerUnreachable, request_file, watch
 from taskloom.cli import main
 from taskloom.contract.experiments import Stop
-from taskloom.options import SIZES, question, several_settings, single_settings, stop_rule
+from taskloom.options import SIZES, question, required_labels, several_settings, single_settings, stop_rule
 
 
 def test_every_setting_is_an_option_of_train_and_of_submit() -> None:
@@ -327,3 +327,11 @@ def test_core_errors_have_exit_codes_that_the_command_line_knows() -> None:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
         assert kind.exit_code in (1, 2)
+
+
+def test_labels_that_workers_must_have() -> None:
+    assert required_labels(["cpu=epyc", "zone=a=b", "cpu=epyc"]) == {"cpu": "epyc", "zone": "a=b"}
+    for texts in (["cpu"], ["=epyc"], ["cpu="], ["cpu=epyc", "cpu=xeon"]):
+        with pytest.raises(ConfigError) as refused:
+            required_labels(texts)
+        assert (refused.value.field, refused.value.value) == ("require", texts[-1])

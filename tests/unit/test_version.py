@@ -1,11 +1,12 @@
 """The version: what a build recorded, or the commit that a checkout has now."""
 
 import importlib.metadata
+import json
 import subprocess
 
 import pytest
 
-from gpt2core.spec.version import RELEASE, checked_out, version, with_commit
+from gpt2core.spec.version import RELEASE, Origin, checked_out, commit_of, origin, recorded, version, with_commit
 
 
 def git(folder, *arguments):
@@ -57,3 +58,47 @@ def test_a_folder_without_a_commit_has_the_recorded_version(tmp_path, head):
 
 def test_changed_sources_are_another_version():
     assert with_commit("1a2b3c4d5e", "0123456789") == f"{RELEASE}+g1a2b3c4.d01234567"
+
+
+def test_a_checkout_names_its_commit_branch_time_and_changes(checkout, monkeypatch):
+    (checkout / "gpt2core").mkdir()
+    (checkout / "gpt2core/a.py").write_text("x = 1\n")
+    git(checkout, "add", ".")
+    now = commit(checkout)
+    found = origin(checkout)
+    assert found == Origin(f"{RELEASE}+g{now[:7]}", now, "trunk/a", False, git(checkout, "show", "-s", "--format=%cI"))
+    (checkout / "README.md").write_text("not a part of the trainer")
+    origin.cache_clear()
+    assert origin(checkout) == found
+    (checkout / "gpt2core/b.py").write_text("x = 2\n")
+    git(checkout, "checkout", "--quiet", "--detach")
+    origin.cache_clear()
+    monkeypatch.setenv("GIT_DIR", "/nowhere")  # as in a hook of another repository
+    assert (origin(checkout).dirty, origin(checkout).branch) == (True, None)
+    origin.cache_clear()
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert origin(checkout) == Origin(f"{RELEASE}+g{now[:7]}", now)
+    origin.cache_clear()
+
+
+def test_a_package_names_what_its_build_recorded(tmp_path):
+    assert recorded(tmp_path) is None
+    assert origin(tmp_path).version == importlib.metadata.version("taskloom")
+    origin.cache_clear()
+    version.cache_clear()
+    (tmp_path / "gpt2core").mkdir()
+    told = {"version": "0.1.0+gabcdef0", "commit": "abcdef0" * 5, "branch": "main", "dirty": False, "later": 1}
+    (tmp_path / "gpt2core/build.json").write_text(json.dumps(told))
+    assert origin(tmp_path) == Origin("0.1.0+gabcdef0", "abcdef0" * 5, "main", False, None)
+    assert version(tmp_path) == "0.1.0+gabcdef0"
+    for broken in ("", "[]", "no json"):
+        (tmp_path / "gpt2core/build.json").write_text(broken)
+        assert recorded(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "commit"),
+    [("0.1.0", None), ("0.1.0+g1a2b3c4", "1a2b3c4"), ("0.1.0+g1a2b3c4.d01234567", "1a2b3c4"), ("0.1.0+local", None)],
+)
+def test_a_version_names_its_commit(text, commit):
+    assert commit_of(text) == commit

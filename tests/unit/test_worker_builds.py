@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.sources import source_hash
+from gpt2core.spec.version import origin, recorded
 from taskloom.contract.labels import build_label
 from taskloom.worker import builds
 
@@ -39,8 +42,19 @@ def test_a_kept_build_is_the_trainer_itself(root: Path) -> None:
     builds.keep()
     assert [path.name for path in root.iterdir()] == [MINE]
     assert source_hash(root=root / MINE / "gpt2core") == MINE
-    assert {path.suffix for path in (root / MINE / "gpt2core").rglob("*") if path.is_file()} == {".py"}
+    assert {path.suffix for path in (root / MINE / "gpt2core").rglob("*") if path.is_file()} == {".py", ".json"}
     assert builds.labels() == {build_label(MINE): "kept"}
+
+
+def test_a_kept_build_names_its_commit_and_not_the_installed_one(root: Path) -> None:
+    builds.keep()
+    assert recorded(root / MINE) == origin()
+    copy = root / MINE / "gpt2core/build.json"
+    copy.write_text(json.dumps({**json.loads(copy.read_text()), "version": "0.1.0+gabcdef0", "commit": "abcdef0"}))
+    code = "from gpt2core.spec.version import origin, version; print(version(), origin().commit)"
+    command = builds.command(MINE, [sys.executable, "-c", code])
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["0.1.0+gabcdef0", "abcdef0"]
 
 
 def test_the_builds_that_were_used_longest_ago_go(root: Path) -> None:

@@ -19,6 +19,7 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.goals import LOSS, Goal, steps_run
 from gpt2core.spec.phases import by_phase
 from gpt2core.spec.result import median, tokens_per_step
+from gpt2core.spec.series import COMMIT
 from taskloom.contract.results import TrainResult
 from taskloom.server import values
 from taskloom.server.errors import BadResult, InvalidRequest
@@ -104,7 +105,8 @@ def figures(result: dict[str, Any], queued_s: float = math.inf) -> Figures:
     timed_s = [float(s) for s in result["step_s"]][config["warmup"] :]
     tokens = tokens_per_step(config) * len(timed_s)
     environment = lasting(result["environment"])
-    environment.pop("core_version", None)  # another commit with the same sources of the trainer is the same software
+    for name in COMMIT:  # another commit with the same sources of the trainer is the same software
+        environment.pop(name, None)
     spans_s = {phase: spans[config["warmup"] :] for phase, spans in by_phase(result["phase_s"]).items()}
     return Figures(
         phase_s={phase: median(span_s) for phase, span_s in spans_s.items()} if timed_s else None,

@@ -19,7 +19,7 @@ from taskloom.contract.attempts import (
 )
 from taskloom.server.db import LOCKED, Database, db_now, steady_now, utc
 from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
-from taskloom.server.queue.attempts import cores, curve, node_time, output, rules, series, steps
+from taskloom.server.queue.attempts import commits, cores, curve, node_time, output, rules, series, steps
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.digest import digest
 from taskloom.server.queue.tables.attempts import Attempt, Digest, Result, is_active
@@ -178,6 +178,8 @@ def _make_canonical(
     run.tokens_per_s = figures.tokens_per_s
     run.final_loss = figures.final_loss
     node_time.keep(run, figures.node_time)
+    for name, value in commits.of_result((payload.result or {}).get("environment", {})).items():
+        setattr(run, name, value)
     run.error = payload.error
     if run.state == "failed" and run.error is None:
         run.error = deadline_error(run)

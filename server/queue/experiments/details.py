@@ -21,7 +21,7 @@ from taskloom.server.db import LOCKED, Database, utc
 from taskloom.server.errors import (
     NotFound,
 )
-from taskloom.server.queue.attempts import node_time
+from taskloom.server.queue.attempts import commits, node_time
 from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentKey, ExperimentTag
 from taskloom.server.queue.tables.runs import Run, is_flagged
@@ -65,6 +65,7 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
             purpose=purpose(experiment.request),
             flagged_runs=flagged.get(experiment.id, 0),
             verdict=None if experiment.finished_at is None else experiment.verdict,
+            **commits.named(experiment),
         )
         for experiment in experiments
     ]

@@ -22,7 +22,7 @@ from taskloom.server.errors import (
     IdempotencyConflict,
     QueueFull,
 )
-from taskloom.server.queue.attempts import node_time
+from taskloom.server.queue.attempts import commits, node_time
 from taskloom.server.queue.experiments import canonical, tuning
 from taskloom.server.queue.experiments.blocks import insert_runs
 from taskloom.server.queue.experiments.details import purpose
@@ -89,6 +89,7 @@ def submit(
                 cancelled_at=None,
                 undecided=request.stop is not None or request.tune is not None,
                 alerts_at=None,
+                **commits.stored(request),
             )
             session.add(experiment)
             session.flush()
@@ -176,6 +177,7 @@ def _first_answer(session: Session, experiment: Experiment, name: str) -> Experi
         created_at=utc(experiment.created_at),
         submitter=experiment.owner,
         node_time_missing=node_time.NO_RESULT,
+        **commits.named(experiment),
         purpose=purpose(experiment.request),
         request=experiment.request,
         stopping=_stopping_at_first(experiment),

@@ -15,7 +15,7 @@ from gpt2core.spec.phases import by_phase
 from taskloom.contract.runs import MainSettings, RunDetail, SampleList, SampleRow
 from taskloom.server.db import LOCKED, Database, now, utc
 from taskloom.server.errors import NoResult, NotFound
-from taskloom.server.queue.attempts import node_time
+from taskloom.server.queue.attempts import commits, node_time
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.service import summary as attempt_summary
 from taskloom.server.queue.runs import cost, queue
@@ -31,15 +31,15 @@ from taskloom.server.settings import Settings
 SUMMARY = (
     Run.id, Run.experiment_id, Run.variant, Run.repetition, Run.block, Run.position, Run.state, Run.attempts,
     Run.created_at, Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.spec,
-    Run.node, Run.flagged_steps, Run.error, Run.purpose,
+    Run.node, Run.flagged_steps, Run.error, Run.purpose, *commits.TRAINER,
 )  # fmt: skip
 
 # Columns that decide about cancelling and retrying a run.
 DECIDING = (Run.id, Run.state, Run.purpose, Run.cancel_requested_at)
 
 
-def summary(run: Any) -> dict[str, Any]:
-    """The summary of a run, which may be a row of the columns SUMMARY."""
+def summary(run: Any, named: Mapping[str, Any]) -> dict[str, Any]:
+    """The summary of a run, which may be a row of the columns SUMMARY. named: the commit of its experiment."""
     ended = run.started_at is not None and run.finished_at is not None
     return {
         "id": run.id,
@@ -62,6 +62,8 @@ def summary(run: Any) -> dict[str, Any]:
         "duration_s": run.finished_at - run.started_at if ended else None,
         "flagged_steps": run.flagged_steps,
         "traced": run.purpose == "tracing" and run.state == "succeeded",
+        **named,
+        **commits.of_trainer(run),
     }
 
 
@@ -76,7 +78,7 @@ def main_settings(spec: Mapping[str, Any]) -> MainSettings | None:
 def _detail(session: Session, settings: Settings, run: Run) -> RunDetail:
     attempts = session.scalars(select(Attempt).where(Attempt.run_id == run.id).order_by(Attempt.attempt_no))
     return RunDetail(
-        **summary(run),
+        **summary(run, commits.of_experiments(session, [run.experiment_id])[run.experiment_id]),
         queue=queue.place(session, settings, run),
         spec=run.spec,
         history=[attempt_summary(a) for a in attempts],

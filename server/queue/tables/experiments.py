@@ -33,6 +33,12 @@ class Experiment(Base):
     verdict: Mapped[dict[str, Any] | None]  # computed at `verdict_at`, after the experiment's end
     verdict_at: Mapped[float | None]
     extended: Mapped[int] = mapped_column(server_default=text("0"), default=0)  # repetitions added after its end
+    # The commit that the submitter named.
+    commit_id: Mapped[str | None] = mapped_column(Text)
+    branch: Mapped[str | None] = mapped_column(Text)
+    dirty: Mapped[bool | None]
+    committed_at: Mapped[float | None]
+    version: Mapped[str | None] = mapped_column(Text)
 
     @property
     def is_open_ended(self) -> bool:

@@ -61,6 +61,11 @@ class Run(Base):
     median_step_s: Mapped[float | None]
     tokens_per_s: Mapped[float | None]
     final_loss: Mapped[float | None]
+    trainer_commit: Mapped[str | None] = mapped_column(Text)
+    trainer_branch: Mapped[str | None] = mapped_column(Text)
+    trainer_dirty: Mapped[bool | None]
+    trainer_committed_at: Mapped[float | None]
+    trainer_version: Mapped[str | None] = mapped_column(Text)
     series_id: Mapped[int | None]  # no foreign key: SQLite would copy the table to add one
     # Parts of its node's time, in seconds (gpt2core.spec.result.NODE_TIME); null if the trainer does not report them.
     node_delivering_s: Mapped[float | None]

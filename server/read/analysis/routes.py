@@ -131,6 +131,7 @@ async def memory(ask: Asks, experiment_id: ExperimentId) -> Response:
 
 @router.get("/history", READERS, errors=(*COMPUTED, NotFound), response_model=SeriesList)
 async def history(
+    context: Ctx,
     ask: Asks,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="only the series of this run")] = None,
     noise_floor: NoiseFloor = NOISE_FLOOR,
@@ -138,7 +139,7 @@ async def history(
 ) -> Response:
     """Step times of each configuration on each machine, with their changes and the alerts that fresh runs confirm."""
     made_from = of_history if run_id is None else of_series_of(run_id)
-    return await ask("history", noise_floor, limit, run_id, made_from=made_from)
+    return await ask("history", noise_floor, limit, run_id, context.settings.commits_url, made_from=made_from)
 
 
 @router.get("/alerts", READERS)

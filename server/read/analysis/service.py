@@ -44,6 +44,7 @@ from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.states import ACTIVE
 from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.read.analysis import reading
+from taskloom.server.read.analysis.commits import with_commits
 from taskloom.server.read.analysis.growth import memory_growth
 from taskloom.server.read.analysis.selection import Selection
 
@@ -220,9 +221,9 @@ def _memory(group: Group) -> Memory:
 
 
 def history(
-    database: Database, noise_floor: float, limit: int, which: ColumnElement[bool] | None = None
+    database: Database, noise_floor: float, limit: int, which: ColumnElement[bool] | None = None, commits_url: str = ""
 ) -> list[Series]:
-    """Series of the latest succeeded runs, or of a selection of them."""
+    """Series of the latest succeeded runs, or of a selection of them. commits_url: template of links to commits."""
     with database.read(snapshot=True) as session:
         query = select(Run.id).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
         latest = session.scalars((query if which is None else query.where(which)).limit(limit)).all()
@@ -237,16 +238,19 @@ def history(
                 any(run.state in ("queued", *ACTIVE) for run in runs),
                 tuple(experiment.request.get("builds", ())),
             )
-        return series_of(reading.of_runs(session, latest[::-1]), confirmations, noise_floor)
+        found = series_of(reading.of_runs(session, latest[::-1]), confirmations, noise_floor)
+        return with_commits(session, found, commits_url)
 
 
-def history_of(database: Database, noise_floor: float, limit: int, run_id: int) -> list[Series]:
+def history_of(
+    database: Database, noise_floor: float, limit: int, run_id: int, commits_url: str = ""
+) -> list[Series]:
     """The series that a run belongs to, by its latest runs, if the run is among them. Raises NotFound."""
     with database.read() as session:
         run = session.get(Run, run_id)
         if run is None:
             raise NotFound(f"there is no run {run_id}")
-    found = history(database, noise_floor, limit, Run.series_id == run.series_id)
+    found = history(database, noise_floor, limit, Run.series_id == run.series_id, commits_url)
     return [one for one in found if any(point.run_id == run_id for point in one.points)]
 
 

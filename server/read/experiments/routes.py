@@ -16,6 +16,7 @@ from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_experiments
 from taskloom.server.read.context import Reads
 from taskloom.server.read.experiments import service
 from taskloom.server.read.lists import parameters
+from taskloom.server.read.lists.commits import Commit
 from taskloom.server.read.lists.parameters import Labels, Periods, Total
 from taskloom.server.routing import Router
 
@@ -29,6 +30,8 @@ def _filters(
     submitter: Annotated[str | None, Query(max_length=200, description="key:ID, local or alerts")] = None,
     label: Labels = None,
     tag: Annotated[list[Tag] | None, Query(max_length=20, description="a tag; several: all must match")] = None,
+    *,
+    commit: Commit,
 ) -> service.Filters:
     return service.Filters(
         states=state or (),
@@ -37,6 +40,7 @@ def _filters(
         labels=parameters.labels("label", label or ()),
         tags=tag or (),
         period=period,
+        commit=commit,
     )
 
 

@@ -14,6 +14,7 @@ from taskloom.server.queue.experiments import details
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag, RequiredLabel
 from taskloom.server.read.experiments.eta import Eta, Etas
 from taskloom.server.read.lists import keyset
+from taskloom.server.read.lists.commits import ANY, CommitFilter
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
 
@@ -36,6 +37,7 @@ class Filters:
     labels: Sequence[str] = ()
     tags: Sequence[str] = ()
     period: Period = EVER
+    commit: CommitFilter = ANY
 
     def conditions(self) -> dict[str, Condition]:
         """Each filter that is set, by its name."""
@@ -47,6 +49,7 @@ class Filters:
         if self.submitter is not None:
             given["submitter"] = Experiment.owner == self.submitter
         given |= self.period.conditions(Experiment)
+        given |= self.commit.conditions()
         for label in self.labels:
             given[f"label {label}"] = Experiment.id.in_(
                 select(RequiredLabel.experiment_id).where(RequiredLabel.label == label)

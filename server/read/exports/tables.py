@@ -18,8 +18,10 @@ from gpt2core.spec import networks
 from gpt2core.spec.config import MAIN, NAMES
 from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.phases import PHASES
+from taskloom.contract.commits import NAMED, OF_TRAINER
 from taskloom.contract.variants import VariantRow
 from taskloom.server.db import Database, utc
+from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.runs.service import evaluations_of
 from taskloom.server.queue.tables.attempts import Digest, Result
@@ -55,6 +57,10 @@ SETTING_KINDS: dict[str, Kind] = {name: "integer" if is_integer(name) else "text
 MAIN_KINDS = {name: SETTING_KINDS[name] for name in MAIN}
 LATENCY = ("p50", "p99")  # quantiles of the step's time
 GOAL_KINDS: dict[str, Kind] = {"reached": "boolean", "steps": "integer", "time_s": "number", "energy_j": "number"}
+COMMIT_KINDS: dict[str, Kind] = {
+    name: "boolean" if name.endswith("dirty") else "instant" if name.endswith("_at") else "text"
+    for name in (*NAMED, *OF_TRAINER)
+}
 PHASE_COLUMNS = tuple(f"{phase}_s" for phase in PHASES)
 
 
@@ -85,7 +91,7 @@ def _pages(database: Database, filters: Filters, sort: Sort, columns: Sequence[A
 RUN_COLUMNS = (
     Run.id, Run.experiment_id, Run.state, Run.repetition, Run.block, Run.position, Run.attempts, Run.created_at,
     Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,
-    Run.flagged_steps, Run.node, Run.environment_sha256, Run.error, Run.spec,
+    Run.flagged_steps, Run.node, Run.environment_sha256, Run.error, Run.spec, *commits.TRAINER,
 )  # fmt: skip
 
 
@@ -94,6 +100,7 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
         with database.read() as session:
             latency = quantiles(session, [run.id for run in page if run.spec.get("mode") == "infer"])
             reached = goals(session, [run.id for run in page if run.spec.get("stop_at")])
+            named = commits.of_experiments(session, {run.experiment_id for run in page})
         for run in page:
             ended = run.started_at is not None and run.finished_at is not None
             yield {
@@ -111,6 +118,8 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 **{name: getattr(run, name) for name in ("flagged_steps", "node", "environment_sha256")},
                 "error_slug": _text((run.error or {}).get("slug")),
                 "error_detail": _text((run.error or {}).get("detail")),
+                **named[run.experiment_id],
+                **commits.of_trainer(run),
                 **_settings(run.spec, NAMES),
             }
 
@@ -226,7 +235,7 @@ TRIAL_KINDS: dict[str, Kind] = {
 
 HISTORY_COLUMNS = (
     Run.id, Run.experiment_id, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.node, Run.environment_sha256,
-    Run.shape, Run.state, Run.spec, Run.series_id,
+    Run.shape, Run.state, Run.spec, Run.series_id, *commits.TRAINER,
 )  # fmt: skip
 
 
@@ -236,6 +245,7 @@ def _history(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
         with database.read() as session:
             query = select(Alert.run_id, Alert.state, Alert.ratio)
             alerts = {row.run_id: row for row in session.execute(query.where(Alert.run_id.in_([r.id for r in known])))}
+            named = commits.of_experiments(session, {run.experiment_id for run in known})
         for run in known:
             alert = alerts.get(run.id)
             yield {
@@ -249,6 +259,8 @@ def _history(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 "node": run.node,
                 "alert": None if alert is None else alert.state,
                 "alert_ratio": None if alert is None else alert.ratio,
+                **named[run.experiment_id],
+                **commits.of_trainer(run),
                 **_settings(run.spec, MAIN),
             }
 
@@ -265,6 +277,7 @@ TABLES: dict[str, Table] = {
         | {f"goal_{name}": kind for name, kind in GOAL_KINDS.items()}
         | _kinds("integer", "flagged_steps")
         | _kinds("text", "node", "environment_sha256", "error_slug", "error_detail")
+        | COMMIT_KINDS
         | SETTING_KINDS,
         _runs,
     ),
@@ -294,6 +307,7 @@ TABLES: dict[str, Table] = {
         | _kinds("number", "median_step_s", "tokens_per_s")
         | _kinds("text", "node", "alert")
         | _kinds("number", "alert_ratio")
+        | COMMIT_KINDS
         | MAIN_KINDS,
         _history,
     ),

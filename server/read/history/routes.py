@@ -63,14 +63,18 @@ def points(
     page: Paged,
     period: Periods,
     sort: Annotated[service.PointSort, Query(description="-finished_at: the newest first")] = "finished_at",
+    op: Annotated[
+        str | None, Query(max_length=100, description="an operation, whose time each point then has as `op_s`")
+    ] = None,
 ) -> SeriesRunPage:
     """List the points of a series, one per run, oldest first, with every stored metric."""
-    return service.points(context.database, series_id, period, sort, page.cursor, page.limit)
+    return service.points(context.database, series_id, period, sort, page.cursor, page.limit, op)
 
 
 @router.get("/{series_id}/changes", READERS, errors=(*COMPUTED, NotFound), response_model=SeriesChanges)
 async def changes(
-    ask: Asks, series_id: Id, noise_floor: NoiseFloor = NOISE_FLOOR, limit: Latest = service.LATEST
+    context: Ctx, ask: Asks, series_id: Id, noise_floor: NoiseFloor = NOISE_FLOOR, limit: Latest = service.LATEST
 ) -> Response:
     """List the changes of level in a series' latest runs, and the results of the fresh runs of slowdowns."""
-    return await ask("series", series_id, noise_floor, limit, made_from=of_series(series_id))
+    commits_url = context.settings.commits_url
+    return await ask("series", series_id, noise_floor, limit, commits_url, made_from=of_series(series_id))

@@ -15,6 +15,7 @@ from taskloom.contract.analysis import AlertState, AlertSummary
 from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
+from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.tables.runs import Run, Series
 from taskloom.server.read.analysis import alerts
 from taskloom.server.read.analysis import service as analysis
@@ -22,7 +23,7 @@ from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.lists import keyset, parameters
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, Period
-from taskloom.server.read.measured import FIRST, quantiles
+from taskloom.server.read.measured import FIRST, OPS, machine, quantiles
 
 Sort = Literal["id", "-id", "last_at", "-last_at", "runs", "-runs"]
 PointSort = Literal["finished_at", "-finished_at"]
@@ -113,14 +114,20 @@ def _alerts(session: Session, ids: Sequence[int]) -> dict[int, list[AlertSummary
 
 POINT = (
     Run.id, Run.experiment_id, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.phase_s, Run.final_loss,
-    Run.flagged_steps, Run.environment_sha256,
+    Run.flagged_steps, Run.environment_sha256, Run.node, *commits.TRAINER,
 )  # fmt: skip
 
 
 def points(
-    database: Database, series_id: int, period: Period, sort: PointSort, cursor: str | None, limit: int
+    database: Database,
+    series_id: int,
+    period: Period,
+    sort: PointSort,
+    cursor: str | None,
+    limit: int,
+    op: str | None = None,
 ) -> SeriesRunPage:
-    """Raises NotFound or BadCursor."""
+    """op: an operation, whose time each point then has. Raises NotFound or BadCursor."""
     given = period.conditions(Run)
     within = [given.pop(name) for name in BOUNDS["finished_at"] if name in given]
     order = Order(Run.finished_at, sort.startswith("-"))
@@ -132,11 +139,20 @@ def points(
         states = select(Alert.run_id, Alert.state).where(Alert.run_id.in_(ids))
         slower = {row.run_id: row.state for row in session.execute(states)}
         latency = quantiles(session, ids if infers else [])
-    items = [_point(found[run_id], slower.get(run_id), latency.get(run_id, {})) for run_id in ids]
-    return SeriesRunPage(series_id=series_id, items=items, next_cursor=next_cursor)
+        named = commits.of_experiments(session, {row.experiment_id for row in found.values()})
+        more = machine(session, ids, op)
+    items = [
+        _point(
+            found[run_id], slower.get(run_id), latency.get(run_id, {}),
+            named[found[run_id].experiment_id] | more.get(run_id, {}),
+        )
+        for run_id in ids
+    ]  # fmt: skip
+    newest = more.get(max(ids, default=0), {})
+    return SeriesRunPage(series_id=series_id, items=items, next_cursor=next_cursor, ops=newest.get(OPS, []))
 
 
-def _point(run: Any, alert: str | None, latency: Mapping[str, Any]) -> SeriesRun:
+def _point(run: Any, alert: str | None, latency: Mapping[str, Any], more: Mapping[str, Any]) -> SeriesRun:
     return SeriesRun(
         run_id=run.id,
         experiment_id=run.experiment_id,
@@ -150,14 +166,19 @@ def _point(run: Any, alert: str | None, latency: Mapping[str, Any]) -> SeriesRun
         flagged_steps=run.flagged_steps,
         environment_sha256=run.environment_sha256,
         alert=alert,
+        node=run.node,
+        **commits.of_trainer(run),
+        **{name: value for name, value in more.items() if name != OPS},
     )
 
 
-def changes(database: Database, series_id: int, noise_floor: float, limit: int) -> SeriesChanges:
+def changes(
+    database: Database, series_id: int, noise_floor: float, limit: int, commits_url: str = ""
+) -> SeriesChanges:
     """Raises NotFound."""
     with database.read() as session:
         _get(session, series_id)
-    found = analysis.history(database, noise_floor, limit, Run.series_id == series_id)
+    found = analysis.history(database, noise_floor, limit, Run.series_id == series_id, commits_url)
     points = [point for one in found for point in one.points]
     return SeriesChanges(
         series_id=series_id,

@@ -12,6 +12,7 @@ from taskloom.contract.runs import RunPage, RunState
 from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Paged
 from taskloom.server.read.lists import parameters
+from taskloom.server.read.lists.commits import Commit, Trainer
 from taskloom.server.read.lists.parameters import Labels, Periods, Total
 from taskloom.server.read.runs import service
 from taskloom.server.routing import Router
@@ -38,6 +39,9 @@ def _filters(
         ),
     ] = None,
     flagged: Annotated[bool | None, Query(description="whether the run has flagged steps")] = None,
+    *,
+    commit: Commit,
+    trainer: Trainer,
 ) -> service.Filters:
     return service.Filters(
         experiment_id=experiment_id,
@@ -48,6 +52,8 @@ def _filters(
         settings=parameters.settings("filter", filter or ()),
         flagged=flagged,
         period=period,
+        commit=commit,
+        trainer=trainer,
     )
 
 

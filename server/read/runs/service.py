@@ -11,10 +11,12 @@ from sqlalchemy.orm import Session
 
 from taskloom.contract.runs import RunError, RunPage, RunRow, RunState
 from taskloom.server.db import Database
+from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.runs.service import SUMMARY, summary
-from taskloom.server.queue.tables.experiments import RequiredLabel
+from taskloom.server.queue.tables.experiments import Experiment, RequiredLabel
 from taskloom.server.queue.tables.runs import Run, is_flagged
 from taskloom.server.read.lists import keyset, parameters
+from taskloom.server.read.lists.commits import ANY, CommitFilter
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
 
@@ -36,6 +38,8 @@ class Filters:
     settings: Mapping[str, Any] = field(default_factory=dict)
     flagged: bool | None = None
     period: Period = EVER
+    commit: CommitFilter = ANY
+    trainer: CommitFilter = ANY
 
     def conditions(self) -> dict[str, Condition]:
         """Each filter that is set, by its name."""
@@ -51,6 +55,9 @@ class Filters:
         if self.flagged is not None:
             given["flagged"] = is_flagged() if self.flagged else Run.flagged_steps == 0
         given |= self.period.conditions(Run)
+        given |= self.trainer.conditions()
+        for name, condition in self.commit.conditions().items():
+            given[name] = Run.experiment_id.in_(select(Experiment.id).where(condition))
         for label in self.labels:
             asking = select(RequiredLabel.experiment_id).where(RequiredLabel.label == label)
             given[f"label {label}"] = Run.experiment_id.in_(asking)
@@ -64,15 +71,17 @@ def page(database: Database, filters: Filters, sort: Sort, with_total: bool, cur
     with database.read(snapshot=True) as session:
         ids, next_cursor = keyset.page(session, look(filters, sort), cursor, limit)
         rows = {row.id: row for row in session.execute(select(*SUMMARY).where(Run.id.in_(ids)))}
+        named = commits.of_experiments(session, {row.experiment_id for row in rows.values()})
         total = _total(session, filters) if with_total else None
-    return RunPage(items=[_row(rows[run_id]) for run_id in ids], next_cursor=next_cursor, total=total)
+    items = [_row(rows[run_id], named[rows[run_id].experiment_id]) for run_id in ids]
+    return RunPage(items=items, next_cursor=next_cursor, total=total)
 
 
-def _row(run: Any) -> RunRow:
+def _row(run: Any, named: Mapping[str, Any]) -> RunRow:
     error = None
     if run.error is not None:
         error = RunError(slug=str(run.error.get("slug", "")), detail=str(run.error.get("detail", ""))[:500])
-    return RunRow(**summary(run), error=error)
+    return RunRow(**summary(run, named), error=error)
 
 
 def look(filters: Filters, sort: Sort) -> Look:
@@ -110,6 +119,7 @@ def look(filters: Filters, sort: Sort) -> Look:
 def _total(session: Session, filters: Filters) -> int | None:
     """Number of runs. None: no index covers the filters, so every run would have to be read."""
     conditions = filters.conditions()
-    if filters.experiment_id is None and (filters.settings or filters.labels or len(conditions) > 1):
+    other = filters.settings or filters.labels or filters.commit.conditions() or filters.trainer.conditions()
+    if filters.experiment_id is None and (other or len(conditions) > 1):
         return None
     return session.execute(select(func.count()).select_from(Run).where(*conditions.values())).scalar_one()

@@ -3,7 +3,7 @@ import {html, useState} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {ask, download} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
-import {count, plural, timeLeft} from '../format.js';
+import {commit, count, plural, timeLeft} from '../format.js';
 import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {State, StateBar} from '../words.js';
@@ -145,6 +145,7 @@ export default function Experiment() {
 			html`
 				Experiment ${known.id}, submitted <${Time} at=${known.created_at} />
 				${known.submitter && ` by ${known.submitter_name || known.submitter}`}
+				${commit(known) && `, commit ${commit(known)}`}
 			`}
 			actions=${known && html`<${Actions} of=${{...known, ...counts(known, live)}} />`}
 		/>

@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count} from '../format.js';
+import {commit, count} from '../format.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Question, Submit, Table, Tabs, Time} from '../pieces.js';
 import {State, StateBar} from '../words.js';
@@ -23,7 +23,7 @@ const COLUMNS = [
 		label: 'Question and verdict',
 		class: 'question',
 		cell: row => html`
-			<${Question} ...${row} /> <small class="soft">#${row.id}</small>
+			<${Question} ...${row} /> <small class="soft">#${row.id} ${commit(row)}</small>
 			${(row.tags ?? []).map(tag => html` <small class="tag" key=${tag}>${tag}</small>`)}
 			<div class="known"><${Known} of=${row} /></div>
 		`
@@ -64,6 +64,7 @@ function List() {
 		state: params.get('state'),
 		name: params.get('name'),
 		submitter: params.get('submitter'),
+		commit: params.get('commit'),
 		since: params.get('since'),
 		sort: params.get('sort'),
 		cursor: params.get('cursor'),
@@ -72,7 +73,7 @@ function List() {
 	};
 	useFollow('overview');
 	const answer = useAnswer('experiments', asked, {follow: 'overview'});
-	const narrowed = Boolean(asked.state || asked.name || asked.submitter || asked.since);
+	const narrowed = Boolean(asked.state || asked.name || asked.submitter || asked.commit || asked.since);
 	return html`
 		<div class="filters">
 			<${Narrow} name="name" label="Question" placeholder="part of it" first=${true} />
@@ -88,6 +89,7 @@ function List() {
 			/>
 			<${Choice} name="since" label="Submitted" options=${SINCE} />
 			<${Narrow} name="submitter" label="Submitter" placeholder="key:3" />
+			<${Narrow} name="commit" label="Commit" placeholder="7 digits or more" />
 		</div>
 		<${Answered} answer=${answer} lines=${10}>
 			${found =>
@@ -96,7 +98,9 @@ function List() {
 							${narrowed
 								? html`
 										<p>No experiment matches these filters.</p>
-										<button onClick=${() => choose({state: null, name: null, submitter: null, since: null})}>Show all</button>
+										<button onClick=${() => choose({state: null, name: null, submitter: null, commit: null, since: null})}>
+											Show all
+										</button>
 									`
 								: html`
 										<h2>No experiments yet</h2>

@@ -7,6 +7,7 @@ import {count, ms, number, percent, plural, setting} from '../format.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
 import {Pages} from '../lists/runs.js';
+import {plain} from '../plots/scale.js';
 import {Lines} from '../plots/series.js';
 import {State} from '../words.js';
 
@@ -71,11 +72,39 @@ function Confirm({alert}) {
 
 const asMs = (/** @type {number} */ value) => ms(value / 1e3);
 
+const DAY_S = 86400;
+const timeOf = (/** @type {number} */ day) => new Date(day * DAY_S * 1e3).toISOString().slice(0, 16).replace('T', ' ');
+const SHORT = 8;
+
+/**
+ * Metrics of points: label of the axis, factor, format.
+ * @type {Record<string, [string, number, (value: number) => string]>}
+ */
+const METRICS = {
+	median_step_s: ['milliseconds a step', 1e3, asMs],
+	tokens_per_s: ['tokens a second', 1, plain],
+	...Object.fromEntries(
+		['data', 'forward', 'loss', 'backward', 'update'].map(phase => [
+			`${phase}_s`,
+			[`milliseconds a step, ${phase}`, 1e3, asMs]
+		])
+	),
+	final_loss: ['loss of the last step', 1, plain],
+	memory_bytes: ['MiB, peak of the process', 2 ** -20, plain],
+	canary_s: ['milliseconds, canary', 1e3, asMs],
+	latency_p99_s: ['milliseconds, 99th percentile of steps', 1e3, asMs],
+	time_to_first_token_s: ['milliseconds to the first token', 1e3, asMs],
+	op_s: ['milliseconds of threads a step', 1e3, asMs]
+};
+/** The commit of a point: the submitter's, else the trainer's. @param {any} point */
+const commitOf = point => point.commit ?? point.trainer_commit;
+
 /** The runs of a series with the levels between changes. @param {{id: string}} props */
 function One({id}) {
 	const path = `analysis/history/series/${encodeURIComponent(id)}`;
+	const op = address.value.params.get('op');
 	const series = useAnswer(path, {}, {follow: 'history'});
-	const points = useAnswer(`${path}/points`, {sort: '-finished_at', limit: 500}, {follow: 'history'});
+	const points = useAnswer(`${path}/points`, {sort: '-finished_at', limit: 500, op}, {follow: 'history'});
 	const found = useAnswer(`${path}/changes`, {}, {follow: 'history'});
 	const missing = [series, points, found].find(each => each.data === undefined);
 	if (missing)
@@ -83,81 +112,142 @@ function One({id}) {
 	const known = points.data.items
 		.filter((/** @type {import('../schemas').Schemas['SeriesRun']} */ point) => point.median_step_s !== null)
 		.reverse();
-	return html`<${Points} of=${{...found.data, ...series.data, alerts: found.data.alerts, points: known}} />`;
+	return html`<${Points}
+		of=${{...found.data, ...series.data, alerts: found.data.alerts, points: known, ops: points.data.ops}}
+	/>`;
+}
+
+/**
+ * Points in the order of an axis, and their places on it. Runs of one commit share a place, side by side.
+ * @param {any} of
+ * @param {string} axis commits, dates or runs
+ */
+function along(of, axis) {
+	if (axis === 'dates')
+		return {
+			points: of.points,
+			x: of.points.map((/** @type {any} */ p) => Date.parse(p.finished_at) / DAY_S / 1e3),
+			show: timeOf
+		};
+	if (axis === 'runs')
+		return {
+			points: of.points,
+			x: of.points.map((/** @type {any} */ _, /** @type {number} */ i) => of.runs - of.points.length + i + 1)
+		};
+	const groups = /** @type {Map<string, any[]>} */ (new Map());
+	for (const point of of.points) {
+		const commit = commitOf(point) ?? 'unknown';
+		groups.set(commit, [...(groups.get(commit) ?? []), point]);
+	}
+	const at = (/** @type {any[]} */ [first]) =>
+		Date.parse((first.commit ? first.committed_at : first.trainer_committed_at) ?? first.finished_at);
+	const inOrder = [...groups.values()].sort((a, b) => at(a) - at(b));
+	const names = inOrder.map(([first]) => (commitOf(first) ?? 'unknown').slice(0, SHORT));
+	return {
+		points: inOrder.flat(),
+		x: inOrder.flatMap((group, i) => group.map((_, k) => i + 1 + (0.6 * (k + 0.5)) / group.length - 0.3)),
+		show: (/** @type {number} */ place) => names[Math.round(place) - 1] ?? ''
+	};
+}
+
+/**
+ * The commits of a change, with the operator's link.
+ * @param {{of: import('../schemas').Schemas['Since'] | null}} props
+ */
+function Range({of}) {
+	if (!of) return 'unknown, or the same';
+	const text = `${of.last_before.slice(0, SHORT)}…${of.first_after.slice(0, SHORT)}`;
+	return html`
+		${of.url ? html`<a href=${of.url} rel="noopener">${text}</a>` : text}
+		${of.of === 'trainer' && ' (trainer)'}
+		${of.dirty && ', changed sources'}
+	`;
 }
 
 /** @param {{of: any}} props */
 function Points({of}) {
-	const x = useMemo(
-		() => of.points.map((/** @type {any} */ _, /** @type {number} */ i) => of.runs - of.points.length + i + 1),
-		[of]
-	);
+	const {params} = address.value;
+	const named = of.points.some(commitOf);
+	const axis = params.get('x') ?? (named ? 'commits' : 'runs');
+	const op = params.get('op');
+	const metric = op ? 'op_s' : (params.get('metric') ?? 'median_step_s');
+	const [yLabel, factor, show] = METRICS[metric] ?? METRICS.median_step_s;
+	const {points, x, show: xShow} = useMemo(() => along(of, axis), [of, axis]);
+	const values = points.map((/** @type {any} */ p) => (p[metric] == null ? null : p[metric] * factor));
 	const firsts = new Set(of.changes.map((/** @type {any} */ change) => change.first_after));
-	const levels = /** @type {number[]} */ ([]);
+	const levels = /** @type {(number | null)[]} */ ([]);
 	let part = /** @type {number[]} */ ([]);
+	let length = 0;
 	const close = () => {
 		const sorted = [...part].sort((a, b) => a - b);
-		const middle = ((sorted[(sorted.length - 1) >> 1] ?? 0) + (sorted[sorted.length >> 1] ?? 0)) / 2;
-		part.forEach(() => levels.push(middle * 1e3));
-		part = [];
+		const middle = sorted.length ? (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2 : null;
+		levels.push(...Array(length).fill(middle));
+		[part, length] = [[], 0];
 	};
-	for (const point of of.points) {
+	points.forEach((/** @type {any} */ point, /** @type {number} */ i) => {
 		if (firsts.has(point.run_id)) close();
-		part.push(point.median_step_s);
-	}
+		length++;
+		if (values[i] !== null) part.push(values[i]);
+	});
 	close();
-	const changes = of.points.map((/** @type {any} */ point) =>
-		firsts.has(point.run_id) ? point.median_step_s * 1e3 : null
+	const changes = points.map((/** @type {any} */ point, /** @type {number} */ i) =>
+		firsts.has(point.run_id) ? values[i] : null
+	);
+	const offered = Object.keys(METRICS).filter(
+		name => name !== 'op_s' && of.points.some((/** @type {any} */ point) => point[name] != null)
 	);
 	return html`<section class="panel stack">
+		<div class="filters">
+			<${Choice}
+				name="x"
+				label="Axis"
+				value=${axis}
+				options=${[...(named ? [['commits', 'commits']] : []), ['dates', 'dates'], ['runs', 'runs']]}
+			/>
+			<${Choice}
+				name="metric"
+				label="Metric"
+				value=${op ? `op ${op}` : metric}
+				options=${[
+					...offered.map(name => [name, METRICS[name][0]]),
+					...of.ops.map((/** @type {string} */ name) => [`op ${name}`, `op ${name}`])
+				]}
+				onChoose=${(/** @type {string} */ chosen) =>
+					choose(chosen.startsWith('op ') ? {op: chosen.slice(3), metric: null} : {metric: chosen, op: null})}
+			/>
+		</div>
 		<${Lines}
 			title=${nameOf(of)}
 			name="history"
-			rows=${of.points}
-			said=${(of.points.length < of.runs ? `The newest ${count(of.points.length)} of ` : '') +
-			`${plural(of.runs, 'run')} on ${of.node}; the line is the median between changes. Click a run to open it.` +
+			rows=${points}
+			said=${(points.length < of.runs ? `The newest ${count(points.length)} of ` : '') +
+			`${plural(of.runs, 'run')} on ${of.node}; the line is the median between changes of the step time.` +
+			(axis === 'commits' ? ' Runs of one commit stand side by side.' : '') +
+			' Click a run to open it.' +
 			(of.over_canary ? ' Changes are detected in step time divided by canary time.' : '')}
 			fields=${[
 				{label: 'run', value: p => p.run_id},
-				{label: 'step_ms', value: p => p.median_step_s * 1e3},
+				{label: 'commit', value: p => p.commit},
+				{label: 'branch', value: p => p.branch},
+				{label: 'trainer_commit', value: p => p.trainer_commit},
+				{label: 'trainer_version', value: p => p.trainer_version},
+				{label: 'node', value: p => p.node},
+				...[...offered, ...(op ? ['op_s'] : [])].map(name => ({label: name, value: (/** @type {any} */ p) => p[name]})),
 				{label: 'finished_at', value: p => p.finished_at},
-				{label: 'tokens_per_s', value: p => p.tokens_per_s},
-				{label: 'forward_ms', value: p => (p.forward_s === null ? null : p.forward_s * 1e3)},
-				{label: 'backward_ms', value: p => (p.backward_s === null ? null : p.backward_s * 1e3)},
-				{label: 'latency_p99_ms', value: p => (p.latency_p99_s === null ? null : p.latency_p99_s * 1e3)},
-				{
-					label: 'time_to_first_token_ms',
-					value: p => (p.time_to_first_token_s === null ? null : p.time_to_first_token_s * 1e3)
-				},
 				{label: 'flagged_steps', value: p => p.flagged_steps},
 				{label: 'environment_sha256', value: p => p.environment_sha256}
 			]}
 			x=${x}
-			xLabel="run"
-			yLabel="milliseconds a step"
+			xLabel=${{commits: 'commit', dates: 'end of the run, UTC', runs: 'run'}[axis] ?? 'run'}
+			xShow=${xShow}
+			xWhole=${axis !== 'dates'}
+			yLabel=${op ? `${yLabel}, ${op}` : yLabel}
 			height=${300}
-			href=${i => link('run', {id: of.points[i].run_id})}
+			href=${i => link('run', {id: points[i].run_id})}
 			series=${[
-				{
-					label: 'median step',
-					token: 'edge',
-					values: of.points.map((/** @type {any} */ p) => p.median_step_s * 1e3),
-					kind: 'points',
-					show: asMs
-				},
-				...(of.points.some((/** @type {any} */ p) => p.latency_p99_s !== null)
-					? [
-							{
-								label: '99th percentile',
-								token: 'series-2',
-								values: of.points.map((/** @type {any} */ p) => (p.latency_p99_s === null ? null : p.latency_p99_s * 1e3)),
-								kind: /** @type {const} */ ('points'),
-								show: asMs
-							}
-						]
-					: []),
-				{label: 'level', token: 'accent', values: levels, dash: '0', show: asMs},
-				{label: 'change', token: 'bad', values: changes, kind: 'points', show: asMs}
+				{label: 'run', token: 'edge', values, kind: 'points', show},
+				{label: 'level', token: 'accent', values: levels, dash: '0', show},
+				{label: 'change', token: 'bad', values: changes, kind: 'points', show}
 			]}
 		/>
 		${of.changes.length > 0
@@ -176,6 +266,7 @@ function Points({of}) {
 							cell: c => `${number(c.ratio)}${c.ratio_low == null ? '' : ` [${number(c.ratio_low)}, ${number(c.ratio_high)}]`}`
 						},
 						{name: 'cause', label: 'Cause', cell: c => c.cause},
+						{name: 'since', label: 'Between commits', cell: c => html`<${Range} of=${c.since} />`},
 						{name: 'differs', label: 'Software that changed', class: 'question', cell: c => c.differs.join('; ') || 'none'},
 						{
 							name: 'state',

@@ -44,10 +44,27 @@ function path(values, x, y) {
 /**
  * @param {{title: string, name: string, said?: import('../vendor/preact.js').ComponentChildren,
  *   fields: import('./plot.js').Field[], rows: any[], x: number[], xLabel: string, yLabel: string,
- *   series: Series[], height?: number, href?: (i: number) => string, zero?: boolean}} props
- * series: drawn on top of each other; areas start at zero. href: the target of a click.
+ *   series: Series[], height?: number, href?: (i: number) => string, zero?: boolean,
+ *   xShow?: (value: number) => string, xWhole?: boolean}} props
+ * series: drawn on top of each other; areas start at zero. href: the target of a click. xShow: the text of a place on
+ * the axis; xWhole: only whole numbers have one.
  */
-export function Lines({title, name, said, fields, rows, x, xLabel, yLabel, series, height = 260, href, zero = false}) {
+export function Lines({
+	title,
+	name,
+	said,
+	fields,
+	rows,
+	x,
+	xLabel,
+	yLabel,
+	series,
+	height = 260,
+	href,
+	zero = false,
+	xShow,
+	xWhole = true
+}) {
 	const [at, setAt] = useState(-1);
 	const known = series.flatMap(each => each.values.filter(value => value !== null));
 	const low = zero || series.some(each => each.kind === 'area') ? 0 : Math.min(...range(known, Math.min));
@@ -57,14 +74,15 @@ export function Lines({title, name, said, fields, rows, x, xLabel, yLabel, serie
 		const bottom = height - 40;
 		const along = scale(
 			/** @type {number} */ (x[0] ?? 0),
-			Math.max(/** @type {number} */ (x.at(-1) ?? 1), (x[0] ?? 0) + 1),
+			Math.max(/** @type {number} */ (x.at(-1) ?? 1), (x[0] ?? 0) + (xWhole ? 1 : 0)),
 			LEFT,
 			width - 10
 		);
 		const up = scale(low === 0 ? 0 : low - room, high + room, bottom, 8);
 		const place = (/** @type {number} */ i) => along(x[i]);
 		const whole = Object.assign((/** @type {number} */ v) => along(v), along, {
-			ticks: (/** @type {number} */ about) => along.ticks(Math.min(about, x.length)).filter(Number.isInteger)
+			ticks: (/** @type {number} */ about) =>
+				along.ticks(Math.min(about, x.length)).filter(each => !xWhole || Number.isInteger(each))
 		});
 		const nearest = (/** @type {PointerEvent} */ event) => {
 			const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
@@ -84,7 +102,7 @@ export function Lines({title, name, said, fields, rows, x, xLabel, yLabel, serie
 			height,
 			parts: html`
 				<${YAxis} y=${up} left=${LEFT} right=${width - 10} label=${yLabel} about=${5} />
-				<${XAxis} x=${whole} top=${8} bottom=${bottom} label=${xLabel} about=${Math.max(3, width / 110)} />
+				<${XAxis} x=${whole} top=${8} bottom=${bottom} label=${xLabel} show=${xShow} about=${Math.max(3, width / 110)} />
 				${series.map(each => {
 					const colour = `var(--${each.token})`;
 					const line = path(each.values, place, up);
@@ -147,7 +165,7 @@ export function Lines({title, name, said, fields, rows, x, xLabel, yLabel, serie
 		rows=${rows}
 		draw=${draw}
 		after=${html`<div class="legend">
-			<span>${xLabel} ${x[shown]}</span>
+			<span>${xLabel} ${xShow ? xShow(x[shown]) : x[shown]}</span>
 			${series.map(
 				each => html`<span key=${each.label}>
 					<i class="key-colour" style=${{background: `var(--${each.token})`}}></i>

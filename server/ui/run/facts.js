@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {download} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
-import {bytes, setting} from '../format.js';
+import {bytes, commit, setting} from '../format.js';
 import {Answered, Empty, Pairs, Refused, Table, Time} from '../pieces.js';
 import {Changes} from '../experiment/design.js';
 import {AttemptTable} from '../lists/attempts.js';
@@ -43,6 +43,17 @@ export function Settings({of}) {
 					name.replaceAll('_', ' '),
 					value === null ? html`<span class="soft">chosen by the trainer</span>` : setting(value)
 				])}
+			/>
+		</section>
+		<section class="panel">
+			<h2>Commits</h2>
+			<${Pairs}
+				of=${[
+					['measured', commit(of) || html`<span class="soft">the submitter named none</span>`],
+					['its version', of.version],
+					['trainer', commit(of, 'trainer_') || html`<span class="soft">unknown</span>`],
+					['its version', of.trainer_version]
+				].filter(([, value]) => value)}
 			/>
 		</section>
 		<section class="panel">

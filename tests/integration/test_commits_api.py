@@ -1,0 +1,184 @@
+"""Commits as dimensions: the one that a submitter names, and the trainer's, in lists, exports and histories."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import UTC, datetime
+
+import pytest
+
+from taskloom import Client
+
+pytestmark = pytest.mark.both_databases
+OLD, NEW = "1a2b3c4d" * 5, "9f8e7d6c" * 5
+NAMED = {
+    "commit": NEW, "branch": "feature/x", "dirty": True, "committed_at": "2026-11-22T11:00:00+01:00", "version": "1.2",
+}  # fmt: skip
+SHOWN = {**NAMED, "committed_at": "2026-11-22T10:00:00Z"}
+CORE = {
+    "core_version": "0.1.0+g1a2b3c4.d01234567", "core_commit": OLD, "core_branch": "main", "core_dirty": True,
+    "core_committed_at": "2026-11-21T10:00:00+00:00",
+}  # fmt: skip
+TRAINER = {
+    "trainer_version": "0.1.0+g1a2b3c4.d01234567", "trainer_commit": OLD, "trainer_branch": "main",
+    "trainer_dirty": True, "trainer_committed_at": "2026-11-21T10:00:00Z",
+}  # fmt: skip
+NONE = dict.fromkeys(NAMED)
+NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
+
+
+def only(row, names):
+    return {name: row[name] for name in names}
+
+
+@pytest.fixture
+def measured(api, make_result):
+    """Experiment 1 names a commit and has a result; experiment 2 names none and has a result of an earlier trainer."""
+    api.submit(**NAMED)
+    api.submit()
+    node = api.worker()
+    node.upload(node.claim(), make_result(environment=CORE))
+    node.upload(node.claim(), make_result(environment={"core_version": "0.1.0+gabcdef0"}))
+    return api
+
+
+def test_the_submitters_commit_and_the_trainers_are_shown(measured):
+    first, second = measured.get("/experiments", sort="id")["items"]
+    assert only(first, NAMED) == only(measured.get("/experiments/1"), NAMED) == SHOWN
+    assert only(second, NAMED) == NONE
+    run, earlier = measured.get("/runs")["items"]
+    assert only(run, [*NAMED, *TRAINER]) == {**SHOWN, **TRAINER}
+    assert only(measured.get("/runs/1"), [*NAMED, *TRAINER]) == {**SHOWN, **TRAINER}
+    told = {**dict.fromkeys(TRAINER), "trainer_version": "0.1.0+gabcdef0", "trainer_commit": "abcdef0"}
+    assert only(earlier, [*NAMED, *TRAINER]) == {**NONE, **told}
+
+
+def test_a_submission_answers_its_commit_also_when_it_is_repeated(api):
+    headers = {"Idempotency-Key": "once"}
+    first, again = (api.submit(headers=headers, **NAMED) for _ in range(2))
+    assert only(first, NAMED) == SHOWN
+    assert again == first
+    api.submit(409, headers=headers, **{**NAMED, "commit": OLD})
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"commit": NEW}, [1]), ({"commit": NEW[:7]}, [1]), ({"commit": NEW[:6]}, []), ({"commit": OLD}, []),
+        ({"branch": "feature/x"}, [1]), ({"branch": "feature"}, []), ({"dirty": True}, [1]), ({"dirty": False}, []),
+        ({"version": "1.2", "commit": NEW}, [1]), ({"commit": "%______"}, []),
+    ],
+)  # fmt: skip
+def test_experiments_and_runs_are_filtered_by_the_submitters_commit(measured, query, found):
+    for path in ("/experiments", "/runs"):
+        page = measured.get(path, total=True, **query)
+        assert [row["id"] for row in page["items"]] == found
+        assert page["total"] == (len(found) if path == "/experiments" else None)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ({"trainer_commit": OLD}, [1]), ({"trainer_commit": OLD[:9]}, [1]), ({"trainer_commit": "abcdef0"}, [2]),
+        ({"trainer_branch": "main"}, [1]), ({"trainer_dirty": True}, [1]), ({"trainer_dirty": False}, []),
+        ({"trainer_version": "0.1.0+gabcdef0"}, [2]), ({"trainer_version": "0.1.0"}, []),
+    ],
+)  # fmt: skip
+def test_runs_are_filtered_by_the_trainers_commit(measured, query, found):
+    assert [row["id"] for row in measured.get("/runs", **query)["items"]] == found
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("commit", "two words"), ("branch", ""), ("version", "a\tb"), ("dirty", "yes"), ("committed_at", 7),
+     ("committed_at", "2026-11-22T10:00:00"), ("committed_at", "yesterday")],
+)  # fmt: skip
+def test_a_commit_that_is_none_is_refused_by_its_field(api, field, value):
+    (error,) = api.submit(422, **{field: value})["errors"]
+    assert (error["field"], error["value"]) == (field, value)
+
+
+def test_a_result_cannot_say_nonsense_about_its_trainer(api, make_result):
+    api.submit()
+    node = api.worker()
+    wrong = {"core_version": 7, "core_commit": ["x"], "core_branch": "b" * 300, "core_dirty": "no",
+             "core_committed_at": "then"}  # fmt: skip
+    node.upload(node.claim(), make_result(environment=wrong))
+    (run,) = api.runs(1)
+    assert only(run, TRAINER) == {**dict.fromkeys(TRAINER), "trainer_branch": "b" * 255}
+
+
+def test_exports_and_frames_have_the_commits(measured):
+    for table in ("runs", "history"):
+        columns = ",".join((*NAMED, *TRAINER))
+        text = measured.http.get(f"/api/v1/exports/{table}", params={"columns": columns}).text
+        row, other = csv.DictReader(io.StringIO(text))
+        assert (row["commit"], row["branch"], row["dirty"], row["trainer_commit"]) == (NEW, "feature/x", "True", OLD)
+        assert (other["commit"], other["trainer_commit"]) == ("", "abcdef0")
+        text = measured.http.get(f"/api/v1/exports/{table}", params={"columns": "run_id", "trainer_commit": OLD}).text
+        assert text.split() == ["run_id", "1"]
+    with Client(str(measured.http.base_url)) as client:
+        frame = client.frame("runs", library="pandas", commit=NEW[:8])
+    assert list(frame["run_id"]) == [1]
+    assert frame["committed_at"][0] == datetime(2026, 11, 22, 10, tzinfo=UTC)
+    assert frame["trainer_branch"][0] == "main"
+
+
+def run_all(node, make_result, step_s, **environment):
+    for s in step_s:
+        result = make_result([9, s, s], environment=environment)
+        node.upload(node.claim(), {**result, "canary": {"sha256": "c", "times_s": [0.02] * 4}})
+
+
+@pytest.mark.parametrize("template", ["", "https://example.org/compare/{from}...{to}"])
+def test_a_change_is_answered_by_its_range_of_commits(start_server, make_result, template):
+    api = start_server(commits_url=template)
+    node = api.worker()
+    asked = {"base": {"token_slice": 64, "batch_slice": 1}, "repetitions": 6}
+    api.submit(**asked)
+    run_all(node, make_result, NOISE, core_hash="abc", core_commit=OLD)
+    api.submit(**asked)
+    run_all(node, make_result, [s * 1.1 for s in NOISE], core_hash="new", core_commit="a b/c", core_dirty=True)
+    url = f"https://example.org/compare/{OLD}...a%20b%2Fc" if template else None
+    wanted = {"last_before": OLD, "first_after": "a b/c", "of": "trainer", "dirty": True, "url": url}
+    (series,) = api.get("/analysis/history")["items"]
+    found = api.get("/analysis/history/series/1/changes")
+    for answer in (series, found):
+        assert [change["since"] for change in answer["changes"]] == [wanted]
+        assert [alert["change"]["since"] for alert in answer["alerts"]] == [wanted]
+
+
+def test_the_submitters_commits_count_before_the_trainers(api, make_result):
+    node = api.worker()
+    asked = {"base": {"token_slice": 64, "batch_slice": 1}, "repetitions": 6}
+    for commit, level in ((OLD, 1.0), (NEW, 1.1)):
+        api.submit(commit=commit, **asked)
+        run_all(node, make_result, [s * level for s in NOISE], core_commit="same")
+    (change,) = api.get("/analysis/history/series/1/changes")["changes"]
+    assert change["since"] == {
+        "last_before": OLD, "first_after": NEW, "of": "submitted", "dirty": False, "url": None
+    }  # fmt: skip
+
+
+def test_points_have_their_node_canary_memory_and_operation(api, make_result):
+    api.submit(commit=NEW, repetitions=2)
+    node = api.worker()
+    run_all(node, make_result, [1.0, 1.1], core_commit=OLD)
+    page = api.get("/analysis/history/series/1/points", op="qkv")
+    assert page["ops"] == ["qkv"]
+    for point in page["items"]:
+        assert (point["node"], point["canary_s"]) == ("node-of-w1", 0.02)
+        assert (point["commit"], point["trainer_commit"]) == (NEW, OLD)
+        assert point["op_s"] == pytest.approx(point["median_step_s"])
+    assert {point["op_s"] for point in api.get("/analysis/history/series/1/points", op="x")["items"]} == {None}
+
+
+def test_a_template_without_both_commits_is_refused():
+    from taskloom.server.errors import StartRefused
+    from taskloom.server.settings import Settings
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TASKLOOM_COMMITS_URL", "https://example.org/{from}")
+        with pytest.raises(StartRefused, match="TASKLOOM_COMMITS_URL"):
+            Settings.read()
