@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
         except OSError as error:
             raise UnreadableFile(arguments.graph, error.strerror or str(error)) from error
     if arguments.plan:
+        processor()  # a plan is refused as its run would be
         emit(train.plan_event(config, arguments.prove))
         return
     # A worker creates a folder beside the result for files that it delivers with the result.
