@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
@@ -21,6 +22,7 @@ from taskloom.contract.bodies import MOST, MOST_ID, Model, Request
 from taskloom.contract.commits import Commits, NamedCommit
 from taskloom.contract.runs import NodeTime, RunSpec
 from taskloom.contract.settings import wrong_values
+from taskloom.contract.templates import WorkloadTerms, filled
 from taskloom.contract.workers import MOST_LABELS, Short
 
 
@@ -110,6 +112,10 @@ class ExperimentRequest(NamedCommit):
     """An experiment: every combination of the axes' values over the base, each `repetitions` times."""
 
     name: str = Field("", max_length=200)
+    template: Literal["workload"] | None = Field(
+        None, description="a named request: it fills name, axes, zip and exclude where they are left out"
+    )
+    workload: WorkloadTerms | None = Field(None, description="with template workload: its networks and what they run")
     tags: Tags = Field(default_factory=list, description="tags for searching; they can be changed later")
     notes: Notes = Field("", description="free text for people; it can be changed later")
     base: RunSpec = Field(default_factory=RunSpec)
@@ -173,7 +179,11 @@ class ExperimentRequest(NamedCommit):
     @model_validator(mode="wrap")
     @classmethod
     def _every_error(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """If a field is refused, refuse with it every value of a setting that no run accepts."""
+        """Fill in what the template makes. If a field is refused, refuse with it every value of a setting that no run
+        accepts."""
+        if isinstance(given, dict):
+            with contextlib.suppress(ValidationError):  # the template's settings are refused as a field below
+                given = filled(given)
         try:
             return validate(given)
         except ValidationError as error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from taskloom.analysis.rows import SweepRow
     from taskloom.analysis.sweep import Sweep
     from taskloom.analysis.variants import Variant
+    from taskloom.analysis.workload import Workload
 
 MIB = 1 << 20
 Shown = Iterator[Table | str]
@@ -196,6 +197,39 @@ def memory_growth(found: Sequence[Growth]) -> Shown:
             )  # fmt: skip
         yield table
         yield one.sentence
+
+
+def workload(found: Workload) -> Shown:
+    """Of each network: its runs, the ops of its costliest runs, memory, growth, and what it amounts to in sentences."""
+    for of in found.networks:
+        title = f"{of.model} ({of.network})"
+        phases = list(dict.fromkeys(phase.phase for row in of.rows for phase in row.phases))
+        table = new_table(title, "mode", "data", "batch", "scheduler", "threads", "step", *phases, "arenas, MiB",
+                          "peak, MiB", "MFU", left=2)  # fmt: skip
+        for row in of.rows:
+            times = {phase.phase: phase for phase in row.phases}
+            table.add_row(
+                row.mode, row.data, str(row.batch), row.variant.scheduler, str(row.variant.threads),
+                seconds(row.step_s),
+                *(f"{times[name].share:.1%}" if name in times else NONE for name in phases),
+                f"{sum(row.memory_bytes.values()) / MIB:,.1f}", _peak(row.peak_rss_bytes, False), percent(row.mfu),
+            )  # fmt: skip
+        yield table
+        for row in (of.rows[place] for place in of.typical):
+            table = new_table(f"{title}, {row.mode}: ops of {row.variant.name}", "op", "phase", "calls", "time",
+                              "share", "flop/byte", "GFLOP/s", "GB/s", "of its roof", "bound by", left=2)  # fmt: skip
+            for op in row.ops:
+                table.add_row(
+                    op.op, op.phase, f"{op.calls:.0f}", seconds(op.time_s), f"{op.share:.1%}", number(op.intensity, 1),
+                    number(op.gflop_per_s, 1), number(op.gb_per_s, 1), percent(op.roof_share), op.bound or NONE,
+                )  # fmt: skip
+            yield table
+            reasons: dict[str, list[str]] = {}
+            for name, why in row.counters.missing.items():
+                reasons.setdefault(why, []).append(name)
+            yield from (f"not counted ({', '.join(names)}): {why}" for why, names in reasons.items())
+        yield from memory_growth(of.growth)
+        yield from of.answers
 
 
 def history(found: Sequence[Series]) -> Shown:

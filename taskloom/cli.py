@@ -39,6 +39,7 @@ COMMANDS = {
     "webhooks": "Create, list and delete webhooks, and list their deliveries",
     "worker": "Execute runs on this machine until stopped",
     "workers": "List workers with their state",
+    "workload": "Queue a workload analysis: networks in both modes, under several schedulers",
 }
 ARGUMENTS = "taskloom.arguments"  # key of the whole command line in the context's meta
 

@@ -70,6 +70,7 @@ if TYPE_CHECKING:  # these load NumPy, which few methods need
     from taskloom.analysis.scaling import ScalingTable
     from taskloom.analysis.sweep import Sweep
     from taskloom.analysis.tuning.answer import Tuning
+    from taskloom.analysis.workload import Workload
 
 T = TypeVar("T")
 
@@ -317,6 +318,12 @@ class Client(Connection):
 
         answer = self._ask_analysis("memory", {"experiment_id": experiment_id})
         return understood(answer, list[Growth], understood(answer, dict[str, Any]).get("growth"))
+
+    def workload(self, experiment_id: int) -> Workload:
+        """Return time, memory, rates and counters of each network of an experiment."""
+        from taskloom.analysis.workload import Workload
+
+        return understood(self._send("GET", f"/experiments/{experiment_id}/workload"), Workload)
 
     def report(self, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
         """Return the report of an experiment as one document; `analysis.report.page` renders it."""

@@ -17,6 +17,7 @@ from taskloom.analysis.outlook import outlook
 from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.report import timeline
+from taskloom.analysis.report import workload as of_workload
 from taskloom.analysis.report.card import report_card
 from taskloom.analysis.report.conclusion import answer
 from taskloom.analysis.scaling import scaling
@@ -26,6 +27,7 @@ from taskloom.analysis.trace import Trace
 from taskloom.analysis.validity import disturbed, marks, summary
 from taskloom.analysis.variants import Sides, by_variant, variant_of
 from taskloom.analysis.wording import settings
+from taskloom.analysis.workload import Workload
 
 SCHEMA = "taskloom.report/1"
 TRAINING = tuple(name for name in declared("group", "training") if name not in with_role("length"))
@@ -60,9 +62,11 @@ def build(
     traces: Mapping[int, Trace] | None = None,
     unreadable: Sequence[str] = (),
     growth: Sequence[Growth] = (),
+    workload: Workload | None = None,
 ) -> dict[str, Any]:
     """The report's document. calibration: of the node, if it was calibrated. primary: the sides of the question.
     traces: of `to_show`, by run. unreadable: descriptions of unreadable files of runs. growth: memory of both modes.
+    workload: of an experiment that the template made.
 
     leave_out_disturbed: whether runs beside foreign load are left out. They stay among the raw samples.
     """
@@ -80,12 +84,15 @@ def build(
         "forecast": dataclasses.asdict(ahead),
         "memory": [dataclasses.asdict(row) for row in memory],
         "memory_growth": [dataclasses.asdict(each) for each in growth],
+        "workload": None if workload is None else dataclasses.asdict(workload),
         "samples": _samples(processes),
         "timeline": timeline.replayed(ahead, profiles),
         "traced": timeline.traced(processes, traces or {}),
         "card": report_card(measured),
     }
-    document["answer"] = answer(document)
+    if workload is not None:
+        document["question"] = of_workload.QUESTION
+    document["answer"] = answer(document) if workload is None else of_workload.answer(document)
     document["conclusion"] = " ".join(document["answer"])
     return document
 

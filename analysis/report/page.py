@@ -9,7 +9,7 @@ from typing import Any
 
 from gpt2core.spec.wording import counted, noun_for
 from taskloom.analysis.node_time import sentence
-from taskloom.analysis.report import sections, tokens
+from taskloom.analysis.report import sections, tokens, workload
 from taskloom.analysis.report.conclusion import variant_name
 from taskloom.analysis.report.elements import NO_BREAK, framed, table
 
@@ -51,7 +51,9 @@ def page(document: Document) -> str:
     points = "".join(f"<li>{escape(point)}</li>" for point in document["answer"])
     parts.append(f'<h2>Answer</h2><ul class="lead">{points}</ul>')
     if document["scaling"]["rows"]:
-        parts += [section(document) for section in sections.ALL]
+        # Figures over all variants would set steps of different networks beside each other.
+        all_sections = (workload.section, sections.answer) if document.get("workload") else sections.ALL
+        parts += [section(document) for section in all_sections]
     parts += [_card(document), _design(document), _environment(document), _raw(document)]
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -63,7 +65,7 @@ def _subtitle(document: Document) -> str:
     experiment, design = document["experiment"], document["design"]
     problem = design["problem"]
     shape = ""
-    if problem:
+    if problem and not document.get("workload"):
         model = problem["model"]["name"]
         sizes = f"B{NO_BREAK}{problem['batch']}, T{NO_BREAK}{problem['seq']}"
         shape = f"{model}, {sizes}, {problem['precision']}, data {problem['data']}. "

@@ -19,6 +19,7 @@ from taskloom.analysis.report import page as report_page
 from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.sweep import Sweep
 from taskloom.analysis.tuning.answer import Tuning
+from taskloom.analysis.workload import Workload
 from taskloom.contract.experiments import DryRun, ExperimentRequest, Verdict
 from taskloom.contract.samples import SamplesPage
 from taskloom.contract.variants import VariantTable
@@ -97,6 +98,7 @@ QUESTIONS: Mapping[str, Question] = {
     "roofline": Question(_of(RooflineTable, service.roofline), RooflineTable),
     "forecast": Question(lambda s, *args: service.forecast(s.database, s.store, *args), Outlook),
     "memory": Question(lambda s, experiment_id: service.memory(s.database, experiment_id), MemoryTable),
+    "workload": Question(lambda s, experiment_id: service.workload(s.database, experiment_id), Workload),
     "history": Question(_history, SeriesList),
     "series": Question(lambda s, *args: changes(s.database, *args), SeriesChanges),
     "calibration": Question(lambda s: CalibrationList(service.calibrations(s.database)), CalibrationList),

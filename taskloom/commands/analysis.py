@@ -75,6 +75,17 @@ def memory(experiment_id: int, only_growth: bool, server: str, as_json: bool) ->
 
 
 @click.command()
+@experiment_argument
+@server_option
+@json_option
+def workload(experiment_id: int, server: str, as_json: bool) -> None:
+    """Show each network's time by op and phase, memory and its growth, rates and counters, and what they amount to."""
+    with connect(server) as client:
+        answer = client.workload(experiment_id)
+    show_answer(answer, analysis_tables.workload(answer), as_json)
+
+
+@click.command()
 @click.option("--run", "run_id", type=int, help="only the series of this run")
 @server_option
 @json_option
@@ -128,4 +139,4 @@ def calibrate(
     show_answer(answer, [text], as_json)
 
 
-COMMANDS = (report, calibrate, sweep, efficiency, roofline, forecast, memory, history, confirm)
+COMMANDS = (report, calibrate, sweep, efficiency, roofline, forecast, memory, workload, history, confirm)

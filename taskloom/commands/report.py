@@ -34,6 +34,15 @@ FORMS: dict[str, Callable[[Mapping[str, Any], tuple[str, ...]], str]] = {
 experiment_argument = click.argument("experiment_id", metavar="ID", type=int)
 
 
+def write(text: str, target: Path, appends: bool = False) -> None:
+    """Write a report to a file. Raises BadParameter."""
+    try:
+        with target.open("a" if appends else "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
+
+
 @click.command()
 @experiment_argument
 @click.option(
@@ -84,11 +93,7 @@ def report(
         document = client.report(experiment_id, leave_out_disturbed)
     text = FORMS[form](document, fail_on)
     if target is not None:
-        try:
-            with target.open("a" if appends else "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
+        write(text, target, appends)
     if as_json:
         print_json(document)
     elif target is None:

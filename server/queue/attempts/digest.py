@@ -15,7 +15,7 @@ MEASURED = ("step_s", "canary", "latency", "goal", "time_to_first_token_s")
 OF_OP = ("op", "phase", "calls", "time_s", "flop", "bytes")
 OF_THREAD = ("useful_s", "starvation_s", "idle_s", "barrier_s")
 OF_GRAPH = ("t1_s", "tinf_s", "fork_join_tinf_s")
-OF_COUNTERS = ("instructions", "cycles")
+OF_COUNTERS = ("instructions", "cycles", "cache_misses")
 
 
 def lasting(environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,6 +44,7 @@ def digest(result: Mapping[str, Any]) -> dict[str, bytes]:
         "graph": _only(result.get("graph") or {}, OF_GRAPH),
         "counters": {
             "threads": [_only(t, OF_COUNTERS) for t in (result.get("counters") or {}).get("threads") or []],
+            "unavailable": _only((result.get("counters") or {}).get("unavailable") or {}, OF_COUNTERS),
         },
         "memory_bytes": result.get("memory_bytes"),
         "resident_bytes": result.get("resident_bytes"),

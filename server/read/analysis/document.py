@@ -13,6 +13,7 @@ from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.scaling import ScalingRows
 from taskloom.analysis.sweep import Sweep
 from taskloom.analysis.variants import Variant
+from taskloom.analysis.workload import Workload
 from taskloom.contract.bodies import Model
 
 Span = list[int | float | str]
@@ -138,6 +139,7 @@ class Report(Model):
     forecast: Outlook
     memory: list[MemoryRow]
     memory_growth: list[Growth] = Field(default_factory=list)
+    workload: Workload | None = Field(None, description="of an experiment that template workload made")
     samples: list[VariantSamples]
     timeline: ReplayedStep | None
     traced: list[dict[str, Any]] = Field(description="consecutive steps of a traced run of each scheduler")

@@ -31,9 +31,12 @@ from taskloom.analysis.scaling import scaling as scale_processes
 from taskloom.analysis.sweep import Sweep, planned_by
 from taskloom.analysis.sweep import sweep as sweep_processes
 from taskloom.analysis.variants import Group, Sides, by_variant, variant_of
+from taskloom.analysis.workload import Workload
+from taskloom.analysis.workload import workload as workload_of
 from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.labels import build_label
+from taskloom.contract.templates import WORKLOAD
 from taskloom.server.artifact_store import Store
 from taskloom.server.db import Database
 from taskloom.server.errors import InvalidRequest, NotFound, NothingToCompare
@@ -167,6 +170,9 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
         traces=traces,
         unreadable=[*unreadable, *also_unreadable],
         growth=memory_growth(by_variant(processes), rows),
+        workload=workload_of(experiment_id, processes, rows, memory_growth)
+        if asked.request.get("template") == WORKLOAD
+        else None,
     )
 
 
@@ -200,6 +206,12 @@ def memory(database: Database, experiment_id: int) -> MemoryTable:
     processes = reading.of_experiment(database, experiment_id, causes=True)
     rows = _memory_rows(processes)
     return MemoryTable(experiment_id, rows, memory_growth(by_variant(processes), rows))
+
+
+def workload(database: Database, experiment_id: int) -> Workload:
+    """Raises NotFound."""
+    processes = reading.of_experiment(database, experiment_id, causes=True)
+    return workload_of(experiment_id, processes, _memory_rows(processes), memory_growth)
 
 
 def _memory_rows(processes: Sequence[Process]) -> list[MemoryRow]:

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Query
 from starlette.responses import Response
 
+from taskloom.analysis.workload import Workload
 from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, Tag
 from taskloom.contract.variants import VariantTable
 from taskloom.server.access.scopes import READERS
@@ -69,3 +70,13 @@ def show(context: Ctx, reading: Reads, experiment_id: Id) -> ExperimentDetail:
 async def variants(ask: Asks, experiment_id: Id) -> Response:
     """List every variant with its counts and figures, one flat row each."""
     return await ask("variants", experiment_id, made_from=of_experiments(experiment_id))
+
+
+@router.get("/{experiment_id}/workload", READERS, errors=(*COMPUTED, NotFound), response_model=Workload)
+async def workload(ask: Asks, experiment_id: Id) -> Response:
+    """Show the workload of each network of an experiment: time by op and phase, memory, rates, counters.
+
+    It has training beside inference, real beside generated data, and schedulers beside each other. An experiment of
+    any request has it; template `workload` makes the runs.
+    """
+    return await ask("workload", experiment_id, made_from=of_experiments(experiment_id))

@@ -8,14 +8,14 @@ import {Lines} from '../plots/series.js';
 import {Shares} from '../plots/shares.js';
 import {Nothing} from './answer.js';
 
-const ARENAS = {
+export const ARENAS = {
 	weights: 'task',
 	gradients: 'series-4',
 	optimizer: 'series-2',
 	activations: 'series-3',
 	temporary: 'series-1'
 };
-const MIB = 2 ** 20;
+export const MIB = 2 ** 20;
 const SAID =
 	'Bars: arenas, exact to the byte. Vertical line: peak resident memory of the whole process, the highest of the ' +
 	'runs that compiled no kernels.';
@@ -84,29 +84,33 @@ export function Memory({of, topic}) {
 					]}
 				/>
 			</section>
-			${growth.map(
-				one => html`<section class="panel" key=${one.axis}>
-					<${Lines}
-						title=${`Training beside inference by ${one.axis}`}
-						name=${`memory-${one.axis}`}
-						said=${`${one.sentence} Lines are arenas, points the peaks of whole processes.`}
-						fields=${[
-							{label: one.axis, value: row => row.size},
-							...GROWTH.map(({key, label}) => ({label: `${label}, MiB`, value: (/** @type {any} */ row) => mib(row[key])}))
-						]}
-						rows=${one.points}
-						x=${one.points.map(point => point.size)}
-						xLabel=${`${one.axis} (${Object.entries(one.fixed).map(pair => pair.join(' '))})`}
-						yLabel="MiB"
-						zero=${true}
-						series=${GROWTH.map(({key, ...each}) => ({
-							...each,
-							values: one.points.map(point => mib(/** @type {any} */ (point)[key])),
-							show: (/** @type {number} */ v) => `${v.toFixed(1)} MiB`
-						}))}
-					/>
-				</section>`
-			)}
+			${growth.map(one => html`<section class="panel" key=${one.axis}><${Growth} of=${one} /></section>`)}
 		</div>`}
 	<//>`;
+}
+
+/**
+ * Training beside inference along one axis.
+ * @param {{of: import('../schemas').Schemas['Growth'], name?: string}} props
+ */
+export function Growth({of, name = 'memory'}) {
+	return html`<${Lines}
+		title=${`Training beside inference by ${of.axis}`}
+		name=${`${name}-${of.axis}`}
+		said=${`${of.sentence} Lines are arenas, points the peaks of whole processes.`}
+		fields=${[
+			{label: of.axis, value: row => row.size},
+			...GROWTH.map(({key, label}) => ({label: `${label}, MiB`, value: (/** @type {any} */ row) => mib(row[key])}))
+		]}
+		rows=${of.points}
+		x=${of.points.map(point => point.size)}
+		xLabel=${`${of.axis} (${Object.entries(of.fixed).map(pair => pair.join(' '))})`}
+		yLabel="MiB"
+		zero=${true}
+		series=${GROWTH.map(({key, ...each}) => ({
+			...each,
+			values: of.points.map(point => mib(/** @type {any} */ (point)[key])),
+			show: (/** @type {number} */ v) => `${v.toFixed(1)} MiB`
+		}))}
+	/>`;
 }

@@ -12,6 +12,9 @@ import {Answer, Scaling} from '../experiment/answer.js';
 const TUNING = /** @type {Record<string, [string, Function]>} */ ({
 	tuning: ['Tuning', later(async () => (await import('../experiment/tuning.js')).Tuning)]
 });
+const WORKLOAD = /** @type {Record<string, [string, Function]>} */ ({
+	workload: ['Workload', later(async () => (await import('../experiment/workload.js')).Workload)]
+});
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	answer: ['Answer', Answer],
 	scaling: ['Scaling', Scaling],
@@ -133,7 +136,7 @@ export default function Experiment() {
 	useWhile(topic, known?.state === 'active');
 	useFollow(topic, told => told.state !== known?.state);
 	useTopic(topic, told => setLive(told.data));
-	const views = known?.tuning ? {...TUNING, ...VIEWS} : VIEWS;
+	const views = {...(known?.tuning && TUNING), ...(known?.request['template'] === 'workload' && WORKLOAD), ...VIEWS};
 	const first = /** @type {string} */ (Object.keys(views)[0]);
 	const said = params.get('view') ?? first;
 	const view = said in views ? said : first;

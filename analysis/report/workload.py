@@ -1,0 +1,197 @@
+"""The report of a workload: for each network time by phase and op, memory and its growth, rates, counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from gpt2core.spec.wording import counted
+from taskloom.analysis.report import plots
+from taskloom.analysis.report.conclusion import milliseconds
+from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
+from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, text, x_axis
+from taskloom.analysis.report.svg import figure as drawing
+
+Document = Mapping[str, Any]
+Row = Mapping[str, Any]
+Part = tuple[str, float, str, str]  # kind in the legend, value, colour, title
+QUESTION = "Where do the time and the memory of a step go?"
+OVERLAP = (
+    "Under task with sync step or none, phases overlap: the time of a phase is then the time of its own tasks divided "
+    "by the number of threads, without waiting."
+)
+COUNTED = {"instructions": "instructions", "cycles": "cycles", "cache_misses": "cache misses"}
+
+
+def answer(document: Document) -> list[str]:
+    """The answers of each network."""
+    return [f"{of['model']}: {told}" for of in document["workload"]["networks"] for told in of["answers"]]
+
+
+def section(document: Document) -> str:
+    """All networks, one after the other."""
+    return "".join(_network(of, document["roofline"]) for of in document["workload"]["networks"])
+
+
+def row_name(row: Row) -> str:
+    """train, B4 T64, task, 2 threads; with the data if they are real."""
+    size = f"B{row['batch']}" + (f" T{row['seq']}" if row["side"] is None else "")
+    data = () if row["data"] == "synthetic" else (row["data"],)
+    of = row["variant"]
+    return ", ".join([row["mode"], size, *data, of["scheduler"], counted(of["threads"], "thread")])
+
+
+def _network(of: Row, roofs: Sequence[Row]) -> str:
+    rows = of["rows"]
+    shown = [rows[place] for place in of["typical"]]
+    parts = [
+        f"<h2>{escape(of['model'])} ({escape(of['network'])})</h2>",
+        figure(_phases(rows), f"Median step, split by phase. {OVERLAP}"),
+        table(["run", "phase", "time, ms", "share", "memory-bound", "GFLOP/s", "GB/s"], _phase_rows(shown), 2),
+        figure(_ops(rows), "Share of each op type in the time of all ops, all layers and threads together."),
+        *(_op_table(row) for row in shown),
+        *(figure(plots.roofline(roof), f"Roofline of {row_name(row)}, with the roofs that were measured on the node "
+                 "with the same number of threads. Larger circles: larger shares of time.")
+          for row in shown for roof in roofs if roof["variant"] == row["variant"] and roof["ops"]),
+        figure(_memory(rows), "Bars: arenas, exact to the byte. Black lines: the highest peak RSS of the processes "
+               "that compiled no kernels."),
+        table(["run (sizes in MiB)", *(rows[0]["memory_bytes"] if rows else ()), "peak RSS"], _memory_rows(rows)),
+        figure(plots.memory_growth({"memory_growth": of["growth"], "memory": []}),
+               " ".join(["Lines: all arenas together, by the formula.", *(one["sentence"] for one in of["growth"])])),
+        _ratios(of),
+        _counters(rows),
+    ]  # fmt: skip
+    return "".join(parts)
+
+
+def _stacked(title: str, label: str, rows: Sequence[tuple[str, Sequence[Part], str, float | None]]) -> str:
+    """Stacked bars: (name, parts, text at the end, mark) a row."""
+    left, right, height = 300, 210, plots.ROW
+    longest = max((max(sum(part[1] for part in parts), mark or 0) for _, parts, _, mark in rows), default=0)
+    if not longest:
+        return ""
+    top, bottom = 20, 20 + height * len(rows)
+    x = Scale(0, longest * 1.03, left, plots.WIDTH - right)
+    drawn = [*x_axis(x, top, bottom, label, plain)]
+    kinds: dict[str, str] = {}
+    for i, (name, parts, says, mark) in enumerate(rows):
+        y, at = top + height * i, 0.0
+        drawn.append(text(left - 8, y + 16, name, "end", 12))
+        for kind, value, colour, told in parts:
+            kinds.setdefault(kind, colour)
+            drawn.append(rect(x(at), y + 4, x(at + value) - x(at), height - 8, colour, told))
+            at += value
+        if mark:
+            drawn.append(line([(x(mark), y + 2), (x(mark), y + height - 2)], INK, 2.5))
+        drawn.append(text(x(max(at, mark or 0)) + 6, y + 16, says, size=11))
+    drawn += legend([(kind, colour, "box") for kind, colour in kinds.items()], plots.WIDTH - right + 80, top + 10)
+    return drawing(plots.WIDTH, max(bottom + 48, top + 19 * len(kinds) + 12), drawn, title)
+
+
+def _phases(rows: Sequence[Row]) -> str:
+    return _stacked("Time of a step by phase", "milliseconds a step (median)", [
+        (
+            row_name(row),
+            [(phase["phase"], 1e3 * row["step_s"] * phase["share"], plots.PHASE[phase["phase"]],
+              f"{phase['phase']}: {milliseconds(phase['time_s'])}") for phase in row["phases"]],
+            milliseconds(row["step_s"]), None,
+        )
+        for row in rows
+    ])  # fmt: skip
+
+
+def _ops(rows: Sequence[Row]) -> str:
+    kinds = {colour: kind for kind, colour in plots.OP_KINDS}
+    return _stacked("Time by op type", "% of the time of all ops", [
+        (
+            row_name(row),
+            [(kinds[plots.op_colour(op["op"])], 100 * op["share"], plots.op_colour(op["op"]),
+              f"{op['op']} {op['phase']}: {op['share']:.1%}")
+             for op in sorted(row["ops"], key=lambda op: (list(kinds).index(plots.op_colour(op["op"])), -op["share"]))],
+            "", None,
+        )
+        for row in rows
+    ])  # fmt: skip
+
+
+def _memory(rows: Sequence[Row]) -> str:
+    return _stacked("Memory", "MiB", [
+        (
+            row_name(row),
+            [(kind, size / 2**20, colour, f"{kind}: {mib(size)} MiB")
+             for (kind, size), colour in zip(row["memory_bytes"].items(), plots.ARENA, strict=False) if size],
+            f"{mib(sum(row['memory_bytes'].values()))} MiB",
+            None if row["peak_rss_bytes"] is None else row["peak_rss_bytes"] / 2**20,
+        )
+        for row in rows
+    ])  # fmt: skip
+
+
+def _phase_rows(rows: Sequence[Row]) -> list[Sequence[str]]:
+    return [
+        (row_name(row), phase["phase"], ms(phase["time_s"]), share(phase["share"]), phase["memory_bound"] or "-",
+         number(phase["gflop_per_s"], 1), number(phase["gb_per_s"], 1))
+        for row in rows for phase in row["phases"]
+    ]  # fmt: skip
+
+
+def _op_table(row: Row) -> str:
+    rows = [
+        (op["op"], op["phase"], number(op["calls"], 0), ms(op["time_s"]), share(op["share"]),
+         number(op["intensity"], 1), number(op["gflop_per_s"], 1), number(op["gb_per_s"], 1),
+         share(op["roof_share"]), op["bound"] or "-")
+        for op in row["ops"]
+    ]  # fmt: skip
+    columns = ["op", "phase", "calls a step", "time a step, ms", "share of time", "flop/byte", "GFLOP/s", "GB/s",
+               "share of its roof", "bound by"]  # fmt: skip
+    reasons = f'<p class="soft">{escape("; ".join(row["missing"]))}</p>' if row["missing"] else ""
+    return f"<details><summary>Ops of {escape(row_name(row))}</summary>{table(columns, rows, 2)}</details>{reasons}"
+
+
+def _memory_rows(rows: Sequence[Row]) -> list[Sequence[str]]:
+    return [(row_name(row), *(mib(size) for size in row["memory_bytes"].values()), mib(row["peak_rss_bytes"]))
+            for row in rows]  # fmt: skip
+
+
+def _ratios(of: Row) -> str:
+    modes = [
+        (f"B{row['batch']}, {row['scheduler']}, {counted(row['threads'], 'thread')}", share(row["time"]),
+         share(row["arenas"]), share(row["peak"]))
+        for row in of["modes"]
+    ]  # fmt: skip
+    data = [
+        (f"{row['real']} / {row['generated']}, {row['scheduler']}, {counted(row['threads'], 'thread')}",
+         number(row["time"], 3), ms(row["real_data_s"]), ms(row["generated_data_s"]))
+        for row in of["data"]
+    ]  # fmt: skip
+    schedulers = [
+        (f"{row['mode']}, B{row['batch']}, {counted(row['threads'], 'thread')}", f"{row['a']} / {row['b']}",
+         number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]), row["verdict"])
+        for row in of["schedulers"]
+    ]  # fmt: skip
+    steps = [(row_name(row), ms(row["step_s"]) + ms_interval(row["step_low_s"], row["step_high_s"]), share(row["mfu"]),
+              str(row["variant"]["runs"])) for row in of["rows"]]  # fmt: skip
+    return "".join([
+        table(["run", f"median step, ms {AT_95}", "MFU", "processes"], steps),
+        table(["schedulers", "time of", f"ratio {AT_95}", "the second is"], schedulers, 2) if schedulers else "",
+        table(["inference / training", "time", "arenas", "peak RSS"], modes) if modes else "",
+        table(["real / generated data", "time of a step", "data phase, real, ms", "generated, ms"], data)
+        if data else "",
+    ])  # fmt: skip
+
+
+def _counters(rows: Sequence[Row]) -> str:
+    """Counters, or why there are none."""
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        for name, why in row["counters"]["missing"].items():
+            if name in COUNTED and COUNTED[name] not in reasons.setdefault(why, []):
+                reasons[why].append(COUNTED[name])
+    told = "".join(f'<p class="soft">Not counted ({", ".join(names)}): {escape(why)}.</p>'
+                   for why, names in reasons.items())  # fmt: skip
+    known = [row for row in rows if any(row["counters"][name] is not None for name in COUNTED)]
+    shown = [(row_name(row), *(number(row["counters"][name], 0) for name in COUNTED),
+              number(row["counters"]["miss_gb_per_s"], 2)) for row in known]  # fmt: skip
+    columns = ["per step", *COUNTED.values(), "GB/s by misses of 64 bytes"]
+    return (table(columns, shown) if shown else "") + told

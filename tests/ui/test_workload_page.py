@@ -1,0 +1,65 @@
+"""A workload's page: what a real worker ran for the template is shown as the API answers it."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from browser import saved
+from conftest import PROBLEM, submit
+from patience import until
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
+
+
+@pytest.fixture(scope="module")
+def analysed(world):
+    """A workload of one network in both modes under one scheduler, and on real data."""
+    terms = {"networks": ["tiny"], "schedulers": ["task"], "threads": [2], "batches": []}
+    made = submit(world.client, template="workload", workload=terms, base={**PROBLEM, "threads": 2},
+                  requires={"cores": 2}, repetitions=1)  # fmt: skip
+    until(lambda: world.client.experiment(made).state != "active", "the runs", 600)
+    assert world.client.experiment(made).by_state == {"succeeded": 3}
+    return made, world.client.workload(made)
+
+
+def rows_of(page, tmp_path, title):
+    figure = page.locator("figure.plot", has=page.get_by_role("heading", name=title, exact=True))
+    return list(csv.DictReader(io.StringIO(saved(page, figure.get_by_role("button", name="CSV").click, tmp_path))))
+
+
+def test_the_page_shows_what_the_api_answers(tab, analysed, tmp_path):
+    experiment_id, found = analysed
+    (network,) = found.networks
+    assert [(row.mode, row.data) for row in network.rows] == [
+        ("train", "synthetic"), ("train", "stdlib"), ("infer", "synthetic"),
+    ]  # fmt: skip
+    assert all(row.ops and row.memory_bytes["activations"] for row in network.rows)
+    page = tab.open(f"experiment?id={experiment_id}")  # the workload is its first view
+    expect(page.get_by_role("heading", name="tiny", exact=True)).to_be_visible()
+    for said in network.answers:
+        expect(page.get_by_text(said)).to_be_visible()
+    shown = rows_of(page, tmp_path, "Time of a step by phase: tiny")
+    for line, row in zip(shown, network.rows, strict=True):
+        assert line["variant"].startswith(row.mode)
+        assert {each.phase: float(line[each.phase]) for each in row.phases if each.share} == {
+            each.phase: pytest.approx(1e3 * row.step_s * each.share) for each in row.phases if each.share
+        }  # fmt: skip
+    for line, row in zip(rows_of(page, tmp_path, "Memory: tiny"), network.rows, strict=True):
+        assert float(line["weights"]) == pytest.approx(row.memory_bytes["weights"] / 2**20)
+    for line in rows_of(page, tmp_path, "Time by op type: tiny"):
+        assert sum(float(value) for name, value in line.items() if name != "variant" and value) == pytest.approx(100)
+    ops = page.get_by_role("region", name="Ops of tiny").locator("tbody tr")
+    expect(ops).to_have_count(sum(len(row.ops) for row in network.rows))
+    expect(ops.first).to_contain_text(f"{network.rows[0].ops[0].op} {network.rows[0].ops[0].phase}")
+    expect(page.get_by_role("heading", name="Training beside inference by batch")).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
+def test_the_page_is_accessible(world, new_tab, analysed, width, scheme):
+    tab = new_tab(world.home.url, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = tab.open(f"experiment?id={analysed[0]}&view=workload")
+    expect(page.get_by_role("heading", name="Memory: tiny")).to_be_visible()
+    assert tab.violations() == []
