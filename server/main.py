@@ -64,6 +64,7 @@ from taskloom.server.read.exports.routes import router as exports
 from taskloom.server.read.exports.streams import Exports
 from taskloom.server.read.fleet.routes import of_queue, of_workers
 from taskloom.server.read.history.routes import router as history
+from taskloom.server.read.lists.routes import router as filters
 from taskloom.server.read.overview.routes import router as overview
 from taskloom.server.read.overview.service import Overviews
 from taskloom.server.read.pages.routes import router as pages
@@ -92,6 +93,7 @@ ROUTERS = (
     submissions.router,
     overview,
     experiments_read,
+    filters,
     tuning,
     tuned,
     experiments,

@@ -22,6 +22,7 @@ TAGS = {
     "overview": "State of the whole server: totals, throughput, remaining work.",
     "experiments": "Experiments: submit, show, cancel, retry.",
     "runs": "One configuration and one repetition of an experiment, with its attempts, samples, result and log.",
+    "filters": "Names that `filter` of lists and exports accepts.",
     "samples": "Every step of many runs.",
     "exports": "Flat tables of runs, steps, ops, variants and history.",
     "analysis": "Analyses of results: comparisons, scaling, causes, forecasts, history and reports.",

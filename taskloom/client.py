@@ -7,7 +7,7 @@ import io
 import json
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -30,6 +30,7 @@ from taskloom.contract.experiments import (
     Tune,
 )
 from taskloom.contract.extensions import ExperimentExtension
+from taskloom.contract.filters import Filtered, FilterName, FilterNames
 from taskloom.contract.keys import Identity, KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.contract.overview import Overview
 from taskloom.contract.retention import PruneReport, PruneRequest
@@ -75,23 +76,38 @@ if TYPE_CHECKING:  # these load NumPy, which few methods need
 T = TypeVar("T")
 
 
+def _request(request: ExperimentRequest | Mapping[str, Any] | None, fields: Mapping[str, Any]) -> ExperimentRequest:
+    if isinstance(request, ExperimentRequest) and not fields:
+        return request
+    given = request.model_dump(exclude_unset=True) if isinstance(request, ExperimentRequest) else dict(request or {})
+    return ExperimentRequest.model_validate({**given, **fields})
+
+
 class Client(Connection):
     """Client of one server. Threads may share it. Close it, or use it in `with`."""
 
-    def submit(self, request: ExperimentRequest, idempotency_key: str | None = None) -> ExperimentDetail:
-        """Queue an experiment. idempotency_key: a repeated request with the same key queues nothing new."""
-        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-        return self._ask("POST", "/experiments", ExperimentDetail, body=request, headers=headers)
+    def submit(
+        self, request: ExperimentRequest | Mapping[str, Any] | None = None, idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> ExperimentDetail:  # fmt: skip
+        """Queue an experiment: a request as a model or a mapping, or its fields as keywords.
 
-    def plan(self, request: ExperimentRequest) -> DryRun:
-        """Return the runs that a submission would become, without queueing them."""
-        return self._ask("POST", "/experiments", DryRun, body=request, query={"dry_run": "true"})
+        idempotency_key: a repeated request with the same key queues nothing new. Raises pydantic.ValidationError,
+        which names each field that is not accepted, or BadRequest.
+        """
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._ask("POST", "/experiments", ExperimentDetail, body=_request(request, fields), headers=headers)
+
+    def plan(self, request: ExperimentRequest | Mapping[str, Any] | None = None, **fields: Any) -> DryRun:
+        """Return the runs that a submission would become, without queueing them. Arguments as of `submit`."""
+        return self._ask("POST", "/experiments", DryRun, body=_request(request, fields), query={"dry_run": "true"})
 
     def experiments(self, **filters: Any) -> Iterator[ExperimentSummary]:
         """Experiments, newest first, or sorted by `sort` ("-finished_at").
 
-        filters: `state`, `name`, `submitter`, `label`, `tag`, `commit`, `branch`, `dirty`, `version`, `since`,
-        `until`, `finished_since`, `finished_until`; instants as "7d" or a datetime; several values as a list.
+        filters: `state`, `name`, `submitter`, `label`, `tag`, `filter` (an expression), `commit`, `branch`, `dirty`,
+        `version`, `since`, `until`, `finished_since`, `finished_until`; instants as "7d" or a datetime; several values
+        as a list.
         """
         return self._pages(lambda query: self._page("/experiments", ExperimentPage, query), parameters(filters))
 
@@ -119,12 +135,17 @@ class Client(Connection):
     ) -> Iterator[RunRow]:
         """Runs in planned order, or sorted by `sort` ("-id": newest first).
 
-        filters: `run` (ids), `node`, `label`, `filter` (settings, as {"scheduler": "task"}), `flagged`, `commit`,
-        `branch`, `dirty`, `version`, `trainer_commit` and so on, `since`, `until`, `finished_since`, `finished_until`;
+        filters: `run` (ids), `node`, `label`, `filter` ("median_step_s < 0.1 and threads = 2", or {"threads": 2}),
+        `flagged`, `commit`, `branch`, `dirty`, `version`, `trainer_commit` and so on,
+        `since`, `until`, `finished_since`, `finished_until`;
         instants as "7d" or a datetime; several values as a list.
         """
         query = parameters({"experiment_id": experiment_id, "state": state, **filters})
         return self._pages(lambda each: self._page("/runs", RunPage, each), query)
+
+    def filter_names(self, of: Filtered = "runs") -> list[FilterName]:
+        """List the names that `filter` accepts for runs, experiments or series, with operators and values."""
+        return list(self._ask("GET", f"/filters/{of}", FilterNames).items)
 
     def run(self, run_id: int) -> RunDetail:
         return self._ask("GET", f"/runs/{run_id}", RunDetail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -147,12 +148,19 @@ def understood(answer: httpx.Response, kind: type[T], part: object = ...) -> T:
         raise NotUnderstood(f"this version does not understand the answer of {answer.request.url}: {error}") from error
 
 
+def _word(value: object) -> str:
+    """A value as filters read it; text in quotes unless it is a word."""
+    if isinstance(value, str) and re.fullmatch(r"[\w./:-]+", value):
+        return value
+    return json.dumps(value)
+
+
 def parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     """Filters as query parameters, without those that are None."""
     query: dict[str, Any] = {}
     for name, value in given.items():
         if name == "filter" and isinstance(value, Mapping):
-            query[name] = [f"{setting}={v if isinstance(v, str) else json.dumps(v)}" for setting, v in value.items()]
+            query[name] = [f"{setting}={_word(v)}" for setting, v in value.items()]
         elif name == "columns" and not isinstance(value, str) and value is not None:
             query[name] = ",".join(value)
         elif isinstance(value, datetime.datetime):

@@ -54,14 +54,22 @@ def commit_options(command: F) -> F:
     return command
 
 
+def filter_option(what: str) -> Callable[[F], F]:
+    """--filter EXPRESSION"""
+    return click.option(
+        "--filter", multiple=True, metavar="EXPRESSION",
+        help=f"only {what} that match, such as 'median_step_s < 0.1 and scheduler = task'; a name or value that does "
+        "not exist is an error, which lists those that do",
+    )  # fmt: skip
+
+
 def run_options(command: F) -> F:
     """Options that filter and sort runs."""
     options = (
         click.option("--experiment", "experiment_id", type=int, help="only runs of this experiment"),
         click.option("--state", multiple=True, type=click.Choice(get_args(RunState)),
                      help="only runs in this state; may be repeated"),
-        click.option("--filter", "settings", multiple=True, metavar="SETTING=VALUE",
-                     help="only runs with this setting, such as scheduler=task"),
+        filter_option("runs"),
         click.option("--node", help="only runs whose result is from this node"),
         click.option("--label", multiple=True, metavar="KEY=VALUE", help="only runs that require this label"),
         click.option("--flagged/--clean", default=None, help="only runs with, or without, flagged steps"),
@@ -80,6 +88,4 @@ def run_options(command: F) -> F:
 def run_query(given: dict[str, Any]) -> dict[str, Any]:
     """The options of `run_options` as filters of Client.runs."""
     query = {name: value for name, value in given.items() if value not in (None, ())}
-    if "settings" in query:
-        query["filter"] = query.pop("settings")
     return {name: list(value) if isinstance(value, tuple) else value for name, value in query.items()}

@@ -41,6 +41,7 @@ def experiments() -> None:
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="only experiments that require this label")
 @click.option("--tag", multiple=True, help="only with this tag; repeated: with all of them")
 @listing.commit_options
+@listing.filter_option("experiments")
 @listing.period_options
 @click.option("--sort", type=listing.Sort(("id", "created_at", "finished_at")), help="[default: -id]")
 @limit_option

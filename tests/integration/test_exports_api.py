@@ -87,6 +87,18 @@ def test_runs_are_those_of_the_list(done):
     }  # fmt: skip
 
 
+def test_runs_have_what_their_results_measured(done):
+    done.http.patch("/api/v1/experiments/1", json={"tags": ["night", "base"]}).raise_for_status()
+    rows = rows_of("ndjson", exported(done, "runs", "ndjson"))
+    assert {(row["experiment_name"], row["tags"]) for row in rows} == {('a, "b"', "base night")}
+    (used,) = {row["parallel_efficiency"] for row in rows if row["median_step_s"] is not None}
+    shown = done.get("/analysis/efficiency", experiment_id=1)["rows"]
+    assert [row["efficiency"]["parallel"] for row in shown] == [pytest.approx(used)] * 2
+    assert [rows[3][name] for name in ("parallel_efficiency", "mfu", "foreign_share", "peak_rss_bytes")] == [None] * 4
+    chosen = exported(done, "runs", "csv", columns="run_id,parallel_efficiency").decode().split()
+    assert chosen == ["run_id,parallel_efficiency", *(f"{i},{used}" for i in (1, 2, 3)), "4,"]
+
+
 def test_steps_are_those_of_the_samples(done):
     rows = rows_of("ndjson", exported(done, "steps", "ndjson"))
     for run_id in (1, 2, 3):

@@ -16,21 +16,24 @@ from taskloom.server.errors import NotFound
 from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_experiments
 from taskloom.server.read.context import Reads
 from taskloom.server.read.experiments import service
+from taskloom.server.read.experiments.fields import EXPERIMENT_FIELDS
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.lists.commits import Commit
-from taskloom.server.read.lists.parameters import Labels, Periods, Total
+from taskloom.server.read.lists.parameters import Expressions, Labels, Periods, Total
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")
 
 
 def _filters(
+    context: Ctx,
     period: Periods,
     state: Annotated[list[service.State] | None, Query(max_length=20, description="may be given several times")] = None,
     name: Annotated[str | None, Query(max_length=200, description="part of the name, in any case")] = None,
     submitter: Annotated[str | None, Query(max_length=200, description="key:ID, local or alerts")] = None,
     label: Labels = None,
     tag: Annotated[list[Tag] | None, Query(max_length=20, description="a tag; several: all must match")] = None,
+    filter: Expressions = None,
     *,
     commit: Commit,
 ) -> service.Filters:
@@ -40,6 +43,7 @@ def _filters(
         submitter=submitter,
         labels=parameters.labels("label", label or ()),
         tags=tag or (),
+        where=parameters.expression(context.database, filter or (), EXPERIMENT_FIELDS),
         period=period,
         commit=commit,
     )

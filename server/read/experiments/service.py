@@ -12,12 +12,15 @@ from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, Expe
 from taskloom.server.db import Database
 from taskloom.server.queue.experiments import details
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag, RequiredLabel
+from taskloom.server.read.experiments import fields
 from taskloom.server.read.experiments.eta import Eta, Etas
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.lists.commits import ANY, CommitFilter
+from taskloom.server.read.lists.grammar import Tree
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
 
+OF_RUNS_WINDOW = 100  # experiments a page whose runs are searched
 State = Literal["active", "finished", "cancelled"]
 Sort = Literal["id", "-id", "created_at", "-created_at", "finished_at", "-finished_at"]
 IN_STATE: dict[State, Condition] = {
@@ -29,13 +32,14 @@ IN_STATE: dict[State, Condition] = {
 
 @dataclass(frozen=True)
 class Filters:
-    """Filter of experiments. labels, tags: all must match."""
+    """Filter of experiments. labels, tags: all must match. where: an expression."""
 
     states: Sequence[State] = ()
     name: str | None = None
     submitter: str | None = None
     labels: Sequence[str] = ()
     tags: Sequence[str] = ()
+    where: Tree | None = None
     period: Period = EVER
     commit: CommitFilter = ANY
 
@@ -58,6 +62,8 @@ class Filters:
             given[f"tag {tag}"] = Experiment.id.in_(
                 select(ExperimentTag.experiment_id).where(ExperimentTag.tag == tag)
             )
+        if self.where is not None:
+            given["where"] = fields.condition(self.where)
         return given
 
 
@@ -79,7 +85,7 @@ def page(
             left = etas.estimate(session)
             items = [_with_eta(item, left) for item in items]
         total = None
-        if with_total:
+        if with_total and not fields.asks_runs(filters.where):
             conditions = filters.conditions().values()
             total = session.execute(select(func.count()).select_from(Experiment).where(*conditions)).scalar_one()
     return ExperimentPage(items=items, next_cursor=next_cursor, total=total)
@@ -97,16 +103,17 @@ def show(database: Database, etas: Etas, experiment_id: int) -> ExperimentDetail
 def look(filters: Filters, sort: Sort) -> Look:
     """Query for these experiments."""
     given = filters.conditions()
+    window = OF_RUNS_WINDOW if fields.asks_runs(filters.where) else None
     name, descending = sort.lstrip("-"), sort.startswith("-")
     if name == "id" and filters.period.since is not None:  # ids follow the order of submission
         name = "created_at"
     if name == "id":
-        return Look(Experiment.id, Order(None, descending), [()], where=[*given.values()])
+        return Look(Experiment.id, Order(None, descending), [()], where=[*given.values()], window=window)
     column = getattr(Experiment, name)
     within = [given.pop(each) for each in BOUNDS[name] if each in given]
     since = filters.period.since if name == "finished_at" else None  # no experiment ends before its submission
     above = [] if since is None else [column >= since]
-    return Look(Experiment.id, Order(column, descending), [()], within, above, [*given.values()])
+    return Look(Experiment.id, Order(column, descending), [()], within, above, [*given.values()], window)
 
 
 def _with_eta(item: ExperimentSummary, left: Eta) -> ExperimentSummary:

@@ -21,9 +21,9 @@ from taskloom.server.access.guard import while_connected
 from taskloom.server.db import Database
 from taskloom.server.errors import ServerError, TooManyExports
 from taskloom.server.read import work
-from taskloom.server.read.exports import formats
+from taskloom.server.read.exports import formats, tables
 from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
-from taskloom.server.read.exports.tables import TABLES, Kind
+from taskloom.server.read.exports.tables import Kind
 from taskloom.server.read.pool import rebuilt
 from taskloom.server.read.processes import in_process
 from taskloom.server.read.runs.service import Filters, Sort
@@ -48,9 +48,8 @@ def write(database: Database, export: Export, pipe: str) -> Refusal | None:
     """Write an export into a named pipe, until its reader is gone."""
     with Path(pipe).open("wb", buffering=0) as file:
         try:
-            for piece in formats.written(
-                export.form, export.columns, TABLES[export.table].rows(database, export.filters, export.sort)
-            ):
+            rows = tables.rows(database, export.table, export.columns, export.filters, export.sort)
+            for piece in formats.written(export.form, export.columns, rows):
                 _write_all(file.fileno(), piece)
         except BrokenPipeError:
             return None

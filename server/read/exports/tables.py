@@ -6,13 +6,13 @@ import datetime
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 from sqlalchemy import select
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from gpt2core.spec import networks
 from gpt2core.spec.config import MAIN, NAMES
@@ -25,10 +25,11 @@ from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.runs.service import evaluations_of
 from taskloom.server.queue.tables.attempts import Digest, Result
-from taskloom.server.queue.tables.experiments import Experiment
+from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.variants import variants
+from taskloom.server.read.exports.measures import MEASURES, with_measures
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.measured import FIRST, goals, quantiles
 from taskloom.server.read.runs.service import Filters, Sort, look
@@ -98,6 +99,7 @@ RUN_COLUMNS = (
 def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
     for page in _pages(database, filters, sort, RUN_COLUMNS, RUNS_AT_ONCE):
         with database.read() as session:
+            titled = _named(session, {run.experiment_id for run in page})
             latency = quantiles(session, [run.id for run in page if run.spec.get("mode") == "infer"])
             reached = goals(session, [run.id for run in page if run.spec.get("stop_at")])
             named = commits.of_experiments(session, {run.experiment_id for run in page})
@@ -120,8 +122,23 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 "error_detail": _text((run.error or {}).get("detail")),
                 **named[run.experiment_id],
                 **commits.of_trainer(run),
+                **titled.get(run.experiment_id, UNTITLED),
                 **_settings(run.spec, NAMES),
             }
+
+
+TITLE_KINDS = _kinds("text", "experiment_name", "tags")
+UNTITLED = dict.fromkeys(TITLE_KINDS)
+
+
+def _named(session: Session, experiment_ids: Collection[int]) -> dict[int, Row]:
+    """Name and tags of experiments."""
+    of_names = select(Experiment.id, Experiment.name).where(Experiment.id.in_(experiment_ids))
+    found = {row.id: {"experiment_name": row.name, "tags": ""} for row in session.execute(of_names)}
+    of_tags = select(ExperimentTag.experiment_id, ExperimentTag.tag).order_by(ExperimentTag.tag)
+    for experiment_id, tag in session.execute(of_tags.where(ExperimentTag.experiment_id.in_(experiment_ids))):
+        found[experiment_id]["tags"] = f"{found[experiment_id]['tags']} {tag}".lstrip()
+    return found
 
 
 def _instant(at: float | None) -> datetime.datetime | None:
@@ -278,6 +295,8 @@ TABLES: dict[str, Table] = {
         | _kinds("integer", "flagged_steps")
         | _kinds("text", "node", "environment_sha256", "error_slug", "error_detail")
         | COMMIT_KINDS
+        | MEASURES
+        | TITLE_KINDS
         | SETTING_KINDS,
         _runs,
     ),
@@ -312,3 +331,9 @@ TABLES: dict[str, Table] = {
         _history,
     ),
 }
+
+
+def rows(database: Database, table: str, columns: Collection[str], filters: Filters, sort: Sort) -> Iterator[Row]:
+    """The rows of a table with at least these columns."""
+    found = TABLES[table].rows(database, filters, sort)
+    return with_measures(database, found) if table == "runs" and not MEASURES.keys().isdisjoint(columns) else found

@@ -18,24 +18,23 @@ from taskloom.server.errors import NotFound
 from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_series
 from taskloom.server.read.analysis.routes import Latest, NoiseFloor
 from taskloom.server.read.history import service
+from taskloom.server.read.history.fields import SERIES_FIELDS
 from taskloom.server.read.lists import parameters
-from taskloom.server.read.lists.parameters import Periods, Total
+from taskloom.server.read.lists.parameters import Expressions, Periods, Total
 from taskloom.server.routing import Router
 
 router = Router("/analysis/history/series", tag="history")
 
 
 def _filters(
+    context: Ctx,
     node: Annotated[str | None, Query(max_length=200, description="the machine")] = None,
-    filter: Annotated[
-        list[str] | None,
-        Query(max_length=20, description="SETTING=VALUE, such as scheduler=task; several: all must match",
-        examples=[["threads=2"]]),
-    ] = None,
+    filter: Expressions = None,
     alert: Annotated[list[AlertState] | None, Query(description="with a slowdown in one of these states")] = None,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="the series of this run")] = None,
 ) -> service.Filters:
-    return service.Filters(node, parameters.settings("filter", filter or ()), alert or (), run_id)
+    where = parameters.expression(context.database, filter or (), SERIES_FIELDS)
+    return service.Filters(node, where, alert or (), run_id)
 
 
 @router.get("", READERS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import Double, cast, func, select
@@ -20,7 +20,9 @@ from taskloom.server.queue.tables.runs import Run, Series
 from taskloom.server.read.analysis import alerts
 from taskloom.server.read.analysis import service as analysis
 from taskloom.server.read.analysis.models import Alert
-from taskloom.server.read.lists import keyset, parameters
+from taskloom.server.read.history.fields import SERIES_FIELDS
+from taskloom.server.read.lists import fields, keyset
+from taskloom.server.read.lists.grammar import Tree
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, Period
 from taskloom.server.read.measured import FIRST, OPS, machine, quantiles
@@ -34,10 +36,10 @@ ALERTS = 5
 
 @dataclass(frozen=True)
 class Filters:
-    """Filter of series. settings: all must match."""
+    """Filter of series. where: an expression."""
 
     node: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    where: Tree | None = None
     alerts: Sequence[AlertState] = ()
     run_id: int | None = None
 
@@ -50,7 +52,9 @@ class Filters:
             given.append(Series.id.in_(slower))
         if self.run_id is not None:
             given.append(Series.id.in_(select(Run.series_id).where(Run.id == self.run_id)))
-        return given + [parameters.has(Series.config, name, value) for name, value in self.settings.items()]
+        if self.where is not None:
+            given.append(fields.condition(self.where, SERIES_FIELDS))
+        return given
 
 
 def page(

@@ -63,7 +63,8 @@ class Order:
 @dataclass(frozen=True)
 class Look:
     """Conditions of a list. along: values of the leading columns of the index, whose lists are merged. within: ranges
-    of the sorted column. above: conditions only for rows with a value. where: all other conditions."""
+    of the sorted column. above: conditions only for rows with a value. where: all other conditions. window: number of
+    rows that a page tests, if not WINDOW."""
 
     identity: InstrumentedAttribute[int]
     order: Order
@@ -71,6 +72,7 @@ class Look:
     within: Sequence[Condition] = ()
     above: Sequence[Condition] = ()
     where: Sequence[Condition] = ()
+    window: int | None = None
 
 
 def page(session: Session, look: Look, cursor: str | None, limit: int) -> tuple[list[int], str | None]:
@@ -125,7 +127,7 @@ def _next(session: Session, look: Look, part: _Part, most: int) -> tuple[list[Pl
     ends: list[Place] = []
     if look.where:
         for along in look.along:
-            ends += _places(session, part.rows.where(*along).offset(WINDOW - 1).limit(1))
+            ends += _places(session, part.rows.where(*along).offset((look.window or WINDOW) - 1).limit(1))
     end = min(ends, key=lambda place: place.signed(sign), default=None)
     rows = part.rows if end is None else part.up_to(end, look.order.descending)
     places: list[Place] = []

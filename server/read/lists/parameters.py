@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Query
-from sqlalchemy import ColumnElement, Text
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
+from pydantic import Field
+from sqlalchemy import ColumnElement
 
-from gpt2core.spec.config import NAMES
-from gpt2core.spec.models import preset_name
-from taskloom.contract import durations
-from taskloom.contract.bodies import MOST
 from taskloom.server.context import Ctx
-from taskloom.server.db import now
+from taskloom.server.db import Database, now
 from taskloom.server.errors import InvalidRequest
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
-from taskloom.server.read.analysis.selection import value_of
-
-INSTANT = f"an instant such as 2026-11-22T10:00:00Z, or how long ago: {durations.EXAMPLES}"
+from taskloom.server.read.lists import grammar
+from taskloom.server.read.lists.fields import INSTANT, Fields, Refused, instant, resolved
+from taskloom.server.read.lists.grammar import Every, Tree
 
 Instant = Annotated[str | None, Query(max_length=40, description=INSTANT, examples=["7d"])]
 Labels = Annotated[
     list[str] | None,
     Query(max_length=20, description="KEY=VALUE: a label that the experiment requires; several: all must match"),
+]
+Expressions = Annotated[
+    list[Annotated[str, Field(max_length=grammar.MOST_CHARACTERS)]] | None,
+    Query(
+        max_length=20,
+        description="an expression such as median_step_s < 0.1 and scheduler = task; several: all must match. GET "
+        "/api/v1/filters/{list} has the names",
+        examples=[["threads = 2"]],
+    ),
 ]
 Total = Annotated[bool, Query(description="whether the answer contains the number of rows of all pages")]
 
@@ -92,17 +93,10 @@ Periods = Annotated[Period, Depends(_period)]
 
 def _instant(parameter: str, text: str, at: float) -> float:
     """Seconds since 1970. Raises InvalidRequest."""
-    ago_s = durations.seconds(text)
-    if ago_s is not None:
-        return at - ago_s
     try:
-        given = datetime.datetime.fromisoformat(text)
-        seconds = given.timestamp()
-    except (OverflowError, ValueError):
-        raise refused(parameter, text, INSTANT) from None
-    if given.tzinfo is None:
-        raise refused(parameter, text, f"{INSTANT}; an instant needs a time zone")
-    return seconds
+        return instant(text, at)
+    except Refused as refusal:
+        raise refused(parameter, text, str(refusal)) from None
 
 
 def labels(parameter: str, texts: Sequence[str]) -> list[str]:
@@ -114,44 +108,17 @@ def labels(parameter: str, texts: Sequence[str]) -> list[str]:
     return [json.dumps([key, value]) for key, _, value in pairs]
 
 
-def settings(parameter: str, texts: Iterable[str]) -> dict[str, Any]:
-    """Settings and their values from NAME=VALUE. Raises InvalidRequest."""
-    wanted: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or name not in NAMES or name in wanted:
-            raise refused(parameter, text, "NAME=VALUE, each setting once; settings: " + ", ".join(NAMES))
-        wanted[name] = value_of(value)
-    return wanted
-
-
-class json_text(FunctionElement[str]):
-    """The JSON text of an object's member: json_text(column, name)."""
-
-    type = Text()
-    inherit_cache = True
-
-
-@compiles(json_text, "sqlite")
-@compiles(json_text, "postgresql")
-def _json_text(element: json_text, compiler: SQLCompiler, **options: Any) -> str:
-    column, *names = (compiler.process(clause, **options) for clause in element.clauses)
-    path = " -> ".join([column, *names])
-    return f"({path})" if compiler.dialect.name == "sqlite" else f"(({path})::text)"
-
-
-def has(spec: Any, name: str, value: Any) -> ColumnElement[bool]:
-    """SQL: the settings have this value."""
-    if name == "model" and isinstance(value, str):
-        return json_text(spec, "model", "name").in_(_spellings(preset_name(value)))
-    return json_text(spec, name).in_(_spellings(value))
-
-
-def _spellings(value: Any) -> list[str]:
-    """Texts of a JSON value in databases: SQLite omits spaces, and 1 equals 1.0."""
-    same = [value]
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST:
-        same.append(float(value))
-    elif isinstance(value, float) and math.isfinite(value) and value.is_integer():
-        same.append(int(value))
-    return sorted({json.dumps(each, separators=between) for each in same for between in ((", ", ": "), (",", ":"))})
+def expression(database: Database, texts: Sequence[str], known: Fields, parameter: str = "filter") -> Tree | None:
+    """The filter that these expressions are together; None without any. Raises InvalidRequest."""
+    if not texts:
+        return None
+    with database.read() as session:
+        parts: list[Tree] = []
+        for text in texts:
+            try:
+                tree = grammar.parse(text)
+                parts += tree.parts if isinstance(tree, Every) else [tree]
+                found = resolved(Every(tuple(parts)), known, session)
+            except (grammar.Unparsed, Refused) as refusal:
+                raise refused(parameter, text, str(refusal)) from None
+    return found

@@ -13,14 +13,16 @@ from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Paged
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.lists.commits import Commit, Trainer
-from taskloom.server.read.lists.parameters import Labels, Periods, Total
+from taskloom.server.read.lists.parameters import Expressions, Labels, Periods, Total
 from taskloom.server.read.runs import service
+from taskloom.server.read.runs.fields import RUN_FIELDS
 from taskloom.server.routing import Router
 
 router = Router("/runs", tag="runs")
 
 
 def _filters(
+    context: Ctx,
     period: Periods,
     experiment_id: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
     run: Annotated[
@@ -30,14 +32,7 @@ def _filters(
     state: Annotated[list[RunState] | None, Query(max_length=20, description="may be given several times")] = None,
     node: Annotated[str | None, Query(max_length=200, description="the node of the run's canonical result")] = None,
     label: Labels = None,
-    filter: Annotated[
-        list[str] | None,
-        Query(
-            max_length=20,
-            description="SETTING=VALUE, such as scheduler=task; several: all must match",
-            examples=[["threads=2"]],
-        ),
-    ] = None,
+    filter: Expressions = None,
     flagged: Annotated[bool | None, Query(description="whether the run has flagged steps")] = None,
     *,
     commit: Commit,
@@ -49,7 +44,7 @@ def _filters(
         states=state or (),
         node=node,
         labels=parameters.labels("label", label or ()),
-        settings=parameters.settings("filter", filter or ()),
+        where=parameters.expression(context.database, filter or (), RUN_FIELDS),
         flagged=flagged,
         period=period,
         commit=commit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import func, select
@@ -15,10 +15,12 @@ from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.runs.service import SUMMARY, summary
 from taskloom.server.queue.tables.experiments import Experiment, RequiredLabel
 from taskloom.server.queue.tables.runs import Run, is_flagged
-from taskloom.server.read.lists import keyset, parameters
+from taskloom.server.read.lists import fields, keyset
 from taskloom.server.read.lists.commits import ANY, CommitFilter
+from taskloom.server.read.lists.grammar import Tree
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
+from taskloom.server.read.runs.fields import RUN_FIELDS
 
 Sort = Literal[
     "id", "-id", "created_at", "-created_at", "started_at", "-started_at", "finished_at", "-finished_at",
@@ -28,14 +30,14 @@ Sort = Literal[
 
 @dataclass(frozen=True)
 class Filters:
-    """Filter of runs. settings, labels: all must match."""
+    """Filter of runs. labels: all must match. where: an expression."""
 
     experiment_id: int | None = None
     run_ids: Sequence[int] = ()
     states: Sequence[RunState] = ()
     node: str | None = None
     labels: Sequence[str] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    where: Tree | None = None
     flagged: bool | None = None
     period: Period = EVER
     commit: CommitFilter = ANY
@@ -61,8 +63,8 @@ class Filters:
         for label in self.labels:
             asking = select(RequiredLabel.experiment_id).where(RequiredLabel.label == label)
             given[f"label {label}"] = Run.experiment_id.in_(asking)
-        for name, value in self.settings.items():
-            given[f"setting {name}"] = parameters.has(Run.spec, name, value)
+        if self.where is not None:
+            given["where"] = fields.condition(self.where, RUN_FIELDS)
         return given
 
 
@@ -119,7 +121,7 @@ def look(filters: Filters, sort: Sort) -> Look:
 def _total(session: Session, filters: Filters) -> int | None:
     """Number of runs. None: no index covers the filters, so every run would have to be read."""
     conditions = filters.conditions()
-    other = filters.settings or filters.labels or filters.commit.conditions() or filters.trainer.conditions()
+    other = filters.where or filters.labels or filters.commit.conditions() or filters.trainer.conditions()
     if filters.experiment_id is None and (other or len(conditions) > 1):
         return None
     return session.execute(select(func.count()).select_from(Run).where(*conditions.values())).scalar_one()

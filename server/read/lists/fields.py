@@ -1,0 +1,298 @@
+"""The names that filters know: how each reads a value, and its SQL."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, SelectBase, and_, case, func, not_, or_
+from sqlalchemy.orm import Session
+
+from gpt2core.spec import networks
+from gpt2core.spec.config import FIELDS, NAMES, wrong
+from gpt2core.spec.field_types import field_type, is_integer
+from gpt2core.spec.fields import parse_cores
+from gpt2core.spec.generation import parse_prompt
+from gpt2core.spec.models import model_names, preset_name
+from gpt2core.spec.series import LATER_SETTINGS
+from taskloom.contract import durations
+from taskloom.contract.bodies import MOST
+from taskloom.contract.filters import FilterKind, FilterName
+from taskloom.server.db import now
+from taskloom.server.read.lists.grammar import Comparison, Either, Every, Not, Tree, Value, comparisons
+from taskloom.server.read.lists.members import json_number, json_text, json_value, spellings
+
+Condition = ColumnElement[bool]
+INSTANT = f"an instant such as 2026-11-22T10:00:00Z, or how long ago: {durations.EXAMPLES}"
+EQUALITY = ("=", "!=", "in")
+ORDER = ("=", "!=", "<", "<=", ">", ">=", "in")
+OPERATORS: Mapping[FilterKind, tuple[str, ...]] = {
+    "integer": ORDER,
+    "number": ORDER,
+    "text": (*EQUALITY, "~"),
+    "choice": EQUALITY,
+    "boolean": ("=", "!="),
+    "instant": ("<", "<=", ">", ">="),
+    "json": ("=", "!="),
+}
+MOST_NAMED = 20  # values in a sentence
+
+
+class Refused(ValueError):
+    """What a filter would accept instead."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A name: its column or, with `inside`, the member of a column of JSON.
+
+    choices: all accepted values. stored: a query of the stored values, if others are unknown; `member`: a query of the
+    ids of rows that have a value, instead of a column.
+    """
+
+    name: str
+    kind: FilterKind
+    description: str
+    column: Any = None
+    inside: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    stored: Any = None
+    member: Callable[[Sequence[str]], Condition] | None = None
+    nullable: bool = True
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        return OPERATORS[self.kind]
+
+    def read(self, value: Value, operator: str, session: Session) -> Any:
+        """The value as its column has it. Raises Refused."""
+        if value.is_null:
+            if not self.nullable or operator not in ("=", "!="):
+                raise Refused("null takes = and !=" if self.nullable else f"{self.name} is never null")
+            return None
+        found = READ[self.kind](self, value, session)
+        if self.inside == (self.name,) and self.name in FIELDS and operator in EQUALITY:
+            _check_setting(self.name, found)
+        if self.kind == "text" and operator != "~":
+            self._check_stored(found, session)
+        return found
+
+    def _check_stored(self, value: str, session: Session) -> None:
+        if self.stored is None or (self.name == "model" and value in MODELS):
+            return
+        known = sorted({str(each) for each in session.scalars(self.stored) if each is not None})
+        if value not in known:
+            among = ", ".join(known[:MOST_NAMED]) + (", ..." if len(known) > MOST_NAMED else "")
+            raise Refused(f"a stored value, which {value!r} is not{near(value, known)}: {among or 'there is none'}")
+
+    def test(self, operator: str, values: Sequence[Any]) -> Condition:
+        """SQL of a comparison with values of `read`."""
+        if operator == "!=":
+            return not_(self.test("=", values))
+        if self.member is not None:
+            return self.member(values)
+        if operator in ("=", "in"):
+            return or_(*(self._equals(value) for value in values))
+        value = values[0]
+        if operator == "~":
+            found: Condition = func.lower(self._text if self.inside else self.column).contains(
+                value.lower(), autoescape=True
+            )
+            return found
+        here = self._number if self.inside else self.column
+        by_operator: dict[str, Condition] = {
+            "<": here < value, "<=": here <= value, ">": here > value, ">=": here >= value,
+        }  # fmt: skip
+        return by_operator[operator]
+
+    @property
+    def _text(self) -> ColumnElement[Any]:
+        text = json_text(self.column, *self.inside)
+        return func.coalesce(text, json.dumps(LATER_SETTINGS[self.name])) if self._may_lack else text
+
+    @property
+    def _number(self) -> ColumnElement[Any]:
+        number, default = json_number(self.column, *self.inside), LATER_SETTINGS.get(self.name)
+        is_number = isinstance(default, int | float) and not isinstance(default, bool)
+        if not (self._may_lack and is_number):
+            return number
+        return case((json_text(self.column, *self.inside).is_(None), default), else_=number)
+
+    @property
+    def _may_lack(self) -> bool:
+        """Whether configurations of results lack this setting at its default."""
+        return self.inside == (self.name,) and self.name in LATER_SETTINGS
+
+    def _equals(self, value: Any) -> Condition:
+        if not self.inside:
+            same: Condition = self.column.is_(None) if value is None else self.column == value
+            return same
+        text = self._text
+        if value is None:
+            return or_(text.is_(None), text == "null")
+        return text.in_(spellings(preset_name(value) if self.name == "model" else value))
+
+    def described(self, session: Session) -> FilterName:
+        choices: Iterable[Any] = self.choices
+        if self.name == "model":
+            choices = MODELS
+        elif self.stored is not None:
+            choices = sorted({str(each) for each in session.scalars(self.stored) if each is not None})[:MOST_NAMED]
+        return FilterName(
+            name=self.name, kind=self.kind, operators=list(self.operators), choices=list(choices),
+            description=self.description,
+        )  # fmt: skip
+
+
+MODELS = frozenset((*model_names(), *networks.KNOWN))
+Fields = Mapping[str, Field]
+
+
+def fields(*every: Iterable[Field]) -> Fields:
+    """By their names; the first of a name counts."""
+    found: dict[str, Field] = {}
+    for field in itertools.chain(*every):
+        found.setdefault(field.name, field)
+    return found
+
+
+def settings_in(column: Any, stored: Callable[[Any], SelectBase]) -> list[Field]:
+    """A field for each setting, in a column of configurations. stored: the query of an expression's stored values."""
+    found = []
+    for name in NAMES:
+        kind, inside = _setting_kind(name), (name, "name") if name == "model" else (name,)
+        values = stored(json_value(column, *inside)) if kind == "text" else None
+        choices = tuple(FIELDS[name].metadata.get("choices", ())) if kind == "choice" else ()
+        found.append(Field(name, kind, FIELDS[name].metadata["help"], column, inside, choices, values))
+    return found
+
+
+def _setting_kind(name: str) -> FilterKind:
+    if is_integer(name):
+        return "integer"
+    if "choices" in FIELDS[name].metadata:
+        return "choice"
+    if name == "model" or field_type(name) in (str, str | None):
+        return "text"
+    return {float: "number", bool: "boolean"}.get(field_type(name), "json")  # type: ignore[return-value]
+
+
+def resolved(tree: Tree, known: Fields, session: Session) -> Tree:
+    """The expression with values as its columns have them. Raises Refused."""
+    match tree:
+        case Not(part):
+            return Not(resolved(part, known, session))
+        case Every(parts):
+            once = [part.name for part in parts if isinstance(part, Comparison) and part.operator == "="]
+            for name in once:
+                if once.count(name) > 1:
+                    raise Refused(f"{name} equals one value at a time; several: {name} in (A, B)")
+            return Every(tuple(resolved(part, known, session) for part in parts))
+        case Either(parts):
+            return Either(tuple(resolved(part, known, session) for part in parts))
+    if tree.name not in known:
+        raise Refused(f"there is no {tree.name!r}{near(tree.name, known)}; names are {', '.join(known)}")
+    field = known[tree.name]
+    if tree.operator not in field.operators:
+        raise Refused(f"{field.name} takes {' '.join(field.operators)}, not {tree.operator}")
+    try:
+        values = tuple(field.read(value, tree.operator, session) for value in tree.values)
+    except Refused as refusal:
+        raise Refused(f"{field.name}: {refusal}") from None
+    return Comparison(tree.name, tree.operator, values)
+
+
+def condition(tree: Tree, known: Fields) -> Condition:
+    """SQL of an expression of `resolved`."""
+    match tree:
+        case Not(part):
+            return not_(condition(part, known))
+        case Every(parts):
+            return and_(*(condition(part, known) for part in parts))
+        case Either(parts):
+            return or_(*(condition(part, known) for part in parts))
+    return known[tree.name].test(tree.operator, tree.values)
+
+
+def names_of(tree: Tree) -> set[str]:
+    return {comparison.name for comparison in comparisons(tree)}
+
+
+def near(given: str, known: Iterable[str]) -> str:
+    """A similar name, as a question."""
+    found = difflib.get_close_matches(given, list(known), 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def _check_setting(name: str, value: Any) -> None:
+    if errors := wrong(name, value):
+        raise Refused(errors[0].accepted)
+
+
+def _choice(field: Field, value: Value, _: Session) -> str:
+    if value.text not in field.choices:
+        raise Refused(f"one of {', '.join(field.choices)}{near(value.text, field.choices)}")
+    return value.text
+
+
+def _number(field: Field, value: Value, _: Session) -> float:
+    try:
+        found = None if value.quoted else json.loads(value.text)
+    except ValueError:
+        found = None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found) or abs(found) > MOST:
+        raise Refused(f"a number, not {value.text!r}")
+    if field.kind == "integer" and isinstance(found, float):
+        raise Refused(f"an integer, not {value.text}")
+    return found
+
+
+def _boolean(_: Field, value: Value, __: Session) -> bool:
+    if value.quoted or value.text not in ("true", "false"):
+        raise Refused(f"true or false, not {value.text!r}")
+    return value.text == "true"
+
+
+def _json(field: Field, value: Value, _: Session) -> Any:
+    if field.name == "cores" and not value.text.startswith("["):
+        _check_setting(field.name, value.text)
+        return list(parse_cores(value.text))
+    if field.name == "prompt" and not value.text.startswith("["):
+        _check_setting(field.name, value.text)
+        return list(parse_prompt(value.text))
+    try:
+        return json.loads(value.text)
+    except (ValueError, RecursionError):
+        raise Refused(f"JSON, not {value.text!r}") from None
+
+
+def instant(text: str, at: float) -> float:
+    """Seconds since 1970. Raises Refused."""
+    ago_s = durations.seconds(text)
+    if ago_s is not None:
+        return at - ago_s
+    try:
+        given = datetime.datetime.fromisoformat(text)
+        seconds = given.timestamp()
+    except (OverflowError, ValueError):
+        raise Refused(INSTANT) from None
+    if given.tzinfo is None:
+        raise Refused(f"{INSTANT}; an instant needs a time zone")
+    return seconds
+
+
+READ: Mapping[FilterKind, Callable[[Field, Value, Session], Any]] = {
+    "integer": _number,
+    "number": _number,
+    "text": lambda _, value, __: value.text,
+    "choice": _choice,
+    "boolean": _boolean,
+    "instant": lambda _, value, session: instant(value.text, now(session)),
+    "json": _json,
+}
