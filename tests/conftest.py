@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import hypothesis
 import pytest
+from foreign_runtimes import no_foreign_runtime  # noqa: F401 (a fixture of all tests)
 from postgres_server import Postgres, postgres_server
 from sqlalchemy.engine import make_url
 
