@@ -19,7 +19,7 @@ from taskloom.analysis import estimators, sentences
 from taskloom.analysis.agreement import COMPARED, first_disagreement, without
 from taskloom.analysis.compared import Comparison, InstructionsRatio, Side
 from taskloom.analysis.diagnosis import diagnose
-from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Unit, e_value, logarithms
+from taskloom.analysis.estimators import CONFIDENCE, FEWEST, TAIL, Estimate, Unit, e_value, logarithms
 from taskloom.analysis.family import Family
 from taskloom.analysis.fingerprint import core_differences, differing, environment_differences
 from taskloom.analysis.pooling import FEWEST_IN_STRATUM, pool
@@ -168,14 +168,14 @@ Value = Callable[[Process], float]
 STEP: Value = attrgetter("median_step_s")
 
 
-def weigh(a: Sequence[Process], b: Sequence[Process], value: Value = STEP) -> Evidence:
+def weigh(a: Sequence[Process], b: Sequence[Process], value: Value = STEP, tail: float = TAIL) -> Evidence:
     """Estimate from two variants' processes: paired where blocks pair them, else two samples, which need one
     interleaved occasion or enough occasions to be the sample. Under a stopping rule only estimates that hold at any
-    time decide. value: of a process, positive."""
+    time decide. value: of a process, positive. tail: what the interval leaves out at each end."""
     matched = matched_pairs(a, b)
     if len(matched) >= FEWEST or len(a) == len(b) == len(matched) > 1:
-        return _in_pairs(a, b, matched, value)
-    return _side_by_side(a, b, value)
+        return _in_pairs(a, b, matched, value, tail)
+    return _side_by_side(a, b, value, tail)
 
 
 def matched_pairs(a: Sequence[Process], b: Sequence[Process]) -> list[tuple[Process, Process]]:
@@ -197,6 +197,7 @@ def _in_pairs(
     b: Sequence[Process],
     matched: Sequence[tuple[Process, Process]],
     value: Value,
+    tail: float,
 ) -> Evidence:
     sequential = any(process.stop_rule for process in (*a, *b))
     a_s, b_s = [value(p) for p, _ in matched], [value(p) for _, p in matched]
@@ -209,16 +210,16 @@ def _in_pairs(
     if len(matched) < max(len(a), len(b)):
         design += f", {counted(len(a) + len(b) - 2 * len(matched), 'process')} without a partner left out"
     if len(strata) == 1:
-        estimate = estimators.anytime(logs) if sequential else estimators.of_logs(logs)
+        estimate = estimators.anytime(logs, tail=tail) if sequential else estimators.of_logs(logs, tail=tail)
     else:
-        pooled = pool([np.array(values) for values in strata.values()], "occasions", sequential)
+        pooled = pool([np.array(values) for values in strata.values()], "occasions", sequential, tail)
         estimate, scope = pooled.estimate, pooled.scope
         design += f" on {len(strata)} occasions: {scope}"
         found = replace(found, broken=pooled.broken)  # within occasions, since they may differ from each other
     return Evidence(a_s, b_s, estimate, design, scope, e_value(logs), found.broken, tuple(found.findings))
 
 
-def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> Evidence:
+def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value, tail: float) -> Evidence:
     a_s, b_s = [value(p) for p in a], [value(p) for p in b]
     design = f"{len(a)} and {len(b)} processes, not paired"
     if len(a) == len(b) == 1:
@@ -231,13 +232,13 @@ def _side_by_side(a: Sequence[Process], b: Sequence[Process], value: Value) -> E
             tuple(dict.fromkeys(itertools.chain(*texts)))
             for texts in ((side.broken for side in sides), (side.findings for side in sides))
         )
-        return Evidence(a_s, b_s, estimators.unpaired(a_s, b_s), design, broken=broken, diagnosis=diagnosis)
+        return Evidence(a_s, b_s, estimators.unpaired(a_s, b_s, tail=tail), design, broken=broken, diagnosis=diagnosis)
     of_a, of_b = (
         list(by_occasion([p.occasion for p in side], values).values()) for side, values in ((a, a_s), (b, b_s))
     )
     if min(len(of_a), len(of_b)) >= FEWEST:
         counts = f"{len(of_a)} and {len(of_b)} occasions, one value each"
-        return Evidence(a_s, b_s, estimators.unpaired(of_a, of_b, "occasions"), counts)
+        return Evidence(a_s, b_s, estimators.unpaired(of_a, of_b, "occasions", tail), counts)
     lacking: Kind = "not-planned" if interleaved(a, b) else "not-interleaved"
     design += {
         "not-planned": ": their number was not fixed beforehand, and only pairs are valid then",

@@ -64,14 +64,16 @@ def paired(a: Sequence[float], b: Sequence[float], unit: Unit = "pairs") -> Esti
     return of_logs(logarithms(a) - logarithms(b), unit)
 
 
-def of_logs(logs: Floats, unit: Unit = "pairs") -> Estimate:
+def of_logs(logs: Floats, unit: Unit = "pairs", tail: float = TAIL) -> Estimate:
     """The pseudomedian of the pairs' log ratios, with the interval of its Walsh averages and the signed rank test."""
-    centre, low, high = walsh(logs)
+    centre, low, high = walsh(logs, tail)
     middle = math.exp(float(np.median(logs)))
     return Estimate(*_ratio(centre, low, high), signed_rank_p_value(logs), middle, len(logs), unit)
 
 
-def unpaired(a: Sequence[float], b: Sequence[float], unit: Unit = "processes") -> Estimate:
+def unpaired(
+    a: Sequence[float], b: Sequence[float], unit: Unit = "processes", tail: float = TAIL
+) -> Estimate:
     """Ratio estimate of two samples, a / b: both from one occasion, or each value an occasion's median.
 
     Mann-Whitney's test is exact where both sides scatter alike, and Brunner-Munzel's holds where they do not. The
@@ -79,7 +81,7 @@ def unpaired(a: Sequence[float], b: Sequence[float], unit: Unit = "processes") -
     """
     left, right = logarithms(a), logarithms(b)
     fewer, count = min(len(left), len(right)), len(left) * len(right)
-    cut = mann_whitney_cut(len(left), len(right), TAIL) if fewer >= FEWEST else None
+    cut = mann_whitney_cut(len(left), len(right), tail) if fewer >= FEWEST else None
     shift = _differences(np.sort(left), np.sort(right))
     centre, low, high = _bounds(shift, count, cut)
     p_value = mann_whitney_p_value(left, right)
@@ -90,7 +92,7 @@ def unpaired(a: Sequence[float], b: Sequence[float], unit: Unit = "processes") -
         def holds(k: int) -> bool:
             """Whether a shift between the k-th smallest difference and the one before is compatible with the values."""
             middle = (shift(k - 1) + shift(k)) / 2
-            return brunner_munzel_p_value(left - middle, right) >= 2 * TAIL
+            return brunner_munzel_p_value(left - middle, right) >= 2 * tail
 
         inner = range(1, cut + 1)
         low = shift(bisect_left(inner, True, key=holds))
@@ -128,7 +130,7 @@ def walsh_rows(rows: Floats, tail: float = TAIL) -> tuple[Floats, Floats, Floats
     return centre, means[:, cut], means[:, count - 1 - cut]
 
 
-def anytime(logs: Floats, unit: Unit = "pairs") -> Estimate:
+def anytime(logs: Floats, unit: Unit = "pairs", tail: float = TAIL) -> Estimate:
     """A ratio that is valid under optional stopping after any pair: the interval is a confidence sequence, and
     1 / p_value an e-value.
 
@@ -136,7 +138,7 @@ def anytime(logs: Floats, unit: Unit = "pairs") -> Estimate:
     Jeffreys' mixture over all biases, a martingale, which ever exceeds 1 / alpha with probability alpha at most.
     """
     values = np.sort(logs)
-    cut = _sequential_cut(len(values), 2 * TAIL)
+    cut = _sequential_cut(len(values), 2 * tail)
     centre = walsh(logs)[0]
     low, high = (None, None) if cut is None else (float(values[cut]), float(values[-1 - cut]))
     if low is not None and high is not None:  # signs bound the median, while the estimate is the pseudomedian

@@ -35,23 +35,25 @@ class Pooled:
     broken: tuple[str, ...] = ()
 
 
-def pool(strata: Sequence[Floats], kind: Strata, sequential: bool = False) -> Pooled:
-    """Pool the log ratios of each stratum's pairs. Raises ValueError for none. sequential: as in comparison.compare."""
+def pool(strata: Sequence[Floats], kind: Strata, sequential: bool = False, tail: float = TAIL) -> Pooled:
+    """Pool the log ratios of each stratum's pairs. Raises ValueError for none. sequential: as in comparison.compare.
+    tail: what the interval leaves out at each end."""
     if not strata or not all(len(logs) for logs in strata):
         raise ValueError("a stratum without pairs")
     between, only = _between(strata), f"these {len(strata)} {kind} only"
     broken = tuple(dict.fromkeys(text for logs in strata for text in diagnose(np.exp(logs)).broken))
     if len(strata) == 1:
-        return Pooled(anytime(strata[0]) if sequential else of_logs(strata[0]), f"this {kind[:-1]} only", None, broken)
+        alone = anytime(strata[0], tail=tail) if sequential else of_logs(strata[0], tail=tail)
+        return Pooled(alone, f"this {kind[:-1]} only", None, broken)
     if sequential:
-        return Pooled(anytime(np.concatenate(strata)), only, between, broken)
+        return Pooled(anytime(np.concatenate(strata), tail=tail), only, between, broken)
     if len(strata) >= FEWEST:
         centres = np.array([walsh(logs)[0] for logs in strata])
-        return Pooled(of_logs(centres, kind), f"{kind} like these {len(strata)}", between)
-    return Pooled(_of_these(strata), only, between, broken)
+        return Pooled(of_logs(centres, kind, tail), f"{kind} like these {len(strata)}", between)
+    return Pooled(_of_these(strata, tail), only, between, broken)
 
 
-def _of_these(strata: Sequence[Floats]) -> Estimate:
+def _of_these(strata: Sequence[Floats], tail: float) -> Estimate:
     """The mean over the strata. Its p-value is the larger one of two tests: that none of the strata has a difference
     (signed ranks of all pairs), and that their mean is 0."""
     from scipy import special
@@ -62,7 +64,7 @@ def _of_these(strata: Sequence[Floats]) -> Estimate:
     if len(together) < FEWEST or min(map(len, strata)) < FEWEST_IN_STRATUM:
         return found
     error, freedom = _error(strata)
-    half = float(special.stdtrit(freedom, 1 - TAIL)) * error
+    half = float(special.stdtrit(freedom, 1 - tail)) * error
     p_mean = 2 * float(special.stdtr(freedom, -abs(centre) / error)) if error else float(centre == 0)
     p_value = None if found.p_value is None else max(found.p_value, p_mean)
     return replace(found, low=math.exp(centre - half), high=math.exp(centre + half), p_value=p_value)

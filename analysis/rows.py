@@ -7,6 +7,7 @@ from typing import Any
 
 from taskloom.analysis.compared import InstructionsRatio
 from taskloom.analysis.estimators import Unit
+from taskloom.analysis.meaning import says
 from taskloom.analysis.reasons import Reason, Verdict
 
 
@@ -77,3 +78,49 @@ class Pooled:
     unit: Unit = "pairs"
     why: Reason = field(default_factory=lambda: Reason("wide"))
     sentence: str = ""
+    op_order: str | None = field(
+        default=None,
+        metadata=says("order of the loops at all these places, where the experiment has several; else null"),
+    )
+
+
+@dataclass(frozen=True)
+class OfOrder:
+    """The comparison with the loops in one order."""
+
+    op_order: str
+    ratio: float
+    ratio_low: float | None
+    ratio_high: float | None
+    p_value: float | None
+
+
+@dataclass(frozen=True)
+class AgainstFaster:
+    """Tasks (`b`) against the faster one of the orders of the loops of `a`, over all places with these threads.
+
+    The interval is for the smallest of the true ratios. p_adjusted: among the statements of this kind; null if there
+    are too few values for any verdict.
+    """
+
+    threads: int
+    at: dict[str, Any] = field(metadata=says("the other settings of the only place; of several places, none"))
+    a: str
+    b: str
+    op_order: str | None = field(metadata=says("order of the loops with the smallest ratio; null if refused"))
+    orders: list[OfOrder] = field(metadata=says("the comparison with each order, smallest ratio first"))
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    p_value: float | None = field(
+        metadata=says(
+            "largest of the orders' p-values; with a ratio below 1 the smallest of those below 1, times their number"
+        )
+    )
+    p_adjusted: float | None
+    verdict: Verdict
+    places: int
+    n: int
+    unit: Unit
+    why: Reason
+    sentence: str

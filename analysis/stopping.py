@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpt2core.spec.result import median
+from taskloom.analysis.against_faster import rivals
 from taskloom.analysis.estimators import logarithms, sequential_bounds
 from taskloom.analysis.variants import Sides, opposed, varying
 
@@ -30,7 +31,8 @@ class Watched:
 @dataclass(frozen=True)
 class Stopping:
     """State of an experiment with `stop`. rel_ci: half the relative width of the widest 95 % confidence sequence, of
-    the ratios along the first axis or, without an axis, of the median step; null while there are too few blocks.
+    the ratios along the first axis, also with each order of loops, or without an axis of the median step; null while
+    there are too few blocks.
     reason: null while the experiment continues."""
 
     repetitions: int
@@ -65,7 +67,9 @@ def widest(watched: Sequence[Watched], metric: Metric, primary: Sides | None = N
     if metric == "ratio" and primary is not None:
         widths = [ratio_half_width(*(watched[variants.index(side)].by_block for side in primary))]
     elif metric == "ratio" and varying(variants):
-        pairs = opposed(variants, varying(variants)[0])
+        axis = varying(variants)[0]
+        loops = [pair for of in rivals(variants, axis) for pairs in of.pairs.values() for pair in pairs]
+        pairs = dict.fromkeys([*opposed(variants, axis), *loops])
         widths = [ratio_half_width(watched[i].by_block, watched[j].by_block) for i, j in pairs]
     else:
         widths = [half_width(list(each.by_block.values())) for each in watched]

@@ -3,7 +3,8 @@
 Comparisons, and pooled ratios over these places only, are one family: their p-values are adjusted together (Holm), so
 that at most one of 20 sweeps without any difference reports one there, if pairs are independent. Pooled ratios over
 places like these and the fastest variant are families of their own (docs/decisions/0021-one-family.md). The declared
-question is judged alone and is not in the family (docs/decisions/0029-the-question.md).
+question is judged alone and is not in the family (docs/decisions/0029-the-question.md). Comparisons with the faster of
+several orders of loops are a family of their own, too (docs/decisions/0037-the-faster-loops.md).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from gpt2core.spec.config import PROBLEM
 from gpt2core.spec.result import median
 from taskloom.analysis import sentences
+from taskloom.analysis.against_faster import ORDER, against_faster
 from taskloom.analysis.compared import Comparison
 from taskloom.analysis.comparison import (
     NOISE_FLOOR,
@@ -34,12 +36,15 @@ from taskloom.analysis.pooling import Pooled as Pool
 from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.rank_tests import Floats
 from taskloom.analysis.reasons import Reason, Verdict
-from taskloom.analysis.rows import Pooled, PrimaryRow, SweepRow
+from taskloom.analysis.rows import AgainstFaster, Pooled, PrimaryRow, SweepRow
 from taskloom.analysis.sentences import reason
 from taskloom.analysis.statistics import holm
 from taskloom.analysis.validity import doubtful
 from taskloom.analysis.variants import Group, Sides, Variant, by_variant, opposed, opposed_as, variant_of, varying
 from taskloom.analysis.verdict import Headline, headline
+
+# Threads, first value, other value, order of the loops if there are several, log ratios of each place, their pool.
+PooledPlaces = tuple[int, Any, Any, str | None, list[Floats], Pool]
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class Sweep:
     family: all statements whose p-values are adjusted together. sequential: decided by estimates that hold at any
     time. primary: the declared question, which is not in the family; primary_missing: it is declared, but no run of
     one of its sides has succeeded. disturbed_runs: those of `runs` with flagged steps or foreign load. verdict: the
-    answer in one sentence."""
+    answer in one sentence. against_faster: tasks against the faster of several orders of loops, a family of its own."""
 
     axis: str | None
     comparisons: int
@@ -67,6 +72,7 @@ class Sweep:
     runs: int = 0
     disturbed_runs: int = 0
     verdict: Headline = field(default_factory=lambda: Headline("No run has succeeded.", "none"))
+    against_faster: list[AgainstFaster] = field(default_factory=list)
 
 
 def axes_of(processes: Sequence[Process]) -> list[str]:
@@ -128,6 +134,7 @@ def sweep(
         primary_missing=primary is not None and question is None,
         runs=len(processes),
         disturbed_runs=sum(map(doubtful, processes)),
+        against_faster=against_faster(groups, chosen, noise_floor),
     )
     return replace(made, verdict=headline(made))
 
@@ -187,11 +194,18 @@ def planned(
         return Family(0)
     pairs = opposed(variants, axis) if axis else []
     places = Counter(
-        json.dumps([variants[i].get("threads"), variants[i].get(axis), variants[j].get(axis)]) for i, j in pairs
+        json.dumps([a.get("threads"), a.get(axis), b.get(axis), _order(a, axis)])
+        for a, b in ((variants[i], variants[j]) for i, j in pairs)
     )
     pooled = 0 if axis == "threads" else sum(n > 1 and (sequential or n < FEWEST) for n in places.values())
     alone = sum(opposed_as(primary, variants[i], variants[j]) for i, j in pairs)
     return Family(len(pairs) - alone, pooled)
+
+
+def _order(variant: Mapping[str, Any], axis: str) -> Any:
+    """The order of the loops of a comparison of schedulers, if the experiment has several. Places differ in it as
+    alternatives of which one is the best, so no ratio is pooled over them."""
+    return variant.get(ORDER) if axis == "scheduler" else None
 
 
 def planned_by(processes: Sequence[Process], primary: Sides | None = None) -> Family:
@@ -229,16 +243,16 @@ def _beaten(found: Sequence[Comparison], groups: Sequence[Group]) -> float | Non
 
 def _pooled(
     axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]]
-) -> list[tuple[int, Any, Any, list[Floats], Pool]]:
-    """Places with the same number of threads, pooled: (threads, first value, other value, log ratios of each place,
-    their pool); none if there is only one place."""
+) -> list[PooledPlaces]:
+    """Places with the same number of threads, pooled; none if there is only one place."""
     families: dict[str, list[Floats]] = {}
     sequential = any(process.stop_rule for _, a, _ in pairs for process in a)
     for _, a, b in pairs:
         matched = matched_pairs(a, b)
         if matched:
             logs = logarithms([p.median_step_s for p, _ in matched]) - logarithms([p.median_step_s for _, p in matched])
-            key = json.dumps([a[0].config["threads"], a[0].variant[axis], b[0].variant[axis]])
+            of_a, of_b = a[0].variant, b[0].variant
+            key = json.dumps([a[0].config["threads"], of_a[axis], of_b[axis], _order(of_a, axis)])
             families.setdefault(key, []).append(logs)
     return [
         (*json.loads(key), places, pool(places, "places", sequential))
@@ -249,14 +263,14 @@ def _pooled(
 
 def _judged(
     axis: str,
-    pooled: Sequence[tuple[int, Any, Any, list[Floats], Pool]],
+    pooled: Sequence[PooledPlaces],
     of_these: Iterator[float | None],
     of_others: Iterator[float | None],
     noise_floor: float,
 ) -> list[Pooled]:
     """Verdicts of the pooled ratios by their adjusted p-values."""
     rows = []
-    for threads, first, second, places, found in pooled:
+    for threads, first, second, order, places, found in pooled:
         of = found.estimate
         family = Family(0, sum(other.estimate.unit == of.unit for *_, other in pooled))
         p_adjusted, pairs, text = next(of_others if of.unit == "places" else of_these), sum(map(len, places)), None
@@ -268,11 +282,12 @@ def _judged(
         verdict = "undecided" if found.broken else outcome
         ratio = sentences.figures(of.value, of.low, of.high)
         several = f" ({pairs} pairs of runs, {found.scope})"
-        where = sentences.of_settings({"threads": threads})
+        where = sentences.of_settings({**({} if order is None else {ORDER: order}), "threads": threads})
         rows.append(Pooled(
             threads, first, second, len(places), pairs, of.value, of.low, of.high, p_adjusted, verdict, found.scope,
             found.between, list(found.broken), text if verdict == "undecided" else None, of.unit, why,
             sentences.of_sides(verdict, axis, first, second, ratio, why, where=where, several=several),
+            order,
         ))  # fmt: skip
     return rows
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpt2core.spec.wording import seconds
 from taskloom.analysis import sentences
 from taskloom.analysis.reasons import Reason
-from taskloom.analysis.rows import Pooled, SweepRow
+from taskloom.analysis.rows import AgainstFaster, Pooled, PrimaryRow, SweepRow
 from taskloom.analysis.wording import value_name
 
 if TYPE_CHECKING:
     from taskloom.analysis.sweep import Sweep
 
-Row = Pooled | SweepRow
+Row = AgainstFaster | Pooled | SweepRow
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,12 @@ def headline(found: Sweep) -> Headline:
             sentence = f"There is nothing to compare; smallest median: {best}."
         return Headline(sentence, "none", runs=found.runs, disturbed_runs=found.disturbed_runs)
     axis = found.primary.axis if found.primary is not None and row is found.primary else found.axis
+    said = row.sentence + (_better(found, row) if isinstance(row, PrimaryRow) else "")
+    first = f"{row.a} by {row.op_order}" if isinstance(row, AgainstFaster) and row.op_order else _value(axis, row.a)
     return Headline(
-        sentences.disturbed(row.sentence, found.disturbed_runs, found.runs),
+        sentences.disturbed(said, found.disturbed_runs, found.runs),
         row.verdict,
-        _value(axis, row.a),
+        first,
         _value(axis, row.b),
         row.ratio,
         row.ratio_low,
@@ -66,12 +68,33 @@ def _value(axis: str | None, value: Any) -> str:
     return value_name(axis, value) if axis is None else str(value)
 
 
+def _better(found: Sweep, row: PrimaryRow) -> str:
+    """The comparison with the faster loops, where a question is about slower ones."""
+    a, b = (_complete(row, side) for side in (row.a, row.b))
+    for each in found.against_faster:
+        sides = {str(a.get("scheduler")): a, str(b.get("scheduler")): b}
+        loops = sides.get(each.a, {})
+        if {each.a, each.b} == set(sides) and loops.get("threads", each.threads) == each.threads:
+            return "" if loops.get("op_order") == each.op_order else f" {each.sentence}"
+    return ""
+
+
+def _complete(row: PrimaryRow, side: Any) -> dict[str, Any]:
+    """All settings of a side of the question that vary."""
+    return {**row.at, **(side if row.axis is None else {row.axis: side})}
+
+
 def _first(found: Sweep) -> Row | None:
-    """The question, or else the comparison with the most threads, pooled over all places if there are several."""
+    """The question, or else the comparison with the most threads: with the faster loops if there are several orders of
+    them, and over all places if there are several."""
     if found.primary is not None or found.primary_missing:
         return found.primary
     if any(row.verdict == "refused" for row in found.rows):
         return next(row for row in found.rows if row.verdict == "refused")
+    most = max((row.at.get("threads", 0) for row in found.rows), default=0)
+    faster = [row for row in found.against_faster if row.threads >= most]
+    if faster:
+        return max(faster, key=lambda row: row.threads)
     if found.pooled:
         return max(found.pooled, key=lambda row: row.threads)
     return max(found.rows, key=lambda row: row.at.get("threads", 0), default=None)

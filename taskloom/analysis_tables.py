@@ -61,7 +61,9 @@ def sweep(found: Sweep) -> Shown:
     yield table
     sides = sides_of(found.axis, ((row.a, row.b) for row in found.rows))
     yield f"ratio: {sides.ratio}; above 1: {sides.above_1}"
-    yield from (of.sentence for of in found.pooled if of.sentence != found.verdict.sentence)
+    told = found.verdict.sentence
+    sentences = [*(row.sentence for row in found.against_faster), *(row.sentence for row in found.pooled)]
+    yield from (sentence for sentence in sentences if sentence not in told)
     reasons = [row.why for row in found.rows if row.verdict == "undecided"]
     reasons += [of.why for of in found.pooled if of.verdict == "undecided"]
     yield from dict.fromkeys(why.sentence for why in reasons if why != found.verdict.why)

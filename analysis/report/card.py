@@ -77,6 +77,8 @@ def _tests(document: Document) -> tuple[str, str]:
         return "no", "nothing was compared"
     pooled = [row for row in sweep["pooled"] if row["p_adjusted"] is not None and row["unit"] == "pairs"]
     told = f"{Family(len(judged), len(pooled))} along {sweep['axis']}, corrected together (Holm)"
+    faster = len(sweep.get("against_faster", ()))
+    told += f", and {counted(faster, 'comparison')} with the faster loops apart" if faster else ""
     told += f"; noise floor {sweep['noise_floor']:.1%}"
     untested = len(sweep["rows"]) - len(judged)
     if untested:

@@ -46,6 +46,11 @@ def place(sweep: Mapping[str, Any], row: Mapping[str, Any], where: str = "") -> 
     return f"{' / '.join(value_name(sweep['axis'], row[side]) for side in 'ab')}, {where}"
 
 
+def by_order(row: Mapping[str, Any]) -> str:
+    """The order of the loops of a pooled ratio, if the experiment has several."""
+    return f"by {row['op_order']}, " if row.get("op_order") else ""
+
+
 def variant_name(variant: Mapping[str, Any]) -> str:
     """task (sync none) 1x64, 2 threads; sync where steps of the graph may overlap."""
     known = facts(variant["scheduler"])
@@ -88,7 +93,8 @@ def _comparisons(document: Document) -> Iterator[str]:
     """The experiment's verdict, then those of the other comparisons on the most threads."""
     sweep = document["sweep"]
     if sweep["rows"] or sweep["primary"] is not None or sweep["primary_missing"]:
-        yield str(sweep["verdict"]["sentence"])
+        yield (first := str(sweep["verdict"]["sentence"]))
+        yield from (row["sentence"] for row in sweep.get("against_faster", ()) if row["sentence"] not in first)
     others = [row for row in sweep["rows"] if not row["primary"]]
     most = max((row["at"].get("threads", 0) for row in others), default=0)
     places = [row for row in others if row["verdict"] == "refused" or row["at"].get("threads", most) == most]

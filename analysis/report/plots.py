@@ -11,7 +11,7 @@ from gpt2core.spec.phases import PHASES, by_phase, in_order
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
 from gpt2core.spec.wording import slices
-from taskloom.analysis.report.conclusion import milliseconds, place, sides, threads, variant_name
+from taskloom.analysis.report.conclusion import by_order, milliseconds, place, sides, threads, variant_name
 from taskloom.analysis.report.svg import (
     INK,
     SOFT,
@@ -109,9 +109,15 @@ def ratios(document: Document) -> str:
     """The ratios of the sweep with their intervals over the noise floor; right of 1, the second is faster."""
     sweep = document["sweep"]
     pooled = [
-        (place(sweep, row, f"all {row['places']} places, {threads(row['threads'])}"), row) for row in sweep["pooled"]
+        (place(sweep, row, f"all {row['places']} places, {by_order(row)}{threads(row['threads'])}"), row)
+        for row in sweep["pooled"]
     ]
-    rows = [*pooled, *((place(sweep, row), row) for row in sweep["rows"] if row["ratio"] is not None)]
+    faster = [
+        (place(sweep, row, f"the faster by {row['op_order']}, {threads(row['threads'])}"), row)
+        for row in sweep.get("against_faster", ())
+        if row["ratio"] is not None
+    ]
+    rows = [*faster, *pooled, *((place(sweep, row), row) for row in sweep["rows"] if row["ratio"] is not None)]
     if not rows:
         return ""
     of, floor = sides(sweep), sweep["noise_floor"]

@@ -11,7 +11,7 @@ from gpt2core.spec.phases import PHASES
 from gpt2core.spec.wording import noun_for, slices
 from taskloom.analysis.outlook import LARGE_ERROR
 from taskloom.analysis.report import lanes, plots
-from taskloom.analysis.report.conclusion import at, milliseconds, sides, threads, variant_name
+from taskloom.analysis.report.conclusion import at, by_order, milliseconds, sides, threads, variant_name
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 from taskloom.analysis.wording import value_name
 
@@ -65,9 +65,22 @@ def answer(document: Document) -> str:
         )
         for row, axis in listed
     ]
+    faster = [
+        (
+            f"the faster by {row['op_order'] or '-'}, {at({'at': {**row['at'], 'threads': row['threads']}})}",
+            f"{row['b']} against {row['a']}",
+            row["verdict"],
+            number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]),
+            "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.2g}",
+            "-",
+            "-",
+            f"{row['n']} {row['unit']}",
+        )
+        for row in sweep.get("against_faster", ())
+    ]
     pooled = [
         (
-            f"{row['places']} slicings, {threads(row['threads'])}; {row['scope']}",
+            f"{row['places']} slicings, {by_order(row)}{threads(row['threads'])}; {row['scope']}",
             " against ".join(value_name(sweep["axis"], row[side]) for side in "ba"),
             row["verdict"],
             number(row["ratio"], 3) + interval(row["ratio_low"], row["ratio_high"]),
@@ -87,10 +100,10 @@ def answer(document: Document) -> str:
     return (
         figure(plots.ratios(document), f"{legend}. Lines: 95 % intervals. Grey band: the noise floor. Grey dots: "
                 "undecided or equivalent.")
-        + table(columns, [*rows[: len(asked)], *pooled, *rows[len(asked) :]], 3)
+        + table(columns, [*rows[: len(asked)], *faster, *pooled, *rows[len(asked) :]], 3)
         + f'<p class="soft">Ratio: {escape(legend)}. p: two-sided, adjusted for multiple comparisons (Holm): all rows '
-        "together, but the question and ratios about places like these apart. Superiority: probability that a process "
-        "of the first value is faster than one of the second; 0.5: no "
+        "together, but the question, ratios about places like these and comparisons with the faster loops apart. "
+        "Superiority: probability that a process of the first value is faster than one of the second; 0.5: no "
         f"difference. Instructions ratio: that of the instructions of a step.{escape(told)}</p>"
     )  # fmt: skip
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from taskloom.analysis.against_faster import rivals
 from taskloom.analysis.estimators import Test
 from taskloom.analysis.family import Family
 from taskloom.analysis.sweep import planned
-from taskloom.analysis.variants import Sides
+from taskloom.analysis.variants import Sides, varying
 from taskloom.analysis.wording import settings as named
 from taskloom.contract.experiments import (
     DetectableDifference,
@@ -59,15 +60,18 @@ def plan(database: Database, settings: Settings, request: ExperimentRequest) -> 
 
 
 def enough(request: ExperimentRequest, variants: Sequence[Variant]) -> int:
-    """The default number of repetitions: as many pairs as can decide the question and any one other comparison alone;
-    1 if there are no pairs, and with `stop`, which adds repetitions."""
+    """The default number of repetitions: as many pairs as can decide the question and any one other comparison alone,
+    also that with the faster of several orders of loops; 1 if there are no pairs, and with `stop`, which adds
+    repetitions."""
     if request.calibrates:
         return CALIBRATING_RUNS
     if request.stop is not None or request.order != "interleaved":
         return 1
     question = _sides(request, variants)
     family = _family(request, variants, question)
-    judged = [each for each in (family, Family(int(question is not None))) if each.size]
+    values = [variant.values for variant in variants]
+    faster = Family(len(rivals(values, next(iter(varying(values)), None))))
+    judged = [each for each in (family, faster, Family(int(question is not None))) if each.size]
     return max((each.needed() for each in judged), default=1)
 
 

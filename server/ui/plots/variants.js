@@ -95,7 +95,7 @@ export const namesOf = (axis, row) => row.named ?? [valueName(axis, row.a), valu
 const ratioOf = (axis, row) => namesOf(axis, row).join(' / ');
 
 /** All comparisons of a sweep; the question first if it lies across the axis. @param {any} sweep */
-export const comparisons = ({primary, rows, pooled, verdict}) => [
+export const comparisons = ({primary, rows, pooled, verdict, against_faster = []}) => [
 	...(primary && !rows.some((/** @type {any} */ row) => row.primary)
 		? [
 				{
@@ -106,6 +106,7 @@ export const comparisons = ({primary, rows, pooled, verdict}) => [
 				}
 			]
 		: []),
+	...against_faster,
 	...pooled,
 	...rows
 ];
@@ -113,7 +114,12 @@ export const comparisons = ({primary, rows, pooled, verdict}) => [
 /** Where a comparison lies, in words. @param {any} row */
 export const placeOf = row =>
 	row.places
-		? `all ${row.places} slicings, ${row.threads} thread${row.threads === 1 ? '' : 's'}`
+		? (row.orders ? `the faster by ${row.op_order ?? '–'}, ` : '') +
+			(row.places > 1 ? `all ${row.places} slicings, ` : '') +
+			(row.op_order && !row.orders ? `by ${row.op_order}, ` : '') +
+			(row.at && Object.keys(row.at).length
+				? settingsName({...row.at, threads: row.threads})
+				: `${row.threads} thread${row.threads === 1 ? '' : 's'}`)
 		: (row.primary ? 'the question: ' : '') + settingsName(row.at);
 
 /**
