@@ -42,10 +42,10 @@ from gpt2core.data.sources import open_tokens, write_tokens
 from gpt2core.networks.network import network_of
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.data import TOKENS
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.latency import quantile
 from gpt2core.spec.models import model_from
-from gpt2core.spec.networks import TOKENS
 from gpt2core.spec.phases import MODES
 from gpt2core.spec.result import median
 from taskloom.analysis.roofline import peaks_of, roofline

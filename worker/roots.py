@@ -8,8 +8,6 @@ from gpt2core.spec import data
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import InputError
 
-BUILT_IN_DATA = ("synthetic", "stdlib")
-
 
 class RefusedName(InputError):
     """A run names a file outside this worker's roots."""
@@ -68,7 +66,7 @@ def find_files(config: TrainConfig, data_root: Path | None, checkpoint_root: Pat
         if value is not None:
             raise RefusedName(field, value, "none, since only `taskloom train` writes files")
     found: dict[str, str] = {}
-    if config.data not in BUILT_IN_DATA:
+    if data.form_of(config.data)[0].has_path:
         form, name = data.parts(config.data)
         found["data"] = data.with_path(config.data, str(find_file("data", name, data_root, folders=bool(form))))
     if config.checkpoint is not None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gpt2core.node.files import open_regular
 from gpt2core.node.pages import map_files
-from gpt2core.spec.data import CHANNELS, KNOWN, Cifar, parts
+from gpt2core.spec.data import CHANNELS, IMAGES, Cifar, Data, form_of
 from gpt2core.spec.errors import BadMagic, CountMismatch, FileError, UnreadableFile
 
 Bytes = NDArray[np.uint8]
@@ -58,6 +58,17 @@ class Images:
         return found
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a run asks of its images. batch, side, classes: of synthetic ones; val_samples: see open_images."""
+
+    batch: int
+    side: int
+    classes: int
+    val_samples: int | None
+    seed: int
+
+
 def open_images(
     data: str, *, batch: int, side: int, classes: int, val_samples: int | None, seed: int, split: str = "train"
 ) -> Images:
@@ -67,19 +78,22 @@ def open_images(
     otherwise 0. `split`: the images that batches read. Raises UnreadableFile, BadMagic, CountMismatch, LabelOutOfRange,
     NotEnoughImages.
     """
-    prefix, path = parts(data)
-    if prefix:
-        found = _cifar(KNOWN[prefix], Path(path), val_samples)
-    else:
-        found = synthetic_images(batch, side, classes, val_samples or 0, seed)
+    form, path = form_of(data)
+    asked = Asked(batch, side, classes, val_samples, seed)
+    found: Images = form.opener(IMAGES)(form, path, asked)
     if (count := len(found.of(split))) < batch:
         kept = f", beside {len(found.val)} for validation" if split == "train" and len(found.val) else ""
         raise NotEnoughImages(data, f"{count} images for {PURPOSES[split]}{kept}; a batch needs {batch}")
     return found
 
 
-def _cifar(form: Cifar, path: Path, val_samples: int | None) -> Images:
+def open_synthetic(_form: Data, _path: str, asked: Asked) -> Images:
+    return synthetic_images(asked.batch, asked.side, asked.classes, asked.val_samples or 0, asked.seed)
+
+
+def open_cifar(form: Cifar, name: str, asked: Asked) -> Images:
     """Map a data set's files. Of a single file all images are for training and validation."""
+    path, val_samples = Path(name), asked.val_samples
     train, test = files_of(form, path)
     for each in (*train, *test):
         scan(each, form)
@@ -118,11 +132,11 @@ def _expected(form: Cifar) -> str:
 
 def checksums(data: str) -> dict[str, str]:
     """SHA-256 of each file of a run's images, by its name; empty for synthetic ones."""
-    prefix, path = parts(data)
-    if not prefix:
+    form, path = form_of(data)
+    if not isinstance(form, Cifar):
         return {}
-    train, test = files_of(KNOWN[prefix], Path(path))
-    return {each.name: scan(each, KNOWN[prefix]) for each in (*train, *test)}
+    train, test = files_of(form, Path(path))
+    return {each.name: scan(each, form) for each in (*train, *test)}
 
 
 def scan(path: Path, form: Cifar) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gpt2core.data.header import HEADER_BYTES, new_header, read_header
 from gpt2core.node.files import open_regular, replacing, unreadable
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.data import TOKENS, form_of
 from gpt2core.spec.errors import (
     ConfigError,
     CountMismatch,
@@ -45,26 +46,17 @@ class NotEnoughTokens(FileError):
 def open_tokens(config: TrainConfig) -> Tokens:
     """The run's tokens, read-only, at least B*T + 1 of them, each below V.
 
-    `config.data` is "synthetic" (see synthetic_tokens), "stdlib" (see stdlib_tokens) or the path of a llm.c token
-    file, which is mapped, not read.
     Raises ConfigError, UnreadableFile, BadMagic, BadVersion, TruncatedFile, CountMismatch, TokenOutOfRange,
     NotEnoughTokens.
     """
-    if config.data == "synthetic":
-        tokens = synthetic_tokens(config)
-    elif config.data == "stdlib":
-        if config.model.vocab < 256:
-            known = f"stdlib's tokens are bytes and need a vocab of 256 or more, not {config.model.vocab}"
-            raise ConfigError("data", config.data, known)
-        tokens = stdlib_tokens(_count(config, config.batch * config.seq, STDLIB_TOKENS))
-    else:
-        tokens = map_tokens(config.data)
+    form, path = form_of(config.data)
+    tokens: Tokens = form.opener(TOKENS)(config, path)
     needed = config.batch * config.seq + 1
     if len(tokens) < needed:
         raise NotEnoughTokens(
             config.data, f"{len(tokens)} tokens; a batch of {config.batch} x {config.seq} needs {needed}"
         )
-    if config.data not in ("synthetic", "stdlib"):
+    if form.has_path:
         check_tokens(config.data, tokens, config.model)
     tokens.flags.writeable = False
     return tokens
@@ -75,7 +67,7 @@ def _count(config: TrainConfig, batch: int, most: int) -> int:
     return max(batch + 1, min(config.tokens_per_step * config.steps + 1, most))
 
 
-def synthetic_tokens(config: TrainConfig) -> Tokens:
+def synthetic_tokens(config: TrainConfig, _path: str = "") -> Tokens:
     """Draw tokens independently: enough for all steps, but at most SYNTHETIC_TOKENS (4 Mi), which are then used again.
 
     zipf: token k with probability proportional to 1 / (k + 1); uniform: all V alike. The seed determines every token.
@@ -87,6 +79,19 @@ def synthetic_tokens(config: TrainConfig) -> Tokens:
     below = np.cumsum(1.0 / np.arange(1, V + 1))
     drawn: NDArray[np.intp] = np.searchsorted(below, rng.random(count) * below[-1], side="right")
     return np.minimum(drawn, V - 1).astype(np.uint16)
+
+
+def open_stdlib(config: TrainConfig, _path: str) -> Tokens:
+    """As many of stdlib_tokens as the run uses."""
+    if config.model.vocab < 256:
+        known = f"stdlib's tokens are bytes and need a vocab of 256 or more, not {config.model.vocab}"
+        raise ConfigError("data", config.data, known)
+    return stdlib_tokens(_count(config, config.batch * config.seq, STDLIB_TOKENS))
+
+
+def open_file(_config: TrainConfig, path: str) -> Tokens:
+    """The tokens of a llm.c file, which is mapped, not read."""
+    return map_tokens(path)
 
 
 def stdlib_tokens(most: int = STDLIB_TOKENS) -> Tokens:

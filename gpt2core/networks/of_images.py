@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpt2core.networks.network import Network
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.data import IMAGES
 from gpt2core.spec.fields import FUSIONS
-from gpt2core.spec.networks import IMAGES, Model
+from gpt2core.spec.networks import Model
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,10 +1,11 @@
-"""Formats of image data, by the prefix of a run's `data`. Standard library only: servers check runs with them."""
+"""Registry of the forms of data that a run's `data` names. Standard library only: servers check runs with them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.registry import Registry
@@ -13,10 +14,26 @@ if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
 
 CHANNELS, CIFAR_SIDE = 3, 32
+TOKENS, IMAGES = "tokens", "images"  # data that a network reads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """A form of data. openers: for each kind of data that a network may read, the function that opens it, as
+    module:name; it is imported when a run is prepared. has_path: whether `data` names its file or folder."""
+
+    openers: Mapping[str, str]
+    has_path: bool = False
+
+    def opener(self, kind: str) -> Callable[..., Any]:
+        """The function that opens it for networks that read this kind."""
+        module, _, name = self.openers[kind].partition(":")
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        return found
 
 
 @dataclass(frozen=True)
-class Cifar:
+class Cifar(Data):
     """Records of `labels` label bytes, of which the last one is used, and then an image's bytes, channel by channel.
 
     Source: Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html (binary version).
@@ -28,6 +45,10 @@ class Cifar:
     test: str
     archive: str
     md5: str
+    openers: Mapping[str, str] = field(
+        default_factory=lambda: {IMAGES: "gpt2core.data.images:open_cifar"}, kw_only=True
+    )
+    has_path: bool = field(default=True, kw_only=True)
 
     @property
     def record_bytes(self) -> int:
@@ -43,13 +64,30 @@ CIFAR = {
         2, 100, ("train.bin",), "test.bin", "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"
     ),
 }  # fmt: skip
-KNOWN = Registry("data", CIFAR)  # with those of other packages, whose images have the same form
+# Form of data by name. Data with a path is NAME:PATH; a name that is not here is the path of a token file.
+DATA: dict[str, Data] = {
+    "synthetic": Data(
+        openers={TOKENS: "gpt2core.data.sources:synthetic_tokens", IMAGES: "gpt2core.data.images:open_synthetic"}
+    ),
+    "stdlib": Data(openers={TOKENS: "gpt2core.data.sources:open_stdlib"}),
+    **CIFAR,
+}
+TOKEN_FILE = Data(openers={TOKENS: "gpt2core.data.sources:open_file"}, has_path=True)
+KNOWN: Registry[Data] = Registry("data", DATA)  # with those of other packages
 
 
 def parts(data: str) -> tuple[str, str]:
-    """Prefix and path of image data; no prefix for other data: ("cifar10", "folder"), ("", "stdlib")."""
-    prefix, colon, path = data.partition(":")
-    return (prefix, path) if colon and prefix in KNOWN else ("", data)
+    """Name and path of data with both; no name for other data: ("cifar10", "folder"), ("", "stdlib")."""
+    name, colon, path = data.partition(":")
+    return (name, path) if colon and name in KNOWN and KNOWN[name].has_path else ("", data)
+
+
+def form_of(data: str) -> tuple[Data, str]:
+    """The form of data, and its path: "" for data without one."""
+    name, path = parts(data)
+    if name:
+        return KNOWN[name], path
+    return (KNOWN[data], "") if data in KNOWN and not KNOWN[data].has_path else (TOKEN_FILE, data)
 
 
 def with_path(data: str, path: str) -> str:
@@ -60,19 +98,20 @@ def with_path(data: str, path: str) -> str:
 
 def conflicts(config: TrainConfig) -> Iterator[ConfigError]:
     """Data that the network of a run does not read, or whose images do not fit its model."""
-    model, (prefix, path) = config.model, parts(config.data)
-    if model.reads != "images":
-        if prefix:
-            accepted = f"synthetic, stdlib or a token file, since network {model.network} reads tokens"
+    model, (prefix, path), (form, _) = config.model, parts(config.data), form_of(config.data)
+    if model.reads != IMAGES:
+        if model.reads not in form.openers:
+            named = ", ".join(name for name, each in DATA.items() if TOKENS in each.openers)
+            accepted = f"{named} or a token file, since network {model.network} reads tokens"
             yield ConfigError("data", config.data, accepted)
         return
     if prefix and not path:
         yield ConfigError("data", config.data, f"{prefix}:PATH, a folder or a .bin file")
-    elif prefix and (model.side, model.classes) != (CIFAR_SIDE, KNOWN[prefix].classes):  # type: ignore[attr-defined]
-        fits = f"a {model.network} with side {CIFAR_SIDE} and classes {KNOWN[prefix].classes}"
+    elif isinstance(form, Cifar) and (model.side, model.classes) != (CIFAR_SIDE, form.classes):  # type: ignore[attr-defined]
+        fits = f"a {model.network} with side {CIFAR_SIDE} and classes {form.classes}"
         yield ConfigError("data", config.data, f"synthetic, or {fits}, which {prefix} has")
-    elif not prefix and config.data != "synthetic":
-        accepted = ", ".join(f"{name}:PATH" for name in KNOWN)
+    elif IMAGES not in form.openers:
+        accepted = ", ".join(f"{name}:PATH" for name, each in KNOWN.items() if each.has_path and IMAGES in each.openers)
         yield ConfigError("data", config.data, f"synthetic, {accepted}: network {model.network} reads images")
     elif not prefix and config.read_split == "test":
         yield ConfigError("split", "test", "train or val, since synthetic data has no test images")

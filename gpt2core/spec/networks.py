@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from gpt2core.spec import data
+from gpt2core.spec.data import TOKENS
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.registry import Registry
 
@@ -31,7 +32,6 @@ OWN_SETTINGS = (
     "distribution", "carry_state", "op_order", "unit_slice", "init_scale", "shuffle", "val_samples", "split",
     "evaluate_every", "generate", "prompt", "temperature",
 )  # fmt: skip
-TOKENS, IMAGES = "tokens", "images"  # data that a network reads
 
 
 class Model(ABC):

@@ -1,4 +1,5 @@
-"""Networks, schedulers and optimizers of another package, which only declares entry points: the how-tos' components."""
+"""Networks, schedulers, optimizers and data of another package, which only declares entry points: mostly those of the
+how-tos."""
 
 from __future__ import annotations
 
@@ -18,8 +19,16 @@ NAMES = {
 }  # fmt: skip
 PAGES = ("add-a-network", "add-a-scheduler", "add-an-optimizer")
 REGISTERED = """
+from gpt2core.spec.data import Data
 from gpt2core.spec.optimizers import Optimizer
 LION = Optimizer("other_package.lion", ("lr", "beta1", "beta2", "weight_decay"), {"first_moment": ""})
+COUNTING = Data(openers={"tokens": "other_package.counting:tokens"})
+"""
+COUNTED = """
+import numpy as np
+
+def tokens(config, path):
+    return np.arange(config.tokens_per_step * config.steps + 1, dtype=np.uint16) % config.model.vocab
 """
 ENTRY_POINTS = """
 [taskloom.networks]
@@ -32,6 +41,10 @@ broken = other_package.missing
 
 [taskloom.optimizers]
 lion = other_package.registered:LION
+
+[taskloom.data]
+counting = other_package.registered:COUNTING
+stdlib = other_package.not_taken
 """
 KNOWN = """
 import json, sys
@@ -52,11 +65,14 @@ assert all(name in listed for name in ("bigram", "reversed", "lion"))
 assert not {"numba", "llvmlite"} & set(sys.modules)
 refused = []
 for settings in ({"scheduler": "reversed", "threads": 2}, {"scheduler": "broken"}, {"optimizer": "lion", "eps": 1e-3},
-                 {"optimizer": "tiger"}):
+                 {"optimizer": "tiger"}, {"model": "resnet14-cifar", "data": "counting"}):
     try:
         TrainConfig(**settings)
     except CoreError as error:
         refused.append(str(error))
+from gpt2core.data.sources import open_tokens
+assert list(open_tokens(TrainConfig(data="counting"))[:3]) == [0, 1, 2]
+assert open_tokens(TrainConfig(data="stdlib")).max() > 100
 print(json.dumps(refused))
 """
 
@@ -86,7 +102,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
             file = tmp_path / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(code, encoding="utf-8")
-    (tmp_path / "other_package" / "registered.py").write_text(REGISTERED, encoding="utf-8")
+    for name, code in (("registered", REGISTERED), ("counting", COUNTED)):
+        (tmp_path / "other_package" / f"{name}.py").write_text(code, encoding="utf-8")
     about = tmp_path / "other_package-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other-package\nVersion: 1.0\n", encoding="utf-8")
@@ -101,11 +118,13 @@ def run(environment: dict[str, str], *command: str) -> str:
 
 
 def test_components_of_another_package_are_known_by_name(environment: dict[str, str]) -> None:
-    threads, broken, eps, tiger = json.loads(run(environment, sys.executable, "-P", "-c", KNOWN))
+    threads, broken, eps, tiger, tokens = json.loads(run(environment, sys.executable, "-P", "-c", KNOWN))
     assert "at most 1 with scheduler reversed" in threads
     assert re.search(r"taskloom\.schedulers: broken of package other-package cannot be loaded: .*missing", broken)
     assert "since optimizer lion reads lr, beta1, beta2, weight_decay" in eps
     assert tiger.endswith("one of adamw, sgd, lion")
+    assert "cifar10:PATH, cifar100:PATH, counting:PATH" not in tokens
+    assert "network resnet reads images" in tokens
 
 
 def test_two_packages_of_one_name_are_refused(environment: dict[str, str], tmp_path: Path) -> None:

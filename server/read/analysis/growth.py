@@ -10,8 +10,8 @@ from typing import Any
 from gpt2core.networks.of_images import ImageModel
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
+from gpt2core.spec.data import TOKENS
 from gpt2core.spec.models import model_from
-from gpt2core.spec.networks import TOKENS
 from gpt2core.spec.phases import MODES
 from taskloom.analysis.growth import Growth, Peak, Shape, growth
 from taskloom.analysis.memory import MemoryRow
