@@ -103,7 +103,7 @@ def prepared(config: TrainConfig, spec: dict[str, Any]) -> tuple[Any, Any, Calla
     before the first step, which ours does in it."""
     from bench import torch_gpt2, torch_images, torch_lstm
     from gpt2core.data.sources import open_tokens
-    from gpt2core.spec.networks import IMAGES
+    from gpt2core.spec.data import IMAGES
 
     if config.model.reads == IMAGES:
         return torch_images.prepared(config, spec["channels_last"])

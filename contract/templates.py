@@ -11,9 +11,9 @@ from pydantic_core import PydanticCustomError
 
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
+from gpt2core.spec.data import IMAGES, TOKENS
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.models import preset_name
-from gpt2core.spec.networks import IMAGES, TOKENS
 from taskloom.contract.bodies import Model, Request
 
 Mode = Literal["train", "infer"]
