@@ -7,14 +7,19 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpt2core.process import trainer
 from gpt2core.process.node_time import NodeTime, process_started_s
 from gpt2core.process.trainer import emit
 from gpt2core.spec import preflight
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.errors import UnreadableFile
+from gpt2core.spec.errors import Cancelled, ConfigError, NotFinite, UnreadableFile
 from gpt2core.spec.threads import end_with_threads
+
+if TYPE_CHECKING:
+    from gpt2core.ranks.world import World
+    from gpt2core.spec.result import TrainResult
 
 
 def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
@@ -22,10 +27,19 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     spent = NodeTime(process_started_s())
     from gpt2core.run import train  # takes a while: a worker may start us before it has settings
 
-    config = TrainConfig.from_dict(trainer.read_settings())
-    trainer.started()
+    world = None
+    if arguments.ranks > 1 and not arguments.plan:
+        from gpt2core.ranks.world import World  # connects to the other ranks
+
+        trainer.end_with_launcher()
+        world = World(arguments.ranks)
+    first = world is None or world.rank.number == 0
+    config = TrainConfig.from_dict(world.from_first(trainer.read_settings) if world else trainer.read_settings())
+    if config.ranks != arguments.ranks and not arguments.plan:
+        raise ConfigError("ranks", config.ranks, f"the number of ranks that were started ({arguments.ranks})")
+    trainer.started(first)
     spent.went_to("starting")
-    if arguments.graph is not None:
+    if arguments.graph is not None and first:
         text = train.graph_dot(config)
         try:
             arguments.graph.write_text(text, encoding="utf-8")
@@ -38,7 +52,33 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     # A worker creates a folder beside the result for files that it delivers with the result.
     beside = None if arguments.result is None else arguments.result.parent / "artifacts"
     artifacts = beside if beside is not None and beside.is_dir() else None
-    result = train.train(config, emit, stop, arguments.profile, artifacts, spent, arguments.prove)
+    if world is not None:
+        run_rank(world, config, stop, arguments, spent)
+        return
+    report(arguments, train.train(config, emit, stop, arguments.profile, artifacts, spent, arguments.prove))
+
+
+def run_rank(
+    world: World, config: TrainConfig, stop: threading.Event, arguments: argparse.Namespace, spent: NodeTime
+) -> None:
+    """Execute one rank's part. Rank 0 reports. Raises CoreError."""
+    from gpt2core.run import train
+    from gpt2core.run.prepare import silent
+
+    first, code = world.rank.number == 0, 0
+    try:
+        events = emit if first else silent
+        result = train.train(config, events, stop, spent=spent, prove=arguments.prove, world=world)
+        if first:
+            report(arguments, result)
+    except (Cancelled, NotFinite) as error:  # all ranks have agreed on it
+        code = trainer.failed(error) if first else 0
+    world.leave()
+    sys.exit(code)  # the library tells its launcher in an exit handler that this rank has not failed
+
+
+def report(arguments: argparse.Namespace, result: TrainResult) -> None:
+    """Report warnings and the result."""
     for warning in result.warnings:
         emit({"event": "warning", "message": warning})
     if arguments.result is not None:
@@ -64,6 +104,7 @@ def main() -> int:
     parser.add_argument("--result", type=Path, help="file for the result (JSON)")
     parser.add_argument("--plan", action="store_true", help="print the sizes and stop")
     parser.add_argument("--graph", type=Path, help="file for the task graph (Graphviz)")
+    parser.add_argument("--ranks", type=int, default=1, help="number of ranks of the run, which a launcher has started")
     parser.add_argument("--prove", action="store_true", help="prove the task graph even if a proven one is cached")
     parser.add_argument("--profile", type=Path, help="file for each task's cost and the graph (JSON, gzip)")
     return trainer.main(partial(run, parser.parse_args()))

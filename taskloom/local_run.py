@@ -47,8 +47,10 @@ def check_cores(config: Settings) -> None:
     allowed = launch.allowed_cores()
     if config.cores is not None and not set(config.cores) <= set(allowed):
         raise ConfigError("cores", list(config.cores), "cores this process may use: " + ",".join(map(str, allowed)))
-    if config.cores is None and config.threads > len(allowed) and not config.allow_oversubscription:
-        raise ConfigError("threads", config.threads, f"at most the {len(allowed)} cores this process may use")
+    ranks = getattr(config, "ranks", 1)
+    if config.cores is None and config.threads * ranks > len(allowed) and not config.allow_oversubscription:
+        each = f" / ranks ({ranks})" if ranks > 1 else ""
+        raise ConfigError("threads", config.threads, f"at most the {len(allowed)} cores this process may use{each}")
 
 
 def run(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +17,11 @@ from numpy.typing import NDArray
 from gpt2core.compile.jit import kernel
 from gpt2core.gemm import libraries, table
 from gpt2core.measure.tracing import new_record
+from gpt2core.networks.exchanged import layout_of
 from gpt2core.networks.network import network_of
 from gpt2core.networks.reverse import Training
 from gpt2core.optimizers.update import update_of
+from gpt2core.ranks import exchange
 from gpt2core.run.prepare import fill, plan
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.scheduler import Job, Stage
@@ -28,7 +32,7 @@ from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Read, Tensor, add_or_set
-from gpt2core.step.parameters import BOTH, GRADIENTS, grid
+from gpt2core.step.parameters import BOTH, GRADIENTS, Parameter, grid
 from gpt2core.step.signature import Scalar, TileInt, Vector
 from gpt2core.step.tape import Tape
 from gpt2core.step.tensors import TensorSpec, plan_arena
@@ -49,9 +53,19 @@ def fold(
 class Ranks(Training):
     """A step whose micro-batches are the ranks' parts of the batch."""
 
-    def __init__(self, step: Builder, config: TrainConfig) -> None:
-        update = update_of(config)
-        super().__init__(step, config, lambda step, parameters, layer, _: update(step, parameters, layer, FOLDED))
+    def __init__(self, step: Builder, config: TrainConfig, own: Sequence[Sequence[Parameter]]) -> None:
+        """own: each rank's parts of the weights, if the gradients' norm is limited; its square is the sum of theirs."""
+        ends = itertools.accumulate(map(len, own), initial=0)
+        sums = [(rank, first, last) for rank, (first, last) in enumerate(itertools.pairwise(ends))]
+
+        def share(step: Builder, squares: Tensor) -> Tensor:
+            exchange.add_norm_shares(step, squares, sums)
+            return exchange.NORM_SHARES
+
+        update, parts = update_of(config, share if own else None), [each for mine in own for each in mine]
+        super().__init__(
+            step, config, lambda step, parameters, layer, _: update(step, parts or parameters, layer, FOLDED)
+        )
 
     def accumulates(self) -> bool:
         return False
@@ -73,9 +87,16 @@ def train_folded(config: TrainConfig, ranks: int) -> tuple[list[float], dict[str
     parts, threads = planned.config, len(planned.cores)
     elements = planned.arenas["gradients"].bytes // F32
     temporary = [*planned.arenas["temporary"].specs, TensorSpec("folded", (elements,))]
+    own = []
+    if config.grad_clip:
+        layouts = [layout_of(dataclasses.replace(config, ranks=ranks), rank) for rank in range(ranks)]
+        own = [[Parameter(label, tuple(part for _, part in found), 0) for label, found in each.own()]
+               for each in layouts]  # fmt: skip
+        temporary += [TensorSpec("own_squares", (sum(map(len, own)),), "float64"),
+                      TensorSpec("norm_shares", (ranks,), "float64")]  # fmt: skip
     arenas = {**planned.arenas, "temporary": plan_arena(temporary)}
     step, network = Builder(arenas, parts.fused), network_of(parts)
-    Ranks(step, parts).add(network)
+    Ranks(step, parts, own).add(network)
     program = step.build(parts.phases)
     tasks = graph.build(program, parts.sync)
     graph.validate(program, tasks)

@@ -64,13 +64,29 @@ class Products:
 
     def __init__(self, libraries: Sequence[Library], choices: Mapping[Product, Choice], table: str = "") -> None:
         self.libraries = {library.name: library for library in libraries}
-        self.first, self.choices = libraries[0], choices
+        self.first, self.choices, self.table = libraries[0], choices, table
         self.name, self.version = self.first.name, self.first.version
         if len(libraries) > 1:
             self.name = "auto"
             self.version = ", ".join(f"{library.name} {library.version}" for library in libraries)
         if table:
             self.version += f", table {table}"
+
+    @property
+    def choice(self) -> tuple[list[str], Mapping[Product, Choice], str]:
+        """Names of the libraries, the choices and the id of their table: what another process needs to compute alike.
+        """
+        return list(self.libraries), self.choices, self.table
+
+    @classmethod
+    def chosen(
+        cls, libraries: Sequence[Library], names: Sequence[str], choices: Mapping[Product, Choice], table: str
+    ) -> Products:
+        """The `choice` of another process, among this one's libraries. Raises MachineError if one is missing here."""
+        here = {library.name: library for library in libraries}
+        if missing := [name for name in names if name not in here]:
+            raise MachineError(f"rank 0 computes products with {', '.join(missing)}, which is not installed here")
+        return cls([here[name] for name in names], choices, table)
 
     def of(self, product: Product) -> Choice:
         return self.choices.get(product, Choice(self.first.name))

@@ -33,7 +33,7 @@ def specs(config: TrainConfig) -> list[TensorSpec]:
 
 def add(step: Builder, config: TrainConfig) -> None:
     """Add the end of the run at its goal, if it has one, after the loss of a step's last micro-batch."""
-    if config.stop_at is None or step.micro < config.grad_accum - 1:
+    if config.stop_at is None or step.micro < config.grad_accum // step.rank.total - 1:
         return
     (metric,) = config.stop_at
     step.op(

@@ -51,5 +51,5 @@ def forward(step: Builder, grid: Grid, *, out: Tensor, targets: Tensor, side: in
     step.op(
         "images", "data", images_load, grid, grid.cost(ROWS, flop, bytes_),
         out=Write(out, ROWS), targets=Write(targets, ROWS), samples=Outside("samples"),
-        order=Outside("order"), side=side, micros=micros, micro=step.micro,
+        order=Outside("order"), side=side, micros=micros, micro=step.batch,
     )  # fmt: skip

@@ -37,5 +37,5 @@ def forward(step: Builder, grid: Grid, *, out: Tensor, targets: Tensor, micros: 
     step.op(
         "samples", "data", samples_load, grid, grid.cost("out0:out1", 0, 2 * F32 * step.shape(out)[-1]),
         out=Write(out, "out0:out1"), targets=Write(targets, ROWS),
-        samples=Outside("samples"), classes=Outside("classes"), micros=micros, micro=step.micro,
+        samples=Outside("samples"), classes=Outside("classes"), micros=micros, micro=step.batch,
     )  # fmt: skip

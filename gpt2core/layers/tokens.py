@@ -43,5 +43,5 @@ def forward(
         "tokens", "data", tokens_load, grid, grid.cost(ROWS, 0, ROW_BYTES),
         inputs=Write(inputs, ROWS), targets=Write(targets, ROWS), stream=stream,
         row_batch=Read(row_batch), row_time=Read(row_time), T=T, parts=parts, micros=micros,
-        micro=step.micro,
+        micro=step.batch,
     )  # fmt: skip

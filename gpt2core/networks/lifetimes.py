@@ -41,7 +41,7 @@ def arena(config: TrainConfig, specs: Sequence[TensorSpec]) -> ArenaPlan:
     """The arena of a network's activations."""
     by_name = {spec.name: spec for spec in specs}
     needs, inside = [], []
-    for life in _lives(_small(config), late(config)):
+    for life in _lives(small(config), late(config)):
         parts = [_part(by_name[tensor.name], tensor) for tensor in life.tensors if tensor.name in by_name]
         if parts:
             rows = parts[0].shape[0]
@@ -59,7 +59,7 @@ def _part(spec: TensorSpec, tensor: Tensor) -> TensorSpec:
     return spec if tensor.layer is None else dataclasses.replace(spec, name=str(tensor), shape=spec.shape[1:])
 
 
-def _small(config: TrainConfig) -> TrainConfig:
+def small(config: TrainConfig) -> TrainConfig:
     """A configuration whose tensors have the same lives, with as few slices as possible. By diagonals, layers overlap
     by the number of chunks."""
     chunks = -(-config.seq // slicing.sizes(config)[1])
@@ -75,9 +75,9 @@ def _small(config: TrainConfig) -> TrainConfig:
 def _lives(config: TrainConfig, late: int) -> list[Life]:
     plans = {kind: plan_arena(specs) for kind, specs in network_of(config).tensors(config).items()}
     step = Sketch(plans, fusion_of(config))
-    add_step(step, config, _no_update)
+    add_step(step, config, no_update)
     return step.lives(late)
 
 
-def _no_update(step: Builder, _blocks: Sequence[Parameter], _layer: int | None, _gradients: Arena | Own) -> None:
-    step.op("update", "update", _no_update, ONE_TILE, (), filler=True)
+def no_update(step: Builder, _blocks: Sequence[Parameter], _layer: int | None, _gradients: Arena | Own) -> None:
+    step.op("update", "update", no_update, ONE_TILE, (), filler=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.layers import goal
+from gpt2core.networks import exchanged
 from gpt2core.networks.lifetimes import ACTIVATIONS, arena
 from gpt2core.networks.network import network_of
 from gpt2core.optimizers import state
@@ -15,9 +17,11 @@ from gpt2core.step import control
 from gpt2core.step.tensors import KINDS, SCRATCH, ArenaPlan, TensorSpec, plan_arena
 
 
-def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
-    """The arenas, one for each kind: the network's tensors and the run's own; with what evaluations need."""
-    own = _plan(config)
+def plan(config: TrainConfig, rank: int = 0) -> dict[str, ArenaPlan]:
+    """The arenas of one rank, one for each kind: the network's tensors and the run's own; with what evaluations need.
+    """
+    exchange = exchanged.layout_of(config, rank).specs() if config.ranks > 1 else []
+    own = _plan(config.part, exchange)
     if not config.evaluate_every:
         return own
     other = _plan(modes.evaluation(config, DEFAULTS))
@@ -28,11 +32,11 @@ def plan(config: TrainConfig) -> dict[str, ArenaPlan]:
     return own | {kind: dataclasses.replace(own[kind], bytes=size) for kind, size in sizes.items()}
 
 
-def _plan(config: TrainConfig) -> dict[str, ArenaPlan]:
+def _plan(config: TrainConfig, more: Sequence[TensorSpec] = ()) -> dict[str, ArenaPlan]:
     tensors = network_of(config).tensors(config)
     if config.mode == "infer":
         tensors = state.constant(tensors)
-    own = {"temporary": run_specs(config)}
+    own = {"temporary": [*run_specs(config), *more]}
     plans = {kind: plan_arena([*tensors.get(kind, ()), *own.get(kind, ())]) for kind in KINDS if kind != ACTIVATIONS}
     return {kind: plans[kind] if kind in plans else arena(config, tensors[kind]) for kind in KINDS}
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from gpt2core.layers import goal
 from gpt2core.networks.network import Network, network_of
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.builder import Builder
-from gpt2core.step.ops import Arena, Own
+from gpt2core.step.ops import Arena, Own, Tensor
 from gpt2core.step.parameters import GRADIENTS, Destination, Parameter
 from gpt2core.step.tape import Share, Tape
+
+if TYPE_CHECKING:
+    from gpt2core.ranks.exchange import Exchange
 
 Update = Callable[[Builder, Sequence[Parameter], int | None, Arena | Own], None]  # optimizers/update.py
 
 
-def add_step(step: Builder, config: TrainConfig, update: Update) -> None:
-    """Add one step of the run's mode."""
+def add_step(step: Builder, config: TrainConfig, update: Update, exchange: Exchange | None = None) -> None:
+    """Add one step of the run's mode. exchange: of a run of several ranks, of which config is a part."""
     if config.mode == "train":
-        Training(step, config, update).add(network_of(config))
+        Training(step, config, update, exchange).add(network_of(config))
     else:
         network_of(config).forward(config, step)
         goal.add(step, config)
@@ -30,20 +34,28 @@ class Training:
     """Adds the micro-batches of a step and, by `update`, the update of what they read.
 
     With fusion "all" each block of a weight is updated by the task that computes the last share of its gradient, so no
-    gradient is kept.
+    gradient is kept. `complete`: parameters in the order in which their gradients, which are kept, become complete.
     """
 
-    def __init__(self, step: Builder, config: TrainConfig, update: Update) -> None:
-        self.step, self.config, self.update = step, config, update
+    def __init__(
+        self, step: Builder, config: TrainConfig, update: Update, exchange: Exchange | None = None
+    ) -> None:
+        self.step, self.config, self.update, self.exchange = step, config, update, exchange
         self.keeps_gradients = step.fusion != "all"
+        self.complete: list[Parameter] = []
 
     def add(self, network: Network) -> None:
-        for micro in range(self.config.grad_accum):
-            self.step.micro, self.step.tape = micro, Tape()
+        micros = self.config.grad_accum // self.step.rank.total
+        for micro in range(micros):
+            self.step.micro, self.step.tape, self.complete = micro, Tape(), []
             network.forward(self.config, self.step)
+            if self.exchange and micro == micros - 1:
+                self.exchange.losses(self.step)
             goal.add(self.step, self.config)
             self._reverse(self.step.tape)
-        if self.keeps_gradients:
+        if self.exchange:
+            self.exchange.update(self.step, self.update)
+        elif self.keeps_gradients:
             kinds = self.step.tape.parameters.values()
             blocks = [block for kind in kinds for blocks in kind.values() for block in blocks]
             self.update(self.step, blocks, None, GRADIENTS)
@@ -63,19 +75,28 @@ class Training:
                 mine.append(share)
                 if self.keeps_gradients:
                     share.add(Destination(own=False, adds=self.accumulates() or len(mine) > 1))
+                    if len(mine) == tape.uses[share.weight]:
+                        self.complete += _blocks(tape, share.weight)
                 elif len(mine) == tape.uses[share.weight]:
                     for number, each in enumerate(mine):
                         each.add(Destination(own=True, adds=number > 0))
-                    (blocks,) = (kind[share.weight] for kind in tape.parameters.values() if share.weight in kind)
-                    self._update_at_once(blocks, share.layer, 1 + len(mine))
+                    self._update_at_once(_blocks(tape, share.weight), share.layer, 1 + len(mine))
         tape.check_complete()
         for kind, total in tape.sums.items():
             blocks = [block for weight in total.weights for block in tape.parameters[kind][weight]]
             total.add(blocks, Destination(own=not self.keeps_gradients, adds=self.accumulates()))
-            if not self.keeps_gradients:
+            if self.keeps_gradients:
+                self.complete += blocks
+            else:
                 self._update_at_once(blocks, None, 2)
 
     def _update_at_once(self, blocks: list[Parameter], layer: int | None, count: int) -> None:
         """Add the update to the ops that have just computed the gradients, `count` with the update."""
         self.update(self.step, blocks, layer, Destination(own=True).whole)
         self.step.fuse(count)
+
+
+def _blocks(tape: Tape, weight: Tensor) -> list[Parameter]:
+    """The blocks of a weight."""
+    (blocks,) = (kind[weight] for kind in tape.parameters.values() if weight in kind)
+    return blocks

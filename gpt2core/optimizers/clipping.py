@@ -1,18 +1,20 @@
 """The limit on the norm of all gradients together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
-from gpt2core.step.control import STOP
+from gpt2core.step.control import ASKED, STOP
 from gpt2core.step.grid import F32, F64, ONE_TILE
-from gpt2core.step.ops import Read, Reduce, Tensor, Write
-from gpt2core.step.parameters import BOTH, GRADIENTS, Parameter, grid
-from gpt2core.step.signature import Float64s, Int64s, Step, TileInt, Vector
+from gpt2core.step.ops import Arena, Read, Reduce, Tensor, Write
+from gpt2core.step.parameters import BOTH, Parameter, grid
+from gpt2core.step.signature import Float64s, Int64s, Scalar, Step, TileInt, Vector
 
+# Adds the exchange of the ranks' sums of squares; returns the tensor of all sums, in rank order.
+Share = Callable[[Builder, Tensor], Tensor]
 LEAST = 1e-6  # added to the norm, as PyTorch does, so that gradients of 0 stay 0
 
 
@@ -38,12 +40,15 @@ def gradient_squares(
 
 
 @kernel
-def clip(clipping: Float64s, norms: Float64s, control: Int64s, squares: Float64s, settings: Float64s, step: Step):
+def clip(
+    clipping: Float64s, norms: Float64s, control: Int64s, squares: Float64s, settings: Float64s, step: Step,
+    stop: Scalar,
+):  # fmt: skip
     """Compute the factor that scales the step's gradients to a norm of at most the limit. Stop the run if the norm is
     not finite.
 
     Writes:   clipping (1,) float64 =; norms (steps,) float64, element `step` =: the norm before; control (any,) int64,
-              element STOP = 1 if it is not finite
+              element `stop` = 1 if it is not finite
     Reads:    squares (any,) float64, summed in their order; settings (any,) float64, whose last is the limit
     Maths:    norm = sqrt(sum squares); clipping = min(1, limit / (norm + 1e-6))
     Source:   torch.nn.utils.clip_grad_norm_; Pascanu et al. 2013
@@ -55,23 +60,27 @@ def clip(clipping: Float64s, norms: Float64s, control: Int64s, squares: Float64s
     norms[step] = norm
     clipping[0] = min(1.0, settings[settings.shape[0] - 1] / (norm + LEAST))
     if not math.isfinite(norm):
-        control[STOP] = 1
+        control[stop] = 1
 
 
 def clip_norm(
-    step: Builder, parameters: Sequence[Parameter], *,
+    step: Builder, parameters: Sequence[Parameter], gradients: Arena, share: Share | None, *,
     clipping: Tensor, norms: Tensor, control: Tensor, squares: Tensor, settings: Tensor,
 ) -> None:  # fmt: skip
-    """Add the norm of all parameters' gradients, a tile for each, and the factor of the update."""
+    """Add the norm of all parameters' gradients, a tile for each, and the factor of the update. share: of several
+    ranks. A norm that is not finite asks them to stop, since they do so after the same step.
+    """
     step.op(
         "gradient_squares", "update", gradient_squares,
-        grid(parameters, GRADIENTS).with_columns(slot=range(len(parameters))),
+        grid(parameters, gradients).with_columns(slot=range(len(parameters))),
         [(2 * p.size, F32 * p.size) for p in parameters], filler=True,
-        squares=Write(squares, "slot"), gradients=Read(GRADIENTS, BOTH),
+        squares=Write(squares, "slot"), gradients=Read(gradients, BOTH),
     )  # fmt: skip
     count = len(parameters)
+    if share is not None:
+        squares, count = share(step, squares), step.rank.total
     step.op(
         "clip", "update", clip, ONE_TILE, [(count, F64 * count)], filler=True,
         clipping=Write(clipping), norms=Write(norms), control=Reduce(control), squares=Read(squares),
-        settings=Read(settings),
+        settings=Read(settings), stop=STOP if share is None else ASKED,
     )  # fmt: skip

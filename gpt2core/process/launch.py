@@ -31,6 +31,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpt2core.process.ranks import launcher
 from gpt2core.spec import settings
 
 PROTOCOL = 1
@@ -47,8 +48,14 @@ ONE_THREAD = {
 }
 
 
-def command(result: Path, plan_only: bool = False, graph: Path | None = None, prove: bool = False) -> list[str]:
-    """The child's argument list, without settings, which go to standard input."""
+def command(
+    result: Path, plan_only: bool = False, graph: Path | None = None, prove: bool = False, ranks: int = 1
+) -> list[str]:
+    """The child's argument list, without settings, which go to standard input. Of several ranks it is the launcher's,
+    which passes standard input on to rank 0. Raises CoreError if this machine cannot start them.
+    """
+    if ranks > 1 and not plan_only:
+        return [*launcher(ranks), *command(result, graph=graph, prove=prove), "--ranks", str(ranks)]
     extra = [option for option, asked in (("--plan", plan_only), ("--prove", prove)) if asked]
     if graph is not None:
         extra += ["--graph", str(graph)]

@@ -7,6 +7,7 @@ import gc
 import hashlib
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -38,9 +39,7 @@ def main(work: Callable[[threading.Event], None]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except CoreError as error:
-        code = EXIT_CANCELLED if isinstance(error, Cancelled) else error.exit_code
-        emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": code, **error.fields()})
-        return code
+        return failed(error)
     except ImportError as cause:
         unloaded = NotLoaded(cause)
         emit({"event": "error", "slug": unloaded.slug, "detail": str(unloaded), "exit_code": EXIT_BAD_INPUT})
@@ -51,6 +50,13 @@ def main(work: Callable[[threading.Event], None]) -> int:
         emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
         return EXIT_FAILED
     return EXIT_OK
+
+
+def failed(error: CoreError) -> int:
+    """Report an error; its exit code."""
+    code = EXIT_CANCELLED if isinstance(error, Cancelled) else error.exit_code
+    emit({"event": "error", "slug": error.slug, "detail": str(error), "exit_code": code, **error.fields()})
+    return code
 
 
 def leave(code: int) -> NoReturn:
@@ -72,6 +78,19 @@ def end_with_parent() -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+def end_with_launcher() -> None:
+    """Kill this process group, a rank, as soon as the process has ended that started it. (Not by PR_SET_PDEATHSIG: it
+    fires when the thread ends that started the rank.)
+    """
+    launched = os.pidfd_open(os.getppid())
+
+    def watch() -> None:
+        select.select([launched], [], [])
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="launcher", daemon=True).start()
 
 
 def read_settings() -> dict[str, Any]:
@@ -96,10 +115,11 @@ def emit(event: dict[str, Any]) -> None:
         raise Unheard(f"standard output does not accept events: {error.strerror}") from error
 
 
-def started() -> None:
+def started(reports: bool = True) -> None:
     """Check the surroundings, and report that the settings were accepted and the work begins. Raises InputError."""
     require(TRAINING)
-    emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
+    if reports:
+        emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
 
 
 def deliver(path: Path, result: dict[str, Any]) -> None:

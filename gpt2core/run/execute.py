@@ -27,7 +27,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, NotFinite, Stalled
 from gpt2core.spec.goals import Goal, steps_run
 from gpt2core.step import graph
-from gpt2core.step.control import FINISHED, STEPS_DONE, STOP
+from gpt2core.step.control import ASKED, FINISHED, STEPS_DONE, STOP
 from gpt2core.step.memory import Memory
 
 if TYPE_CHECKING:
@@ -186,10 +186,13 @@ class Stages:
         done = measured.done = int(self.control[STEPS_DONE])
         if timed:
             self.keep(first, done)
+        wrong: list[tuple[int, float, str]] = []
         for name, values in (("loss", measured.losses[:done]), ("gradient_norm", measured.gradient_norms[:done])):
             if not np.all(np.isfinite(values)):
                 step = int(np.argmin(np.isfinite(values)))
-                raise NotFinite(step + 1, float(values[step]), name)
+                wrong.append((step + 1, float(values[step]), name))
+        if wrong:  # of one step the loss comes first
+            raise NotFinite(*min(wrong, key=lambda found: found[0]))
         self.report(done)
         if done < end and done != steps_run(measured.reached(), self.config.warmup_steps, end):
             raise Cancelled(done)
@@ -217,7 +220,7 @@ class Stages:
                 self.control[FINISHED] = 1  # idle threads of a task run may leave
                 raise Stalled(self.stall_report(limit_s))
             if self.stop is not None and self.stop.is_set():
-                self.control[STOP] = 1
+                self.control[ASKED if self.config.ranks > 1 else STOP] = 1
             try:
                 if watched:
                     self.measured.watcher.read_if_due()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ from gpt2core.step.ops import Product, Program
 from gpt2core.step.signature import Kernel
 from gpt2core.step.tensors import ArenaPlan
 
+if TYPE_CHECKING:
+    from gpt2core.ranks.world import World
+
 Emit = Callable[[dict[str, Any]], None]
 
 
@@ -50,6 +53,7 @@ class RunPlan:
     arenas: Mapping[str, ArenaPlan]
     program: Program
     graph: graph.Graph
+    rank: int = 0  # arenas, cores and program are those of this one; all ranks have one `config`
     evaluation: RunPlan | None = None
 
     @property
@@ -78,30 +82,33 @@ def silent(_: dict[str, Any]) -> None:
     """An Emit that drops events."""
 
 
-def plan(wish: TrainConfig, reserve_bytes: int | None = None, prove: bool = False) -> RunPlan:
+def plan(wish: TrainConfig, reserve_bytes: int | None = None, prove: bool = False, rank: int = 0) -> RunPlan:
     """Decide slices, fusion and cores, place the tensors, build the step program and its graph, and prove the graph
     race-free.
 
     reserve_bytes: what the run will allocate besides its arenas; both must fit beside the plan. None: it will not run.
-    prove: derive and prove the graph even if a proven one is cached. Raises ConfigError for missing cores,
-    NotEnoughMemory if arenas or graph would not fit, GraphError if the program is wrong.
+    prove: derive and prove the graph even if a proven one is cached. rank: of a run of several.
+    Raises ConfigError for missing cores, NotEnoughMemory if arenas or graph would not fit, GraphError if the program is
+    wrong.
     """
     config = slicing.resolve(wish)
     config = dataclasses.replace(config, warmup=config.warmup_steps, fusion=fusion_of(config))
-    arenas = plan_memory(config)
-    run_bytes = 0 if reserve_bytes is None else sum(arena.bytes for arena in arenas.values()) + reserve_bytes
+    arenas = plan_memory(config, rank)
+    each_bytes = 0 if reserve_bytes is None else sum(arena.bytes for arena in arenas.values()) + reserve_bytes
+    run_bytes = each_bytes * config.ranks  # all are on this node
     if run_bytes:
         check_fits(config, run_bytes)  # first, because the program of a huge run is slow
     network_of(config).check(config)
-    cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
-    config = dataclasses.replace(config, cores=tuple(sorted(set(cores))))
+    every = pinning.choose_cores(config.cores, config.threads * config.ranks, config.allow_oversubscription)
+    cores = every[rank * config.threads : (rank + 1) * config.threads]
+    config = dataclasses.replace(config, cores=tuple(sorted(set(every))))
     with without_collector():
-        step = program.build(config, arenas)
+        step = program.build(config, arenas, rank)
         sections.check(step, config.op_threads)
         check_plan_fits(step, run_bytes)
         tasks = proofs.proven(step, config.sync, prove)
         evaluation = _evaluation(config, prove) if config.evaluate_every else None
-    return RunPlan(wish, config, cores, arenas, step, tasks, evaluation)
+    return RunPlan(wish, config, cores, arenas, step, tasks, rank, evaluation)
 
 
 def _evaluation(training: TrainConfig, prove: bool) -> RunPlan:
@@ -125,10 +132,18 @@ def load_libraries(config: TrainConfig, step: Program) -> list[Library]:
     return libraries.load(config.blas, config.precision)
 
 
-def choose_products(programs: Sequence[Program], libraries: Sequence[Library], emit: Emit) -> table.Products:
-    """Choose the libraries of the programs' matrix products, one for all or the fastest for each, and load them."""
+def choose_products(
+    programs: Sequence[Program], libraries: Sequence[Library], emit: Emit, world: World | None = None
+) -> table.Products:
+    """Choose the libraries of the programs' matrix products, one for all or the fastest for each, and load them. Rank 0
+    chooses for all ranks.
+    """
     products = products_of(*programs)
-    chosen = table.choose(libraries, products, emit)
+    if world:
+        names, choices, name = world.from_first(lambda: table.choose(libraries, products, emit).choice)
+        chosen = table.Products.chosen(libraries, names, choices, name)
+    else:
+        chosen = table.choose(libraries, products, emit)
     for product in products:
         chosen.operand(product)
     return chosen

@@ -6,14 +6,16 @@ import dataclasses
 import hashlib
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.compile import objects
 from gpt2core.measure import environment, profile
+from gpt2core.networks.exchanged import layout_of
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.network import network_of
 from gpt2core.node import pages
@@ -35,6 +37,9 @@ from gpt2core.spec.result import TrainResult
 from gpt2core.step import graph
 from gpt2core.step.memory import Memory
 
+if TYPE_CHECKING:
+    from gpt2core.ranks.world import World
+
 MOST_DRAWN = 20_000  # nodes of a graph
 
 
@@ -46,30 +51,37 @@ def train(
     artifacts: Path | None = None,
     spent: NodeTime | None = None,
     prove: bool = False,
+    world: World | None = None,
 ) -> TrainResult:
-    """Run a configuration in this process and return its measurements.
+    """Run a configuration, or the part of one of its ranks, in this process and return its measurements.
 
     Write a profile to profile_path, and to the folder `artifacts` if that is possible. spent: this process's time so
-    far, by its parts. prove: see `plan`.
+    far, by its parts. prove: see `plan`. world: of a run of several ranks; rank 0's result is the run's.
 
     emit gets the events of gpt2core.process.launch. Setting `stop` ends the run at a step's end.
     Raises the InputErrors of configuration, files and memory, NotFinite with the step, Cancelled.
     """
     spent = spent or NodeTime()
     resident = pages.Residency()
-    planned = plan(config, RESERVE_BYTES, prove)
+    rank = world.rank.number if world else 0
+    planned = plan(config, RESERVE_BYTES, prove, rank)
     config = planned.config
     who = schedulers.scheduler(config.scheduler)
     who.load(who.chosen(config), planned.cores)
     network = network_of(config)
-    data = network.data(config)
+    data = network.data(config.part)
+    if world:
+        data = {**data, **world.arrays(layout_of(config, rank).messages)}
     emit(planned.event())
     resident.grew_by("plan")
     spent.went_to("planning")
     libraries = load_libraries(config, planned.program)
-    compile_entries(planned, libraries, emit)
+    if world:
+        world.first_before(partial(compile_entries, planned, libraries, emit))
+    else:
+        compile_entries(planned, libraries, emit)
     resident.grew_by("compiled")
-    chosen = choose_products(planned.programs, libraries, emit)
+    chosen = choose_products(planned.programs, libraries, emit, world)
     resident.grew_by("blas")
     spent.went_to("compiling")
     canary = Canary(planned.cores)
@@ -86,14 +98,14 @@ def train(
     spent.went_to("preparing")
     report = Report(execute(planned, arenas, bound, emit, stop, spent, evaluations))
     resident.grew_by("run")
-    if config.save is not None:
+    if config.save is not None and rank == 0:
         network.write(config, arenas.weights)
     about = environment.describe(chosen.name, chosen.version, planned.cores)
     if checksums := network.checksums(config):
         about["data"] = dict(checksums)
     if report.measured.scheduler:
         about["scheduler"] = dict(report.measured.scheduler)
-    if config.trace is not None:
+    if config.trace is not None and rank == 0:
         profile.write_json_gz(Path(config.trace), report.trace(about))
     if profile_path is not None:
         profile.write_json_gz(profile_path, report.profile(about))

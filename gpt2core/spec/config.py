@@ -228,6 +228,11 @@ class TrainConfig:
         0.0, "lstm: limit of the uniform initial weights; 0: those of torch.nn.LSTM", check=AMOUNT, role="values",
         later=True,
     )
+    ranks: int = setting(
+        1, "R: processes that share a batch, each with threads of its own and batch / R sequences or images; R must "
+        "divide batch (docs/how-to/several-ranks.md)", low=1, high=4096, role="slices", unit="ranks", later=True,
+        local="workers start one process; `taskloom train` starts several",
+    )
     seed: int = setting(
         1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1, role="seed"
     )
@@ -322,7 +327,15 @@ class TrainConfig:
     @property
     def needs_whole_gradients(self) -> bool:
         """Whether every gradient must be complete before any weight is updated."""
-        return self.grad_accum > 1 or self.grad_clip > 0
+        return self.grad_accum > 1 or self.grad_clip > 0 or self.ranks > 1
+
+    @property
+    def part(self) -> TrainConfig:
+        """What one rank computes: a part of each batch, as some of the micro-batches of a run without ranks."""
+        if self.ranks == 1:
+            return self
+        batch, micros = self.batch // self.ranks, self.grad_accum * self.ranks
+        return dataclasses.replace(self, ranks=1, cores=None, batch=batch, grad_accum=micros)
 
     @property
     def fused(self) -> str:

@@ -18,8 +18,11 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     """The settings that do not fit together, each as an error."""
     if config.seq > config.model.context:
         yield ConfigError("seq", config.seq, f"at most the model's context ({config.model.context})")
-    if config.batch_slice is not None and config.batch_slice > config.batch:
-        yield ConfigError("batch_slice", config.batch_slice, f"1 to batch ({config.batch})")
+    if config.ranks > 1:
+        yield from of_ranks(config)
+    if config.batch_slice is not None and config.batch_slice > max(config.batch // config.ranks, 1):
+        whole = f"batch ({config.batch})" + (f" / ranks ({config.ranks})" if config.ranks > 1 else "")
+        yield ConfigError("batch_slice", config.batch_slice, f"1 to {whole}")
     if config.token_slice is not None and config.token_slice > config.seq:
         yield ConfigError("token_slice", config.token_slice, f"1 to seq ({config.seq})")
     if config.warmup is not None and config.warmup >= config.steps:
@@ -31,15 +34,17 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     yield from modes.conflicts(config, defaults)
     yield from generation.conflicts(config, defaults)
     if config.fusion == "all" and config.needs_whole_gradients:
-        yield ConfigError("fusion", "all", "none or rows: grad_accum and grad_clip need all gradients at once")
+        yield ConfigError("fusion", "all", "none or rows: grad_accum, grad_clip and ranks need all gradients at once")
     yield from optimizers.conflicts(config, defaults)
     yield from networks.conflicts(config, defaults)
     if config.op_threads is not None:
         yield from caught(parse_op_threads, config.op_threads, config.threads)
     if any(getattr(config, name) != defaults[name] for name in ("scheduler", "threads")):  # by default none is loaded
         yield from caught(schedulers.scheduler(config.scheduler).check, config)
-    if config.cores is not None and config.threads > len(config.cores) and not config.allow_oversubscription:
-        yield ConfigError("threads", config.threads, f"at most the number of cores given ({len(config.cores)})")
+    threads = config.threads * config.ranks
+    if config.cores is not None and threads > len(config.cores) and not config.allow_oversubscription:
+        each = f" / ranks ({config.ranks})" if config.ranks > 1 else ""
+        yield ConfigError("threads", config.threads, f"at most the number of cores given ({len(config.cores)}){each}")
 
 
 def _check_goal(config: TrainConfig) -> None:
@@ -53,3 +58,22 @@ def _check_goal(config: TrainConfig) -> None:
         raise ConfigError(
             "stop_at", config.stop_at, f"a goal of {found}, since network {config.model.network} has no {metric}"
         )
+
+
+MOST_PARTS = 4096  # of a step, over all micro-batches and ranks
+# Settings that several ranks do not support.
+OF_ONE_RANK = {
+    "evaluate_every": "evaluations are not shared", "carry_state": "a rank has no state of another one",
+}  # fmt: skip
+
+
+def of_ranks(config: TrainConfig) -> Iterator[ConfigError]:
+    """Settings that do not fit several ranks."""
+    if config.batch % config.ranks:
+        yield ConfigError("ranks", config.ranks, f"a divisor of batch ({config.batch})")
+    if config.grad_accum * config.ranks > MOST_PARTS:
+        yield ConfigError("ranks", config.ranks, f"at most {MOST_PARTS} / grad_accum ({config.grad_accum})")
+    for name, why in OF_ONE_RANK.items():
+        value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
+        if value != default:
+            yield ConfigError(name, value, f"the default {default!r} with ranks ({config.ranks}), since {why}")

@@ -16,6 +16,7 @@ MODULES = {
     "provisioner": ("prometheus_client",),
     "postgres": ("psycopg",),
     "exports": ("pyarrow",),
+    "mpi": ("mpi4py",),
 }  # fmt: skip
 
 

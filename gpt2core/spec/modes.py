@@ -22,7 +22,7 @@ UNREAD: Mapping[str, Mapping[str, str]] = {
     },
     "infer": {
         **dict.fromkeys(("optimizer", "lr_schedule", *(name for name, _ in optimizers.READERS)), NO_UPDATE),
-        **dict.fromkeys(("grad_accum", "grad_clip"), NO_GRADIENTS),
+        **dict.fromkeys(("grad_accum", "grad_clip", "ranks"), NO_GRADIENTS),
         **dict.fromkeys(("save", "evaluate_every"), NO_UPDATE),
     },
 }

@@ -37,6 +37,7 @@ from gpt2core.step.ops import (
     merged,
     op_label,
 )
+from gpt2core.step.rank import Rank
 from gpt2core.step.regions import Regions, Touch
 from gpt2core.step.signature import Array, Integer, Kernel, Kind, Multiplier, signature
 from gpt2core.step.tape import Tape
@@ -53,13 +54,15 @@ class Draft:
 
 class Builder:
     """Collects ops on the tensors of some arenas. `micro`: the micro-batch of the ops that are added next, `tape`: what
-    they leave for the reverse pass.
+    they leave for the reverse pass, `rank`: the rank whose step it is. Of several ranks no op is a filler, since the
+    others wait for its result.
 
     Tensors may share memory: an arena may have several of them at one place. fusion: see spec.fields.FUSIONS.
     """
 
     def __init__(self, plans: Mapping[str, ArenaPlan], fusion: str = "none") -> None:
         self.micro = 0
+        self.rank = Rank()
         self.tape = Tape()
         self.fusion = fusion
         self._overwritten: dict[str, str] = {}  # tensors whose memory has other values, and whose
@@ -74,6 +77,11 @@ class Builder:
             for kind, plan in plans.items()
             for spec, offset in zip(plan.specs, plan.offsets, strict=True)
         }
+
+    @property
+    def batch(self) -> int:
+        """Number of the micro-batch among those of all ranks in a step."""
+        return self.micro * self.rank.total + self.rank.number
 
     def rename(self, old: Tensor, new: Tensor) -> None:
         """Give the values of a tensor the name of one that shares its memory, because an op computes one in place of
@@ -101,6 +109,10 @@ class Builder:
         if not 0 <= tensor.layer < shape[0]:
             raise GraphError(f"{tensor} does not exist: {tensor.name} has {shape[0]} layers")
         return shape[1:]
+
+    def has(self, tensor: Tensor) -> bool:
+        """Whether there is a tensor."""
+        return str(tensor) in self._place or tensor.name in self._place
 
     def is_half(self, tensor: Tensor) -> bool:
         """Whether a tensor is bfloat16."""
@@ -202,6 +214,7 @@ class Builder:
         bare = tuple(_operand(f"{label}: {known.name}'s {key}", operands[key], given[key]) for key in operands)
         dtypes = tuple(self._dtype(bare[list(operands).index(key)]) for key in known.choices)
         known.of(dtypes)
+        filler = filler and self.rank.total == 1
         op = Op(layer, (Call(name, phase, kernel, bare, dtypes),), tuple(tiles), self.micro, filler)
         (self._once if self._adds_once else self._drafts).append(Draft(op, touches))
 

@@ -10,4 +10,5 @@ STEPS_DONE = 1  # written by the scheduler: steps that are complete
 LAST = 2  # the number of steps after which all threads leave, once one thread has decided it; 0 until then
 FINISHED = 3  # set: all work is done
 FIRST = 4  # the step at which this call of the loop began
+ASKED = 5  # set from outside a run of several ranks, which agree on STOP
 CELLS = 8  # one cache line

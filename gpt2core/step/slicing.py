@@ -78,8 +78,8 @@ def _count(config: TrainConfig, slice_: tuple[int, int]) -> int:
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The config with automatic slice sizes replaced by numbers."""
-    batch_slice, token_slice = sizes(config)
+    """The config with automatic slice sizes replaced by numbers, those of one rank's part."""
+    batch_slice, token_slice = sizes(config.part)
     return dataclasses.replace(config, batch_slice=batch_slice, token_slice=token_slice)
 
 

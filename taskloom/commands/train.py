@@ -86,7 +86,7 @@ def train(
     bar = Bar(error_console(), not as_json, "starting the trainer")
     with TemporaryFolder() as folder, bar:
         raw = folder / "trace.json.gz"
-        command = partial(launch.command, plan_only=plan, graph=graph, prove=prove)
+        command = partial(launch.command, plan_only=plan, graph=graph, prove=prove, ranks=config.ranks)
         inner = config if form is None else dataclasses.replace(config, trace=str(raw))
         ending = local_run.run(inner, command, partial(show, bar, config.model.unit), bar.line)
         if ending.result is not None and config.trace and form and not plan:

@@ -110,7 +110,7 @@ def test_every_module_of_every_extra_is_known(base):
     every = [Requirement(line) for line in installed(site_packages(base.parents[1])).requires or ()]
     names = {"pydantic-settings": "pydantic_settings", "prometheus-client": "prometheus_client"}
     for extra, modules in MODULES.items():
-        wanted = {each.name for each in every if each.marker and f'"{extra}"' in str(each.marker)} - {"mkl"}
+        wanted = {each.name for each in every if each.marker and f'"{extra}"' in str(each.marker)} - {"mkl", "mpich"}
         assert {names.get(name, name) for name in wanted} == set(modules), extra
     assert set(installed(site_packages(base.parents[1])).metadata.get_all("Provides-Extra")) == {*MODULES, "dev"}
 
@@ -123,6 +123,7 @@ WITHOUT = [
     *[("worker", name, ["taskloom.cli", *command]) for name in MODULES["worker"] for command in (
         ["worker", "--once"], ["train", "--model", "tiny", "--steps", "2"], ["metg"], ["doctor", "--peaks"])],
     ("provisioner", "prometheus_client", ["taskloom.cli", "provision", "pools.toml"]),
+    ("mpi", "mpi4py", ["taskloom.cli", "train", "--model", "tiny", "--ranks", "2", "--allow-oversubscription"]),
     ("postgres", "psycopg", [*SERVE, *POSTGRES]),
     ("postgres", "psycopg", ["taskloom.server.__main__", "keys", *POSTGRES, "list"]),
 ]  # fmt: skip

@@ -179,6 +179,7 @@ def test_sequential_order_repeats_each_variant_before_the_next_and_pairs_nothing
         ({"axes": {"runtime": ["libgomp", "/tmp/libomp.so"]}}, "/axes/runtime/1", "no path"),
         ({"base": {"save": "x"}}, "/base/save", "writes no file"),
         ({"base": {"trace": "x"}}, "/base/trace", "writes no file"),
+        ({"base": {"batch": 4, "ranks": 2}}, "/base/ranks", "the default 1, since workers start one process"),
         ({"requires": {"memory_bytes": 1000}}, "/base/model", "requires.memory_bytes = 1000"),
         ({"base": {"batch": 1 << 20, "batch_slice": 1}}, "/base/batch_slice", "65536 pieces"),
         (asking({"scheduler": "task"}, {"scheduler": "fork-join", "threads": 2}), "/primary/a", "these are of 2"),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpt2core.optimizers.clipping import clip, gradient_squares
+from gpt2core.step.control import ASKED, STOP
 
 
 def test_squares_of_two_ranges_go_to_their_slot() -> None:
@@ -37,7 +38,7 @@ def settings(limit: float) -> np.ndarray:
 @pytest.mark.parametrize(("limit", "factor"), [(10.0, 1.0), (5.0, 5.0 / (5.0 + 1e-6)), (1.0, 1.0 / (5.0 + 1e-6))])
 def test_the_factor_and_the_norm(limit: float, factor: float) -> None:
     clipping, norms, control = np.full(1, np.nan), np.full(3, -7.0), np.zeros(8, np.int64)
-    clip(clipping, norms, control, np.array([9.0, 16.0]), settings(limit), 1)
+    clip(clipping, norms, control, np.array([9.0, 16.0]), settings(limit), 1, STOP)
     assert clipping[0] == pytest.approx(factor, rel=1e-15)
     assert norms.tolist() == [-7.0, 5.0, -7.0]
     assert not control.any()
@@ -45,13 +46,14 @@ def test_the_factor_and_the_norm(limit: float, factor: float) -> None:
 
 def test_no_gradient_at_all() -> None:
     clipping, norms, control = np.full(1, np.nan), np.full(1, np.nan), np.zeros(8, np.int64)
-    clip(clipping, norms, control, np.zeros(2), settings(1.0), 0)
+    clip(clipping, norms, control, np.zeros(2), settings(1.0), 0, STOP)
     assert (clipping[0], norms[0]) == (1.0, 0.0)
 
 
+@pytest.mark.parametrize("stop", [STOP, ASKED])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_norm_that_is_not_finite_asks_to_stop(bad: float) -> None:
+def test_a_norm_that_is_not_finite_asks_to_stop(bad: float, stop: int) -> None:
     clipping, norms, control = np.ones(1), np.zeros(1), np.zeros(8, np.int64)
-    clip(clipping, norms, control, np.array([1.0, bad]), settings(1.0), 0)
+    clip(clipping, norms, control, np.array([1.0, bad]), settings(1.0), 0, stop)
     assert not math.isfinite(norms[0])
-    assert control[0] == 1
+    assert np.flatnonzero(control).tolist() == [stop]

@@ -44,6 +44,7 @@ VALUES = {
     "assignment": ("static", "dynamic"), "runtime": ("libgomp", "libomp"), "op_threads": (None, {"qkv": 1}),
     "fusion": ("none", "rows"), "threads": (1, 2), "batch_slice": (1, 2), "token_slice": (32, 64),
     "blas": ("own", "mkl"), "op_order": ("layers", "diagonals"), "unit_slice": (8, 16),
+    "ranks": (1, 2),
 }  # fmt: skip
 
 

@@ -19,7 +19,9 @@ def test_a_stored_key_holds_for_results_with_and_without_later_settings() -> Non
     assert series_key(config, ENVIRONMENT) == series_key(without, ENVIRONMENT) == RECORDED
 
 
-@pytest.mark.parametrize("name", ["optimizer", "momentum", "lr_schedule", "carry_state", "op_order", "unit_slice"])
+@pytest.mark.parametrize(
+    "name", ["optimizer", "momentum", "lr_schedule", "carry_state", "op_order", "unit_slice", "ranks"]
+)
 def test_a_later_setting_with_another_value_is_another_series(name: str) -> None:
     assert series_key(TrainConfig().to_dict() | {name: "other"}, ENVIRONMENT) != RECORDED
 

@@ -9,6 +9,7 @@ from gpt2core.schedulers.scheduler import Job, Prepared
 
 
 class OmpTask(OpenMP):
+    holds_threads = True
     name, order = "omp-task", "graph"
     options = ("policy", "runtime")
     tells_scheduling = False  # no runtime distinguishes looking for a task from having none, not even through OMPT

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from gpt2core.spec import data
-from gpt2core.spec.config import NAMES, PROBLEM, with_role
+from gpt2core.spec.config import DEFAULTS, FIELDS, NAMES, PROBLEM, declared, with_role
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
 from taskloom.contract.labels import RUNTIME, runtime_label
@@ -23,7 +23,8 @@ from taskloom.server.queue.workers.capacity import Capacity
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
-TUNED = with_role("order", "slices")  # settings that a space may have
+LOCAL = declared("local")
+TUNED = tuple(name for name in with_role("order", "slices") if name not in LOCAL)  # settings that a space may have
 MOST_VALUES = 500  # of a setting in a space
 
 
@@ -146,6 +147,10 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
     for name in ("save", "trace"):
         if getattr(config, name) is not None:
             refuse(name, getattr(config, name), "none: a submitted run writes no file")
+    for name in LOCAL:
+        value, default = getattr(config, name), DEFAULTS[name]
+        if value != default:
+            refuse(name, value, f"the default {default!r}, since {FIELDS[name].metadata['local']}")
     cores_needed = variant.cores_needed(asked.cores)
     if not config.allow_oversubscription and asked.cores is not None and config.threads > asked.cores:
         refuse("threads", config.threads, f"at most the required cores (requires.cores = {asked.cores})")

@@ -11,9 +11,10 @@ import {Field, Setting} from './fields.js';
 import {Order, Plan, Tuned, useDryRun} from './plan.js';
 import {Limits, Repetitions} from './rules.js';
 
-/** The settings that an experiment takes: all but a run's files. @param {Record<string, any>} fields */
+/** The settings that an experiment takes: all but a run's files and those that workers do not support.
+ * @param {Record<string, any>} fields */
 export const taken = fields =>
-	Object.fromEntries(Object.entries(fields).filter(([, schema]) => schema['x-role'] !== 'output'));
+	Object.fromEntries(Object.entries(fields).filter(([, schema]) => schema['x-role'] !== 'output' && !schema['x-local']));
 /** Fields that can show an error, besides those of the schema. */
 const RULES = ['primary', 'repetitions', 'rel_ci', 'max_repetitions', 'budget_s', 'timeout_s', 'priority', 'labels'];
 

@@ -1,0 +1,158 @@
+"""What the ranks of a run exchange: shards of the weights and of their gradients. Data only.
+
+A bucket is one matrix of one layer with its bias, or another parameter. Each of its spans is cut into a shard for each
+rank, which folds the gradients of its shard and updates it (ZeRO-1: Rajbhandari et al. 2020).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gpt2core.step.grid import F32, Range
+from gpt2core.step.parameters import Parameter
+from gpt2core.step.rank import Rank
+from gpt2core.step.slicing import BLOCK_ELEMENTS
+from gpt2core.step.tensors import ALIGN, TensorSpec
+
+LINE = ALIGN // F32  # elements; shards begin at multiples of it, counted from the span's begin
+SHARES = 3  # of a rank: of the step's loss, of its accuracy, and whether it was asked to stop
+
+
+class Message(NamedTuple):
+    """One message between this rank and another one: elements of the array that is sent or received."""
+
+    receives: int
+    offset: int
+    elements: int
+    peer: int
+    tag: int
+
+
+class Piece(NamedTuple):
+    """A span of a bucket: elements [begin, end) of the weights' and of the gradients' arena. `width`: elements of a
+    shard, the last ones may be shorter; `received`: where rank 0's gradients of this rank's shard are received, and
+    those of the other ranks behind them."""
+
+    begin: int
+    end: int
+    width: int
+    received: int
+
+    def shard(self, rank: int) -> Range:
+        """The elements that a rank updates."""
+        return min(self.begin + rank * self.width, self.end), min(self.begin + (rank + 1) * self.width, self.end)
+
+    def arriving(self, sender: int, receiver: int) -> Range:
+        """Where a receiver has a sender's gradients of its shard, in elements of `received`."""
+        first, last = self.shard(receiver)
+        at = self.received + sender * self.width
+        return at, at + last - first
+
+
+class Bucket(NamedTuple):
+    label: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The buckets in the order in which their gradients become complete, and one rank's messages. `limited`: whether
+    the norm of all gradients is."""
+
+    rank: Rank
+    buckets: tuple[Bucket, ...]
+    limited: bool = False
+
+    @functools.cached_property
+    def groups(self) -> list[list[Message]]:
+        """Messages that are sent and received together: of the loss, of each bucket's gradients, of each bucket's
+        weights, and of the gradients' norm if it is limited."""
+        gradients, weights, me = [], [], self.rank.number
+        for tag, bucket in enumerate(self.buckets, start=1):
+            to_all = [(peer, piece) for peer in self.rank.others for piece in bucket.pieces]
+            gradients.append([
+                *(_message(1, piece.arriving(peer, me), peer, tag) for peer, piece in to_all),
+                *(_message(0, piece.shard(peer), peer, tag) for peer, piece in to_all),
+            ])  # fmt: skip
+            weights.append([
+                *(_message(1, piece.shard(peer), peer, tag + len(self.buckets)) for peer, piece in to_all),
+                *(_message(0, piece.shard(me), peer, tag + len(self.buckets)) for peer, piece in to_all),
+            ])  # fmt: skip
+        every = [self._shares(SHARES, 0), *gradients, *weights]
+        if self.limited:
+            every.append(self._shares(1, 1 + 2 * len(self.buckets)))
+        return [[message for message in group if message.elements] for group in every]
+
+    def _shares(self, size: int, tag: int) -> list[Message]:
+        """Messages by which each rank gets the other ones' `size` elements of an array."""
+        me, others = self.rank.number, self.rank.others
+        return [
+            *(_message(1, (size * peer, size * (peer + 1)), peer, tag) for peer in others),
+            *(_message(0, (size * me, size * (me + 1)), peer, tag) for peer in others),
+        ]
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages, group after group."""
+        return [message for group in self.groups for message in group]
+
+    @functools.cached_property
+    def ranges(self) -> list[Range]:
+        """Numbers of each group's messages."""
+        return list(itertools.pairwise(itertools.accumulate(map(len, self.groups), initial=0)))
+
+    def specs(self) -> list[TensorSpec]:
+        """Tensors of the exchange."""
+        pieces = [piece for bucket in self.buckets for piece in bucket.pieces]
+        received = max(piece.received + self.rank.total * piece.width for piece in pieces)
+        return [
+            TensorSpec("received", (received,)),
+            TensorSpec("shares", (SHARES * self.rank.total,), "float64"),
+            TensorSpec("requests", (len(self.messages),), "int64"),
+            TensorSpec("exchanges", (1,), "int64"),
+            *(self._norm_specs() if self.limited else []),
+        ]
+
+    def _norm_specs(self) -> list[TensorSpec]:
+        parts = sum(1 for _ in self.own())
+        return [
+            TensorSpec("own_squares", (parts,), "float64"), TensorSpec("norm_shares", (self.rank.total,), "float64")
+        ]  # fmt: skip
+
+    def own(self) -> Iterator[tuple[str, tuple[tuple[Piece, Range], ...]]]:
+        """This rank's shards in parts, each updated by one task: a label, and pieces with the elements in them."""
+        for bucket in self.buckets:
+            shards = [piece.shard(self.rank.number) for piece in bucket.pieces]
+            count = -(-sum(last - first for first, last in shards) // BLOCK_ELEMENTS)
+            cuts = [_cut(shard, count) for shard in shards]
+            for number, parts in enumerate(zip(*cuts, strict=True)):
+                yield f"{bucket.label} p{number}", tuple(zip(bucket.pieces, parts, strict=True))
+
+
+def layout(parameters: Sequence[Parameter], rank: Rank, limited: bool = False) -> Layout:
+    """The layout for one rank. parameters: in the order in which their gradients become complete. limited: whether
+    their norm is."""
+    buckets, received = [], 0
+    for parameter in parameters:
+        pieces = []
+        for first, last in parameter.spans:
+            width = -(-(last - first) // (rank.total * LINE)) * LINE
+            pieces.append(Piece(first, last, width, received))
+            received += rank.total * width
+        buckets.append(Bucket(parameter.label, tuple(pieces)))
+    return Layout(rank, tuple(buckets), limited)
+
+
+def _message(receives: int, elements: Range, peer: int, tag: int) -> Message:
+    return Message(receives, elements[0], elements[1] - elements[0], peer, tag)
+
+
+def _cut(whole: Range, count: int) -> list[Range]:
+    """`count` nearly equal parts, cut at multiples of LINE."""
+    first, last = whole
+    step = -(-(last - first) // (count * LINE)) * LINE if count else 0
+    return [(min(first + i * step, last), min(first + (i + 1) * step, last)) for i in range(count)]

@@ -1,0 +1,106 @@
+"""The ranks of a run, and the MPI library that connects them. Only runs of several ranks load it."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2core.ranks import cells
+from gpt2core.spec.errors import MachineError
+from gpt2core.step.rank import Rank
+
+T = TypeVar("T")
+LOOK_S = 0.001  # between two looks for the other ranks
+FUNCTIONS = {cells.SEND: "MPI_Isend", cells.RECEIVE: "MPI_Irecv", cells.TEST: "MPI_Testall"}
+
+
+class World:
+    """All ranks of a run. Raises MachineError if they are not as many as wanted, or the library allows no threads."""
+
+    def __init__(self, ranks: int) -> None:
+        self._mpi = mpi = _connect()
+        # An error of the library ends all ranks.
+        mpi.COMM_WORLD.Set_errhandler(mpi.ERRORS_ARE_FATAL)
+        self._world = mpi.COMM_WORLD.Dup()
+        self._world.Set_errhandler(mpi.ERRORS_ARE_FATAL)
+        self.rank = Rank(self._world.rank, self._world.size)
+        self.meet()
+        _unlink_shared_memory()
+        if self.rank.total != ranks:
+            raise MachineError(
+                f"the launcher started {ranks} processes, but MPI connects {self.rank.total}: the launcher and the "
+                f"library ({self.library}) belong to different installations of MPI"
+            )
+        if mpi.Query_thread() < mpi.THREAD_SERIALIZED:
+            raise MachineError(f"{self.library} does not support MPI_THREAD_SERIALIZED")
+
+    @property
+    def library(self) -> str:
+        """Name and version of the library."""
+        return " ".join(self._mpi.Get_library_version().split("\n")[0].split()).rstrip("\0")
+
+    def from_first(self, make: Callable[[], T]) -> T:
+        """What `make` returns on rank 0, on all ranks."""
+        made = make() if self.rank.number == 0 else None
+        self.meet()
+        found: T = self._world.bcast(made)
+        return found
+
+    def first_before(self, work: Callable[[], Any]) -> None:
+        """Do some work on rank 0, then on the others; all have done it when this returns."""
+        if self.rank.number == 0:
+            work()
+        self.meet()
+        if self.rank.number > 0:
+            work()
+        self.meet()
+
+    def meet(self) -> None:
+        """Wait for all ranks, asleep: the library's own wait would take a core from a rank that compiles."""
+        request = self._world.Ibarrier()
+        while not request.Test():
+            time.sleep(LOOK_S)
+
+    def arrays(self, messages: list[Any]) -> dict[str, NDArray[np.generic]]:
+        """The arrays of gpt2core.ranks.messages."""
+        library = ctypes.CDLL(self._mpi.__file__)  # finds the functions of the library with which it is linked
+        size, handle = self._mpi._sizeof, self._mpi._handleof
+        self._statuses = np.zeros(max(len(messages), 1) * size(self._mpi.Status), np.uint8)
+        mpi = np.zeros(cells.CELLS, np.int64)
+        for cell, name in FUNCTIONS.items():
+            mpi[cell] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+        for cell, known in ((cells.COMMUNICATOR, self._world), (cells.BYTE, self._mpi.BYTE)):
+            mpi[cell] = ctypes.c_int64(handle(known)).value  # MPICH's are negative int
+        mpi[cells.REQUEST_BYTES], mpi[cells.STATUSES] = size(self._mpi.Request), self._statuses.ctypes.data
+        return {"mpi": mpi, "messages": np.array(messages, np.int64).reshape(-1, 5)}
+
+    def leave(self) -> None:
+        """Leave the library once all ranks do."""
+        self.meet()
+        self._mpi.Finalize()
+
+
+def _unlink_shared_memory() -> None:
+    """Delete the names of MPICH's shared memory, which all ranks have mapped: those of a killed rank would stay."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if (name := line.rpartition(" ")[2]).startswith("/dev/shm/mpich_"):
+            Path(name).unlink(missing_ok=True)
+
+
+def _connect() -> Any:
+    """mpi4py's module. It connects this process to the other ranks when it is loaded. Raises MachineError without an
+    MPI library."""
+    import mpi4py
+
+    mpi4py.rc.thread_level = "serialized"  # one thread at a time calls the library
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # the latter if no library is found
+        raise MachineError(f"mpi4py cannot load an MPI library: {' '.join(str(error).split())}") from error
+    return MPI

@@ -1,0 +1,210 @@
+"""Several ranks on this machine, connected by MPI: bits, errors that all agree on, and ranks that are killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from command_line import taskloom, told
+from folded import train_folded
+
+from gpt2core.node import openmp
+from gpt2core.process import launch
+from gpt2core.process.ranks import launcher
+from gpt2core.run.train import train, weights_sha256
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.fields import SYNCS
+from gpt2core.spec.models import ModelConfig
+from gpt2core.spec.schedulers import SCHEDULERS
+
+ROOT = Path(__file__).parents[2]
+SMALL = TrainConfig(
+    model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16), fusion="rows", batch=6, seq=10, steps=4,
+    warmup=1, lr=1e-2, batch_slice=1, token_slice=4, data="synthetic", scheduler="serial", allow_oversubscription=True,
+)  # fmt: skip
+HOW: list[dict[str, Any]] = [
+    {"scheduler": "serial"}, {"scheduler": "fork-join", "threads": 2},
+    {"scheduler": "fork-join", "threads": 2, "assignment": "dynamic"},
+    *({"scheduler": "task", "threads": 2, "sync": sync} for sync in SYNCS),
+    {"scheduler": "task", "policy": "critical-path"}, {"scheduler": "omp-for", "threads": 2},
+    *({"scheduler": "omp-task", "threads": 2, "sync": sync} for sync in SYNCS),
+]  # fmt: skip
+WITHIN_S = 60.0
+COMPILES_S = 800  # with nothing compiled, beside other work; it took 230 s
+pytestmark = pytest.mark.timeout(COMPILES_S + 100)
+
+
+def ranked(folder: Path, configs: list[TrainConfig], **environment: str) -> list[dict[str, Any]]:
+    """The losses of configurations and the hashes of all ranks' weights, computed by so many processes."""
+    (folder / "configs.json").write_text(json.dumps([each.to_dict() for each in configs]))
+    program = [str(ROOT / "tests" / "rank_program.py"), str(folder / "configs.json"), str(folder / "found.json")]
+    command = [*launcher(configs[0].ranks), sys.executable, *program]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=COMPILES_S, check=False,
+        env={**launch.environment(), **environment}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: list[dict[str, Any]] = json.loads((folder / "found.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_every_scheduler_gives_the_bits_of_the_fold_in_one_process(tmp_path, ranks):
+    losses, weights = train_folded(SMALL, ranks)
+    assert {how["scheduler"] for how in HOW} == set(SCHEDULERS)
+    ways = [how for how in HOW if openmp.find() or not how["scheduler"].startswith("omp")]
+    for how, found in zip(
+        ways, ranked(tmp_path, [dataclasses.replace(SMALL, ranks=ranks, **how) for how in ways]), strict=True
+    ):
+        assert found == {"losses": losses, "weights": [weights_sha256(weights)] * ranks}, how
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_limited_gradients_have_the_norm_of_all_ranks(tmp_path, ranks):
+    wish = dataclasses.replace(SMALL, grad_clip=0.5)
+    losses, weights = train_folded(wish, ranks)
+    assert losses != train_folded(SMALL, ranks)[0]
+    np.testing.assert_allclose(losses, train(wish).losses, rtol=1e-5)
+    ways = [HOW[0], {"scheduler": "task", "threads": 2, "sync": "none"}]
+    for how, found in zip(
+        ways, ranked(tmp_path, [dataclasses.replace(wish, ranks=ranks, **how) for how in ways]), strict=True
+    ):
+        assert found == {"losses": losses, "weights": [weights_sha256(weights)] * ranks}, how
+
+
+@pytest.mark.slow
+def test_delayed_tasks_change_no_bit_and_lock_nothing(tmp_path):
+    wish = dataclasses.replace(SMALL, steps=40, ranks=2, scheduler="task", sync="none", threads=2)
+    losses, _ = train_folded(dataclasses.replace(wish, ranks=1), 2)
+    for seed in range(3):
+        for found in ranked(tmp_path, [wish] * 4, DELAYS=str(10 * seed)):
+            assert found["losses"] == losses
+
+
+def test_the_command_trains_with_ranks():
+    common = ("train", "--model", "tiny", "--batch", "4", "--seq", "16", "--steps", "3", "--json",
+              "--allow-oversubscription")  # fmt: skip
+    one, two = told(taskloom(*common)), told(taskloom(*common, "--ranks", "2"))
+    assert two["losses"] == pytest.approx(one["losses"], rel=1e-5)
+    assert two["config"]["ranks"] == 2
+    assert two["config"]["batch"] == 4
+    assert two["summary"]["tokens_per_s"] * sum(two["step_s"][2:]) == pytest.approx(4 * 16)
+
+
+def test_all_ranks_stop_at_a_loss_that_is_not_finite():
+    wrong = ("--steps", "50", "--lr", "1e5", "--ranks", "2", "--allow-oversubscription", "--json")
+    done = taskloom("train", "--model", "tiny", "--batch", "4", "--seq", "16", *wrong)
+    assert done.returncode == 1
+    assert json.loads(done.stderr.splitlines()[-1])["slug"] == "not-finite", done.stderr
+
+
+def test_a_trainer_that_is_no_rank_refuses(tmp_path):
+    done = subprocess.run(
+        launch.command(tmp_path / "result.json"), input=json.dumps(dataclasses.replace(SMALL, ranks=2).to_dict()),
+        capture_output=True, text=True, check=False, timeout=120, env=launch.environment(),
+    )  # fmt: skip
+    event = launch.parse_event(done.stdout.splitlines()[-1])
+    assert event
+    assert (event["field"], event["accepted"]) == ("ranks", "the number of ranks that were started (1)")
+
+
+def test_processes_that_mpi_does_not_connect_are_refused(tmp_path):
+    alone = launch.command(tmp_path / "result.json")
+    done = subprocess.run(
+        [*alone, "--ranks", "2"], input=json.dumps(dataclasses.replace(SMALL, ranks=2).to_dict()), capture_output=True,
+        text=True, check=False, timeout=120, env=launch.environment(),
+    )  # fmt: skip
+    event = launch.parse_event(done.stdout.splitlines()[-1])
+    assert event
+    assert event["detail"].startswith("the launcher started 2 processes, but MPI connects 1: ")
+
+
+STARTER = """
+import sys
+from pathlib import Path
+from queue import SimpleQueue
+
+from gpt2core.process import launch
+from gpt2core.process.child import Child, Exited, Told, Waiting
+
+inbox = SimpleQueue()
+child = Child(Waiting(launch.command(Path(sys.argv[1]), ranks=2)), eval(sys.argv[2]), inbox)
+while not isinstance(message := inbox.get(), Exited):
+    if isinstance(message, Told):
+        print("told", message.event["event"], flush=True)
+    else:
+        print("printed", message.text, flush=True)
+print("exited", message.code, flush=True)
+"""
+LONG = dataclasses.replace(SMALL, ranks=2, steps=100_000, lr=0.0, scheduler="task")
+
+
+def test_a_library_that_cannot_be_loaded_is_told_in_a_sentence(tmp_path):
+    done = subprocess.run(
+        [*launch.command(tmp_path / "result.json"), "--ranks", "2"], stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, check=False, timeout=120, env=launch.environment() | {"MPI4PY_LIBMPI": "/no/such.so"},
+    )  # fmt: skip
+    event = launch.parse_event(done.stdout.splitlines()[-1])
+    assert event
+    assert event["detail"].startswith("mpi4py cannot load an MPI library: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def started(tmp_path):
+    """A process that started two ranks, which have ended a step, and the processes below it."""
+    command = [sys.executable, "-c", STARTER, str(tmp_path / "result.json"), str(LONG.to_dict())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        told = list(iter(process.stdout.readline, "told step\n"))
+        below = psutil.Process(process.pid).children(recursive=True)
+        assert len(ranks_of(below)) == 2, told
+        yield process, below
+        process.kill()
+        for each in below:
+            if each.is_running():
+                each.kill()
+
+
+def ranks_of(below: list[psutil.Process]) -> list[psutil.Process]:
+    return [each for each in below if "gpt2core" in each.cmdline() and "mpiexec" not in Path(each.cmdline()[0]).name]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_killed_rank_ends_the_run_with_its_output(started, number):
+    process, below = started
+    maps = Path(f"/proc/{ranks_of(below)[number].pid}/maps").read_text()
+    shared = [line for line in maps.splitlines() if "/dev/shm/" in line]
+    assert shared
+    assert all(line.endswith(" (deleted)") for line in shared), "a killed rank would leave its shared memory"
+    ranks_of(below)[number].kill()
+    assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
+    lines = process.communicate(timeout=WITHIN_S)[0].splitlines()
+    assert lines[-1].startswith("exited ")
+    assert lines[-1] != "exited 0"
+    assert any("Killed (signal 9)" in line for line in lines if line.startswith("printed ")), lines
+
+
+@pytest.mark.parametrize("who", ["starter", "mpiexec", "hydra_pmi_proxy"])
+def test_no_rank_outlives_the_starter_or_the_launcher(started, who):
+    process, below = started
+    named = {Path(each.cmdline()[0]).name: each for each in below}
+    (process if who == "starter" else named[who]).kill()
+    assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
+
+
+def test_a_stop_of_rank_0_stops_all_after_the_same_step(started):
+    process, below = started
+    first = next(each for each in ranks_of(below) if each.environ().get("PMI_RANK") == "0")
+    first.send_signal(signal.SIGTERM)
+    lines = process.communicate(timeout=WITHIN_S)[0].splitlines()
+    assert lines[-2:] == ["told error", "exited 130"]
+    assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]

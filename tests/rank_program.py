@@ -1,0 +1,33 @@
+"""One rank of several, started by a launcher of MPI: trains the configurations in a file, one after the other.
+
+Rank 0 writes each one's losses and the hashes of all ranks' weights into another file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from gpt2core.ranks.world import World
+from gpt2core.run.train import train
+from gpt2core.spec.config import TrainConfig
+
+
+def main() -> None:
+    configs, found = json.loads(Path(sys.argv[1]).read_text()), []
+    world = World(configs[0]["ranks"])
+    from mpi4py import MPI  # which it has loaded for the threads of a run
+
+    if stress := os.environ.get("DELAYS"):  # another one for each rank
+        os.environ["TASKLOOM_STRESS"] = str(int(stress) + world.rank.number)
+    for values in configs:
+        result = train(TrainConfig.from_dict(values), world=world)
+        found.append({"losses": result.losses, "weights": MPI.COMM_WORLD.gather(result.weights_sha256)})
+    if world.rank.number == 0:
+        Path(sys.argv[2]).write_text(json.dumps(found))
+    world.leave()
+
+
+main()

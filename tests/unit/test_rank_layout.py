@@ -1,0 +1,153 @@
+"""What ranks exchange, and the steps of ranks, without MPI: every element has one owner, messages meet, no races."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import itertools
+import sys
+from collections import Counter
+
+import pytest
+
+from gpt2core.networks import program
+from gpt2core.networks.exchanged import layout_of
+from gpt2core.networks.memory import plan
+from gpt2core.process import launch, ranks
+from gpt2core.ranks.layout import Layout, layout
+from gpt2core.spec import extras
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError, MachineError
+from gpt2core.spec.extras import NotInstalled
+from gpt2core.spec.fields import SYNCS
+from gpt2core.step import graph
+from gpt2core.step.parameters import Parameter
+from gpt2core.step.rank import Rank
+
+MODELS = {
+    "gpt2": {"layers": 2, "heads": 2, "channels": 32, "vocab": 61, "context": 16},
+    "lstm": {"network": "lstm", "embedding": 12, "hidden": 9, "layers": 2, "vocab": 61, "context": 16},
+    "resnet": {"network": "resnet", "blocks": 1, "width": 5, "classes": 7, "side": 9},
+}
+
+
+def config(network: str = "gpt2", **settings: object) -> TrainConfig:
+    more = {} if network == "resnet" else {"seq": 10, "token_slice": 4, "data": "synthetic"}
+    return TrainConfig.from_dict({"model": MODELS[network], "batch": 6, "batch_slice": 1, **more, **settings})
+
+
+@pytest.mark.parametrize("network", MODELS)
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_each_weight_has_one_owner(network, count):
+    wish = config(network, ranks=count)
+    specs = plan(wish)["weights"]
+    covered: Counter[int] = Counter()
+    for rank in range(count):
+        for _, parts in layout_of(wish, rank).own():
+            for _, (first, last) in parts:
+                covered.update(range(first, last))
+    ends = ((at // 4, spec.size) for spec, at in zip(specs.specs, specs.offsets, strict=True))
+    inside = [i for at, size in ends for i in range(at, at + size)]
+    assert covered == Counter(inside)
+
+
+def layouts(count: int) -> list[Layout]:
+    parameters = [Parameter("tiny", ((0, 3),), 0), Parameter("matrix", ((16, 1016), (1024, 1074)), 0)]
+    return [layout(parameters, Rank(rank, count), limited=True) for rank in range(count)]
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 64])
+def test_messages_meet_in_their_order(count):
+    """What one rank sends to another one under a tag has the sizes that the other one expects, in the same order."""
+    every = layouts(count)
+    for one, other in itertools.permutations(every, 2):
+        sent = [(m.tag, m.elements) for m in one.messages if not m.receives and m.peer == other.rank.number]
+        expected = [(m.tag, m.elements) for m in other.messages if m.receives and m.peer == one.rank.number]
+        assert sent == expected
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_what_is_received_does_not_overlap(count):
+    for one in layouts(count):
+        (size,) = next(spec.shape for spec in one.specs() if spec.name == "received")
+        places = Counter[int]()
+        for messages in one.groups[1 : 1 + len(one.buckets)]:
+            for message in messages:
+                if message.receives:
+                    places.update(range(message.offset, message.offset + message.elements))
+        assert set(places.values()) == {1}
+        assert max(places) < size
+
+
+@pytest.mark.parametrize("network", MODELS)
+@pytest.mark.parametrize(("scheduler", "grad_clip"), [("task", 0.0), ("task", 1.0), ("omp-task", 1.0)])
+def test_every_step_of_a_rank_is_free_of_races(network, scheduler, grad_clip):
+    wish = config(network, ranks=2, scheduler=scheduler, grad_clip=grad_clip)
+    for rank, sync in itertools.product(range(2), SYNCS):
+        step = program.build(wish, rank=rank)
+        graph.validate(step, graph.build(step, sync))
+
+
+def test_tasks_that_hold_their_threads_wait_only_when_all_messages_are_on_their_way():
+    for scheduler, in_turn in (("task", False), ("omp-task", True)):
+        tasks = graph.build(program.build(config(ranks=2, scheduler=scheduler)), "step")
+        named = {name: [n for n, label in enumerate(tasks.label) if label.startswith(name)]
+                 for name in ("gradients_send", "gradients_arrived")}  # fmt: skip
+        after: dict[int, set[int]] = {}
+        for node in reversed(range(len(tasks))):
+            after[node] = {node}.union(*(after[b] for a, b in tasks.edges if a == node))
+        ordered = all(set(named["gradients_arrived"]) <= after[node] for node in named["gradients_send"])
+        assert ordered is in_turn
+
+
+def test_no_op_of_several_ranks_is_a_filler():
+    assert any(op.filler for op in program.build(config(fusion="rows")).ops)
+    assert not any(op.filler for op in program.build(config(ranks=2)).ops)
+
+
+def test_a_rank_computes_a_part():
+    one, part = config(grad_accum=2), config(grad_accum=2, ranks=3).part
+    assert (part.batch, part.grad_accum, part.ranks) == (2, 6, 1)
+    assert part.tokens_per_step == one.tokens_per_step
+    assert plan(config(ranks=3))["activations"].bytes < plan(config(fusion="rows"))["activations"].bytes
+    assert one.part is one
+
+
+@pytest.mark.parametrize(("settings", "field", "accepted"), [
+    ({"ranks": 4}, "ranks", r"a divisor of batch \(6\)"),
+    ({"ranks": 0}, "ranks", "1 to 4096"),
+    ({"ranks": 2, "batch_slice": 4}, "batch_slice", r"1 to batch \(6\) / ranks \(2\)"),
+    ({"ranks": 2, "fusion": "all"}, "fusion", "none or rows"),
+    ({"ranks": 2, "evaluate_every": 2}, "evaluate_every", r"the default 0 with ranks \(2\)"),
+    ({"ranks": 2, "mode": "infer"}, "ranks", "the default 1, since mode infer computes no gradient"),
+    ({"ranks": 2, "threads": 2, "cores": "0-2"}, "threads", r"cores given \(3\) / ranks \(2\)"),
+    ({"ranks": 2, "grad_accum": 4096}, "ranks", r"at most 4096 / grad_accum \(4096\)"),
+])  # fmt: skip
+def test_what_several_ranks_do_not_support_is_refused(settings, field, accepted):
+    with pytest.raises(ConfigError, match=accepted) as refused:
+        config(**settings)
+    assert field in {refused.value.field, *(other.field for other in refused.value.others)}
+
+
+def test_a_missing_library_is_told_in_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(extras, "MODULES", extras.MODULES | {"mpi": ("no_such_mpi",)})
+    with pytest.raises(NotInstalled, match=r"install taskloom\[mpi\]"):
+        launch.command(tmp_path / "result.json", ranks=2)
+    monkeypatch.setattr(extras, "MODULES", extras.MODULES | {"mpi": ("json",)})
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(ranks, "LIBRARIES", ("no-such-mpi",))
+    with pytest.raises(MachineError, match="ranks = 2 needs mpiexec, which is neither in"):
+        launch.command(tmp_path / "result.json", ranks=2)
+    (tmp_path / "mpiexec").touch(0o700)
+    command = launch.command(tmp_path / "result.json", ranks=2)
+    assert command[:3] == [str(tmp_path / "mpiexec"), "-n", "2"]
+    assert command[-2:] == ["--ranks", "2"]
+    installed = [each.name for each in itertools.islice(importlib.metadata.distributions(), 2)]
+    monkeypatch.setattr(ranks, "LIBRARIES", tuple(installed))
+    with pytest.raises(MachineError, match="needs one MPI library, but this environment contains"):
+        launch.command(tmp_path / "result.json", ranks=2)
+
+
+def test_a_setting_at_its_default_is_no_rank():
+    assert dataclasses.replace(config(ranks=2), ranks=1) == config()
