@@ -21,7 +21,9 @@ REGISTRATION = {"worker_id": "w1", "boot_id": "boot-1", "node": "node-of-w1", "c
 NOTHING_SHA256 = hashlib.sha256(b"").hexdigest()
 ARTIFACT = f"/api/v1/attempts/2/artifacts/a.txt?worker_id=w1&attempt_no=1&sha256={NOTHING_SHA256}"
 # Values of required parameters, where REQUESTS has no URL.
-VALUES = {"experiment_id": 1, "run_id": 1, "attempt_id": 2, "worker_id": "w1", "series_id": 1, "a": 1, "b": 1}
+VALUES = {
+    "of": "runs", "experiment_id": 1, "run_id": 1, "attempt_id": 2, "worker_id": "w1", "series_id": 1, "a": 1, "b": 1,
+}  # fmt: skip
 # Routes with another status than 200, a body or other values: (status for an allowed caller, URL, body).
 REQUESTS = {
     "server_index": (307, None, None),
