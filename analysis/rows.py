@@ -88,7 +88,7 @@ class Pooled:
 class OfOrder:
     """The comparison with the loops in one order."""
 
-    op_order: str
+    op_order: str = field(metadata=says("order of the loops"))
     ratio: float
     ratio_low: float | None
     ratio_high: float | None

@@ -31,6 +31,7 @@ from taskloom.analysis.comparison import (
 )
 from taskloom.analysis.estimators import FEWEST, Test, logarithms
 from taskloom.analysis.family import Family, decidable
+from taskloom.analysis.meaning import says
 from taskloom.analysis.pooling import FEWEST_IN_STRATUM, pool
 from taskloom.analysis.pooling import Pooled as Pool
 from taskloom.analysis.processes import Process, distinct
@@ -72,7 +73,9 @@ class Sweep:
     runs: int = 0
     disturbed_runs: int = 0
     verdict: Headline = field(default_factory=lambda: Headline("No run has succeeded.", "none"))
-    against_faster: list[AgainstFaster] = field(default_factory=list)
+    against_faster: list[AgainstFaster] = field(
+        default_factory=list, metadata=says("tasks against the faster of several orders of loops; empty: one order")
+    )
 
 
 def axes_of(processes: Sequence[Process]) -> list[str]:

@@ -22,7 +22,7 @@ class Data:
     """A form of data. openers: for each kind of data that a network may read, the function that opens it, as
     module:name; it is imported when a run is prepared. has_path: whether `data` names its file or folder."""
 
-    openers: Mapping[str, str]
+    openers: Mapping[str, str] = field(hash=False)
     has_path: bool = False
 
     def opener(self, kind: str) -> Callable[..., Any]:
@@ -46,7 +46,7 @@ class Cifar(Data):
     archive: str
     md5: str
     openers: Mapping[str, str] = field(
-        default_factory=lambda: {IMAGES: "gpt2core.data.images:open_cifar"}, kw_only=True
+        default_factory=lambda: {IMAGES: "gpt2core.data.images:open_cifar"}, hash=False, kw_only=True
     )
     has_path: bool = field(default=True, kw_only=True)
 
