@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gpt2core.spec.errors import ConfigError
-from taskloom import analysis_tables, request_file, tables, watch
+from taskloom import analysis_tables, named_commit, request_file, tables, watch
 from taskloom.commands.output import (
     connect,
     console,
@@ -39,6 +39,7 @@ LISTS = {"scheduler": "schedulers", "threads": "threads", "mode": "modes"}
     "--repetitions", type=click.IntRange(1),
     help="runs of each variant, each in a fresh process  [default: as many as can decide one comparison]",
 )  # fmt: skip
+@named_commit.commit_options
 @click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
 @click.option("--wait", is_flag=True, help="wait for the analysis and print it; exit 1 if a run failed")
 @click.option(
@@ -68,7 +69,9 @@ def workload(
     """
     if output is not None and not wait:
         raise click.UsageError("--output needs --wait")
+    commit = named_commit.options_of(given)
     request = _request(given, batches, images, {"name": name, "repetitions": repetitions})
+    request = named_commit.completed(request, commit)
     with connect(server, waits=wait) as client:
         if dry_run:
             plan = client.plan(request)

@@ -89,6 +89,46 @@ def test_runs_are_filtered_by_the_trainers_commit(measured, query, found):
     assert [row["id"] for row in measured.get("/runs", **query)["items"]] == found
 
 
+OF_NAMED = {
+    f"commit = {NEW}": [1], f"commit = {NEW[:7]}": [1], "commit = null": [2],
+    f"commit != {NEW[:7]}": [], f"not commit = {NEW}": [], "commit ~ 8E7D": [1], "branch = feature/x": [1],
+    "branch ~ feat": [1], "dirty = true": [1], "dirty != true": [], "dirty = null": [2],
+    "committed_at >= 2026-11-22T09:00:00Z and committed_at < 2026-11-22T10:00:01Z": [1],
+    "committed_at < 2026-11-22T10:00:00Z": [], 'version = "1.2"': [1], "version = 1.2 and dirty = true": [1],
+}  # fmt: skip
+OF_TRAINERS = {
+    f"trainer_commit = {OLD}": [1], f"trainer_commit = {OLD[:9]}": [1], "trainer_commit = abcdef0": [2],
+    "trainer_commit = abcdef1": [], f"trainer_commit in ({OLD[:7]}, abcdef0)": [1, 2], "trainer_dirty = true": [1],
+    "trainer_dirty = null": [2], "trainer_committed_at >= 2026-11-21T10:00:00Z": [1], "trainer_branch = main": [1],
+    "trainer_version = 0.1.0+gabcdef0": [2], "trainer_version ~ .D01": [1],
+    f"trainer_commit = {OLD[:7]} and commit = {NEW[:7]}": [1],
+}  # fmt: skip
+
+
+def test_expressions_know_both_commits(measured):
+    for text, found in {**OF_NAMED, **OF_TRAINERS}.items():
+        for path in ("/experiments", "/runs"):
+            page = measured.get(path, filter=text, sort="id")
+            assert [row["id"] for row in page["items"]] == found, (path, text)
+    rows = measured.http.get("/api/v1/exports/runs", params={"filter": f"commit = {NEW[:7]}", "columns": "run_id"})
+    assert rows.text.split() == ["run_id", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"commit = {OLD}", f"commit: a stored value, which '{OLD}' is not: {NEW}"),
+        (f"commit = {NEW[:6]}", "commit: a stored value"), ("branch = feature", "did you mean 'feature/x'?"),
+        ("version = 1", "version: a stored value"), ("committed_at < 7", "committed_at: an instant such as"),
+        ("dirty = yes", "dirty: true or false, not 'yes'"), ("trainer_comit = x", "did you mean 'trainer_commit'?"),
+    ],
+)  # fmt: skip
+def test_a_commit_that_nobody_named_is_an_error_that_lists_those_that_are(measured, text, said):
+    for path in ("/experiments", "/runs"):
+        (error,) = measured.get(path, 422, filter=text)["errors"]
+        assert said in error["accepted"]
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("commit", "two words"), ("branch", ""), ("version", "a\tb"), ("dirty", "yes"), ("committed_at", 7),

@@ -108,10 +108,12 @@ def test_the_command_line_plans_submits_and_shows_it(api, make_result, tmp_path)
     planned = CliRunner().invoke(main, [*asked, "--dry-run"])
     assert planned.exit_code == 0, planned.output
     assert "5 runs" in planned.output
-    queued = CliRunner().invoke(main, asked)
+    queued = CliRunner().invoke(main, asked, env={"GITHUB_SHA": "1a2b3c4d", "GITHUB_REF_NAME": "next"})
     assert (queued.exit_code, "workload of tiny; see: taskloom experiments workload" in queued.output) == (0, True)
     run(api.worker(), make_result, 5)
-    made = api.get("/experiments")["items"][0]["id"]
+    newest = api.get("/experiments")["items"][0]
+    made = newest["id"]
+    assert (newest["commit"], newest["branch"]) == ("1a2b3c4d", "next")
     shown = CliRunner().invoke(main, ["experiments", "workload", str(made), "--server", url])
     assert shown.exit_code == 0, shown.output
     for text in ("tiny (gpt2)", "arenas in MiB by batch", "With real data (stdlib)", "not counted (instructions"):

@@ -8,9 +8,11 @@ from typing import get_args
 from sqlalchemy import ColumnElement, and_, case, exists, not_, or_, select
 
 from taskloom.contract.experiments import Verdict
+from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.lists import fields as of_lists
+from taskloom.server.read.lists.commits import names
 from taskloom.server.read.lists.fields import Field, fields, names_of
 from taskloom.server.read.lists.grammar import Comparison, Either, Every, Not, Tree
 from taskloom.server.read.runs.fields import MEASURED, SETTINGS, TAGS
@@ -34,6 +36,7 @@ OWN = (
     Field("state", "choice", "state", STATE, choices=STATES, nullable=False),
     Field("submitter", "text", "key:ID, local or alerts", Experiment.owner, stored=select(Experiment.owner).distinct(),
           nullable=False),
+    *names(commits.COLUMNS, commits.COLUMNS, "that the submitter named"),
     Field("runs", "integer", "number of its runs", Experiment.runs, nullable=False),
     Field("verdict", "choice", "verdict after its end", Experiment.verdict, ("verdict",), choices=VERDICTS),
     Field("ratio", "number", "step time of a / step time of b of its verdict: above 1, b is faster",

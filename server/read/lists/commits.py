@@ -1,21 +1,33 @@
-"""Filters by commit: the one that the submitter named, and the trainer's."""
+"""Filters by commit: the one that the submitter named, and the trainer's; and their names in expressions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
+from sqlalchemy import select
 
 from taskloom.contract.commits import SHORT, WORD
 from taskloom.server.queue.attempts import commits
+from taskloom.server.read.lists.fields import Field, has_commit
 from taskloom.server.read.lists.keyset import Condition
 
 
-def _is(column: Any, commit: str) -> Condition:
-    """SQL: the column has the commit, or begins with these digits of it."""
-    whole: Condition = column == commit
-    return whole if len(commit) < SHORT else whole | column.startswith(commit, autoescape=True)
+def names(columns: Sequence[Any], stored: Sequence[Any], whose: str, prefix: str = "") -> list[Field]:
+    """The names of a commit's facts. columns: expressions, as of `commits.COLUMNS`. stored: columns whose values are
+    all that exist; none: any text is accepted."""
+    commit, branch, dirty, at, version = columns
+    exist: list[Any] = [select(column).distinct() for column in stored] or [None] * len(columns)
+    return [
+        Field(f"{prefix}commit", "text", f"commit {whose}; its first digits, {SHORT} or more, suffice", commit,
+              stored=exist[0], is_commit=True),
+        Field(f"{prefix}branch", "text", f"branch of the commit {whose}", branch, stored=exist[1]),
+        Field(f"{prefix}dirty", "boolean", f"whether the sources differed from the commit {whose}", dirty),
+        Field(f"{prefix}committed_at", "instant", f"time of the commit {whose}", at),
+        Field(f"{prefix}version", "text", f"version of the commit {whose}", version, stored=exist[4]),
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,7 +46,7 @@ class CommitFilter:
         commit, branch, dirty, _, version = commits.TRAINER if self.of_trainer else commits.COLUMNS
         given: dict[str, Condition] = {}
         if self.commit is not None:
-            given["commit"] = _is(commit, self.commit)
+            given["commit"] = has_commit(commit, self.commit)
         if self.branch is not None:
             given["branch"] = branch == self.branch
         if self.dirty is not None:

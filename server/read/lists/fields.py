@@ -23,6 +23,7 @@ from gpt2core.spec.models import model_names, preset_name
 from gpt2core.spec.series import LATER_SETTINGS
 from taskloom.contract import durations
 from taskloom.contract.bodies import MOST
+from taskloom.contract.commits import SHORT
 from taskloom.contract.filters import FilterKind, FilterName
 from taskloom.server.db import now
 from taskloom.server.read.lists.grammar import Comparison, Either, Every, Not, Tree, Value, comparisons
@@ -53,7 +54,7 @@ class Field:
     """A name: its column or, with `inside`, the member of a column of JSON.
 
     choices: all accepted values. stored: a query of the stored values, if others are unknown; `member`: a query of the
-    ids of rows that have a value, instead of a column.
+    ids of rows that have a value, instead of a column. is_commit: the first digits of a value suffice.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Field:
     stored: Any = None
     member: Callable[[Sequence[str]], Condition] | None = None
     nullable: bool = True
+    is_commit: bool = False
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -87,7 +89,7 @@ class Field:
         if self.stored is None or (self.name == "model" and value in MODELS):
             return
         known = sorted({str(each) for each in session.scalars(self.stored) if each is not None})
-        if value not in known:
+        if value not in known and not (self.is_commit and any(_begins(each, value) for each in known)):
             among = ", ".join(known[:MOST_NAMED]) + (", ..." if len(known) > MOST_NAMED else "")
             raise Refused(f"a stored value, which {value!r} is not{near(value, known)}: {among or 'there is none'}")
 
@@ -131,8 +133,9 @@ class Field:
 
     def _equals(self, value: Any) -> Condition:
         if not self.inside:
-            same: Condition = self.column.is_(None) if value is None else self.column == value
-            return same
+            if value is None:
+                return self.column.is_(None)  # type: ignore[no-any-return]
+            return has_commit(self.column, value) if self.is_commit else self.column == value
         text = self._text
         if value is None:
             return or_(text.is_(None), text == "null")
@@ -148,6 +151,16 @@ class Field:
             name=self.name, kind=self.kind, operators=list(self.operators), choices=list(choices),
             description=self.description,
         )  # fmt: skip
+
+
+def has_commit(column: Any, commit: str) -> Condition:
+    """SQL: the column has the commit, or begins with these digits of it."""
+    whole: Condition = column == commit
+    return whole if len(commit) < SHORT else whole | column.startswith(commit, autoescape=True)
+
+
+def _begins(commit: str, digits: str) -> bool:
+    return len(digits) >= SHORT and commit.startswith(digits)
 
 
 MODELS = frozenset((*model_names(), *networks.KNOWN))

@@ -10,9 +10,11 @@ from sqlalchemy import ColumnElement, SelectBase, select
 from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import NODE_TIME
 from taskloom.contract.runs import RunState
-from taskloom.server.queue.tables.experiments import ExperimentTag
+from taskloom.server.queue.attempts import commits
+from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag
 from taskloom.server.queue.tables.runs import Run, Series
 from taskloom.server.queue.tables.workers import Worker
+from taskloom.server.read.lists.commits import names
 from taskloom.server.read.lists.fields import Field, fields, settings_in
 
 NEWEST = 5_000  # runs whose values are known besides those of series
@@ -46,7 +48,12 @@ MEASURED = (
         Field(f"node_{part}_s", "number", f"node time: {part}, seconds", getattr(Run, f"node_{part}_s"))
         for part in NODE_TIME
     ),
+    *names(commits.TRAINER, (), "of the trainer that ran", "trainer_"),
 )
+NAMED = [
+    select(column).where(Experiment.id == Run.experiment_id).correlate(Run).scalar_subquery()
+    for column in commits.COLUMNS
+]
 SETTINGS = settings_in(Run.spec, _stored)
 RUN_FIELDS = fields(
     [
@@ -55,6 +62,7 @@ RUN_FIELDS = fields(
         Field("state", "choice", "state", Run.state, choices=get_args(RunState), nullable=False),
         *MEASURED,
         Field("tag", "text", "tag of its experiment", stored=TAGS, member=_with_tag, nullable=False),
+        *names(NAMED, commits.COLUMNS, "that the submitter named"),
         Field("repetition", "integer", "repetition, from 1", Run.repetition, nullable=False),
         Field("block", "integer", "position of its block in the design, from 0", Run.block, nullable=False),
         Field("attempts", "integer", "number of attempts", Run.attempts, nullable=False),
