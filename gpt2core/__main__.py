@@ -33,13 +33,10 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
 
         trainer.end_with_launcher()
         world = World(arguments.ranks)
-    first = world is None or world.rank.number == 0
-    config = TrainConfig.from_dict(world.from_first(trainer.read_settings) if world else trainer.read_settings())
-    if config.ranks != arguments.ranks and not arguments.plan:
-        raise ConfigError("ranks", config.ranks, f"the number of ranks that were started ({arguments.ranks})")
-    trainer.started(first)
+    accept = partial(accepted, arguments)
+    config = world.from_first(accept) if world else accept()
     spent.went_to("starting")
-    if arguments.graph is not None and first:
+    if arguments.graph is not None and (world is None or world.rank.number == 0):
         text = train.graph_dot(config)
         try:
             arguments.graph.write_text(text, encoding="utf-8")
@@ -56,6 +53,15 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
         run_rank(world, config, stop, arguments, spent)
         return
     report(arguments, train.train(config, emit, stop, arguments.profile, artifacts, spent, arguments.prove))
+
+
+def accepted(arguments: argparse.Namespace) -> TrainConfig:
+    """The settings on standard input. Raises InputError."""
+    config = TrainConfig.from_dict(trainer.read_settings())
+    if config.ranks != arguments.ranks and not arguments.plan:
+        raise ConfigError("ranks", config.ranks, f"the number of ranks that were started ({arguments.ranks})")
+    trainer.started()
+    return config
 
 
 def run_rank(

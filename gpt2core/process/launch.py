@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpt2core.process.ranks import launcher
+from gpt2core.process.ranks import SURROUNDING, launcher
 from gpt2core.spec import settings
 
 PROTOCOL = 1
@@ -73,9 +73,13 @@ def loop_command(scheduler: str, runtime: str, kernels: Sequence[str] = ()) -> l
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The child's environment: the base one, in which every library with its own threads is limited to one."""
+    """The child's environment: the base one, in which every library with its own threads is limited to one, without
+    settings of other ranks."""
     given = os.environ if base is None else base
-    kept = {name: value for name, value in given.items() if value or not settings.unset_if_empty(name)}
+    kept = {
+        name: value for name, value in given.items()
+        if (value or not settings.unset_if_empty(name)) and not name.startswith(SURROUNDING)
+    }  # fmt: skip
     return {**kept, **ONE_THREAD, "PYTHONUNBUFFERED": "1"}
 
 

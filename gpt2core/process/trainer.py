@@ -115,11 +115,10 @@ def emit(event: dict[str, Any]) -> None:
         raise Unheard(f"standard output does not accept events: {error.strerror}") from error
 
 
-def started(reports: bool = True) -> None:
+def started() -> None:
     """Check the surroundings, and report that the settings were accepted and the work begins. Raises InputError."""
     require(TRAINING)
-    if reports:
-        emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
+    emit({"event": "started", "pid": os.getpid(), "schema": PROTOCOL})
 
 
 def deliver(path: Path, result: dict[str, Any]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,11 +47,27 @@ class World:
         return " ".join(self._mpi.Get_library_version().split("\n")[0].split()).rstrip("\0")
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What `make` returns on rank 0, on all ranks."""
+        """What `make` returns on rank 0, on all ranks. If it fails, the others sleep until the launcher ends them."""
         made = make() if self.rank.number == 0 else None
         self.meet()
         found: T = self._world.bcast(made)
         return found
+
+    @contextlib.contextmanager
+    def agreed(self) -> Iterator[None]:
+        """What is done inside succeeds on all ranks. Otherwise the first rank that fails raises its error, and the
+        others sleep until the launcher ends them."""
+        failed: Exception | None = None
+        try:
+            yield
+        except Exception as error:
+            failed = error
+        self.meet()
+        failures = self._world.allgather(failed is not None)
+        if failed is not None and not any(failures[: self.rank.number]):
+            raise failed
+        if any(failures):
+            self.meet()
 
     def first_before(self, work: Callable[[], Any]) -> None:
         """Do some work on rank 0, then on the others; all have done it when this returns."""

@@ -26,7 +26,7 @@ def check_fits(config: TrainConfig, needed: int) -> None:
     """Raise NotEnoughMemory, with a size that would fit, if the run's bytes exceed the memory of this process."""
     available = host.available_memory_bytes()
     if needed > available:
-        raise NotEnoughMemory(needed, available, what_fits(config, available - RESERVE_BYTES))
+        raise NotEnoughMemory(needed, available, what_fits(config, available // config.ranks - RESERVE_BYTES))
 
 
 def check_plan_fits(program: Program, run: int) -> None:
@@ -40,25 +40,27 @@ def check_plan_fits(program: Program, run: int) -> None:
 
 
 def what_fits(config: TrainConfig, available: int) -> str:
-    """The largest batch of this model that fits, else the longest sequence, else the largest preset; in words."""
+    """The largest batch of this model that fits, else the longest sequence, else the largest preset; in words.
+    available: to each rank, of which every one has a part of the batch."""
+    ranks = config.ranks
 
     def fits(**change: Any) -> bool:
         small = dataclasses.replace(config, batch_slice=AUTO, token_slice=AUTO, **change)
         return sum(memory_bytes(small).values()) <= available
 
-    low, high = 0, config.batch
+    low, high = 0, config.batch // ranks
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(batch=middle) else (low, middle - 1)
+        low, high = (middle, high) if fits(batch=middle * ranks) else (low, middle - 1)
     if low:
-        return f"batch {low} with seq {config.seq} would fit"
+        return f"batch {low * ranks} with seq {config.seq} would fit"
     for seq in (config.seq >> shift for shift in range(1, config.seq.bit_length())):
-        if fits(batch=1, seq=seq):
-            return f"batch 1 with seq {seq} would fit"
+        if fits(batch=ranks, seq=seq):
+            return f"batch {ranks} with seq {seq} would fit"
     for model in reversed(dict.fromkeys(network_of(config).presets.values())):  # a model with two names is tried once
-        if fits(batch=1, seq=min(config.seq, model.context), model=model):
-            return f"no batch of this model fits; {model.name} with batch 1 would"
-    return "neither this model nor a preset fits with batch 1"
+        if fits(batch=ranks, seq=min(config.seq, model.context), model=model):
+            return f"no batch of this model fits; {model.name} with batch {ranks} would"
+    return f"neither this model nor a preset fits with batch {ranks}"
 
 
 def first_touch(team: Team, arenas: Memory, program: Program) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import threading
@@ -64,12 +65,14 @@ def train(
     spent = spent or NodeTime()
     resident = pages.Residency()
     rank = world.rank.number if world else 0
-    planned = plan(config, RESERVE_BYTES, prove, rank)
-    config = planned.config
-    who = schedulers.scheduler(config.scheduler)
-    who.load(who.chosen(config), planned.cores)
-    network = network_of(config)
-    data = network.data(config.part)
+    together = world.agreed if world else contextlib.nullcontext
+    with together():
+        planned = plan(config, RESERVE_BYTES, prove, rank)
+        config = planned.config
+        who = schedulers.scheduler(config.scheduler)
+        who.load(who.chosen(config), planned.cores)
+        network = network_of(config)
+        data = network.data(config.part)
     if world:
         data = {**data, **world.arrays(layout_of(config, rank).messages)}
     emit(planned.event())
@@ -87,10 +90,11 @@ def train(
     canary = Canary(planned.cores)
     canary.time()  # before the arenas are resident, so that its memory does not add to them in the run's peak
     resident.grew_by("compiled")
-    arenas = Memory(planned.arenas)
-    first_touch(Team(planned.cores), arenas, planned.program)
-    fill(arenas, config, data)
-    checkpoint = {} if config.checkpoint is None else network.checkpoint(config)
+    with together():
+        arenas = Memory(planned.arenas)
+        first_touch(Team(planned.cores), arenas, planned.program)
+        fill(arenas, config, data)
+        checkpoint = {} if config.checkpoint is None else network.checkpoint(config)
     resident.grew_by("arenas")
     dispatch.run_once(planned.program, arenas, chosen)
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)

@@ -275,7 +275,8 @@ class TrainConfig:
         if self.prompt is not None:
             errors += caught(lambda: object.__setattr__(self, "prompt", generation.parse_prompt(self.prompt)))
         if not errors:
-            self._set_defaults()
+            for name, value in networks.own_defaults(self, OF_NETWORK).items():
+                object.__setattr__(self, name, value)
         for name, default, check in CHECKS:
             if given[name] is not default:
                 errors += caught(check, name, given[name])
@@ -287,16 +288,6 @@ class TrainConfig:
             object.__setattr__(self, "op_threads", parse_op_threads(self.op_threads, self.threads))
         if self.stop_at is not None:
             object.__setattr__(self, "stop_at", parse_goal(self.stop_at))
-
-    def _set_defaults(self) -> None:
-        """Replace the defaults that depend on the network, or on what is generated."""
-        given = vars(self)
-        chosen = {name for name, default in OF_NETWORK.items() if given[name] is not default}
-        optimizer = self.optimizer if "optimizer" in chosen or self.mode == "infer" else None
-        own = networks.own_defaults(type(self.model), optimizer) | generation.determined(self)
-        for name, default in OF_NETWORK.items():
-            if name not in chosen:
-                object.__setattr__(self, name, own.get(name, default.plain))
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -339,15 +330,8 @@ class TrainConfig:
 
     @property
     def fused(self) -> str:
-        """The kernels that share a task. With sync phase, updates are a separate phase; op_threads names single ops."""
-        if self.fusion is not None:
-            return self.fusion
-        if self.op_threads:
-            return "none"
-        if self.mode == "infer":
-            return "rows"
-        by_graph = schedulers.scheduler(self.scheduler).order == "graph"
-        return "rows" if self.needs_whole_gradients or (by_graph and self.sync == "phase") else "all"
+        """The kernels that share a task."""
+        return modes.fusion(self) if self.fusion is None else self.fusion
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; from_dict gives the same config back. `runtime` is left out where the scheduler has none,

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpt2core.spec import generation, optimizers
+from gpt2core.spec import generation, optimizers, schedulers
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.phases import MODES
 
@@ -31,6 +31,17 @@ UNREAD: Mapping[str, Mapping[str, str]] = {
 def phases(mode: str, score: bool) -> tuple[str, ...]:
     """The phases of a step in their order. Inference computes a loss only to score."""
     return tuple(phase for phase in MODES[mode] if mode == "train" or score or phase != "loss")
+
+
+def fusion(config: TrainConfig) -> str:
+    """The kernels that share a task by default. With sync phase, updates are a separate phase; op_threads names single
+    ops."""
+    if config.op_threads:
+        return "none"
+    if config.mode == "infer":
+        return "rows"
+    by_graph = schedulers.scheduler(config.scheduler).order == "graph"
+    return "rows" if config.needs_whole_gradients or (by_graph and config.sync == "phase") else "all"
 
 
 def in_mode(config: TrainConfig, mode: str, defaults: Mapping[str, Any]) -> TrainConfig:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from gpt2core.spec import data
+from gpt2core.spec import data, generation
 from gpt2core.spec.data import TOKENS
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.registry import Registry
@@ -114,10 +114,18 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
         yield ConfigError("init_scale", config.init_scale, "0 with checkpoint, which has the initial weights")
 
 
-def own_defaults(model: type[Model], optimizer: str | None) -> dict[str, Any]:
-    """Defaults of settings for a model; those of its optimizer unless another one is chosen."""
-    of_optimizer = model.optimizer_defaults
-    return {**model.defaults, **(of_optimizer if optimizer in (None, of_optimizer.get("optimizer")) else {})}
+def own_defaults(config: TrainConfig, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of the settings that are not given, of those whose defaults depend on the network, its optimizer, or what
+    is generated."""
+    given, of_optimizer = vars(config), config.model.optimizer_defaults
+    absent = {name: default for name, default in defaults.items() if given[name] is default}
+    optimizer = None if "optimizer" in absent and config.mode != "infer" else config.optimizer
+    own = {
+        **config.model.defaults,
+        **(of_optimizer if optimizer in (None, of_optimizer.get("optimizer")) else {}),
+        **generation.determined(config),
+    }
+    return {name: own.get(name, default.plain) for name, default in absent.items()}
 
 
 def defaults_of(model: object) -> frozenset[str]:

@@ -90,10 +90,22 @@ def test_delayed_tasks_change_no_bit_and_lock_nothing(tmp_path):
             assert found["losses"] == losses
 
 
-def test_the_command_trains_with_ranks():
+# What a launcher would take its hosts, its way to start processes, and what it prints from.
+SURROUNDINGS = {
+    "SLURM_JOB_ID": "5", "SLURM_JOBID": "5", "SLURM_NNODES": "2", "SLURM_TASKS_PER_NODE": "1(x2)",
+    "SLURM_NODELIST": "no-such-node-[1-2]", "SLURM_JOB_NODELIST": "no-such-node-[1-2]", "PBS_NODEFILE": "/no/such/file",
+    "HYDRA_HOST_FILE": "/no/such/file", "HYDRA_ENV": "none", "PMI_RANK": "1", "PMI_SIZE": "4", "PMIX_RANK": "1",
+    "PMIX_NAMESPACE": "slurm.pmix.5.0",
+}  # fmt: skip
+
+
+def test_the_command_trains_with_ranks_on_this_machine_inside_a_job_of_several_nodes(monkeypatch):
     common = ("train", "--model", "tiny", "--batch", "4", "--seq", "16", "--steps", "3", "--json",
               "--allow-oversubscription")  # fmt: skip
-    one, two = told(taskloom(*common)), told(taskloom(*common, "--ranks", "2"))
+    one = told(taskloom(*common))
+    for name, value in SURROUNDINGS.items():
+        monkeypatch.setenv(name, value)
+    two = told(taskloom(*common, "--ranks", "2"))
     assert two["losses"] == pytest.approx(one["losses"], rel=1e-5)
     assert two["config"]["ranks"] == 2
     assert two["config"]["batch"] == 4
@@ -105,6 +117,22 @@ def test_all_ranks_stop_at_a_loss_that_is_not_finite():
     done = taskloom("train", "--model", "tiny", "--batch", "4", "--seq", "16", *wrong)
     assert done.returncode == 1
     assert json.loads(done.stderr.splitlines()[-1])["slug"] == "not-finite", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "slug"),
+    [({"lr": -1}, "bad-config"), ({"cores": [4095], "allow_oversubscription": True}, "bad-config"),
+     ({"data": "/no/such/file"}, "unreadable-file"), ({"checkpoint": "/no/such/file.bin"}, "unreadable-file")],
+)  # fmt: skip
+def test_an_error_of_all_ranks_is_reported_once(tmp_path, change, slug):
+    done = subprocess.run(
+        launch.command(tmp_path / "result.json", ranks=2), env=launch.environment(), check=False, timeout=COMPILES_S,
+        input=json.dumps(dataclasses.replace(SMALL, ranks=2).to_dict() | change), capture_output=True, text=True,
+    )  # fmt: skip
+    events = [event for line in done.stdout.splitlines() if (event := launch.parse_event(line))]
+    assert [event["slug"] for event in events if event["event"] == "error"] == [slug]
+    assert events[-1]["event"] == "error"
+    assert done.returncode == events[-1]["exit_code"] == 2
 
 
 def test_a_trainer_that_is_no_rank_refuses(tmp_path):

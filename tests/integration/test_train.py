@@ -187,6 +187,15 @@ def test_what_would_fit_is_worked_out(just_fits, told):
     assert memory.what_fits(asked, 0) == "neither this model nor a preset fits with batch 1"
 
 
+def test_what_would_fit_is_a_batch_that_all_ranks_share():
+    asked = TrainConfig(model="gpt2-1.5b", batch=96, seq=1024, ranks=3)
+    each = sum(memory_bytes(dataclasses.replace(asked, batch=6)).values())
+    assert memory.what_fits(asked, each) == "batch 6 with seq 1024 would fit"
+    assert memory.what_fits(asked, each - 1) == "batch 3 with seq 1024 would fit"
+    with pytest.raises(NotEnoughMemory, match="would"):
+        memory.check_fits(dataclasses.replace(asked, batch=3 << 16), 1 << 60)
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [({"threads": 64}, "threads"), ({"cores": (4000,), "threads": 1}, "cores"), ({"save": "weights.txt"}, "save")],

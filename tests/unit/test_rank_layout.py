@@ -141,7 +141,7 @@ def test_a_missing_library_is_told_in_a_sentence(monkeypatch, tmp_path):
         launch.command(tmp_path / "result.json", ranks=2)
     (tmp_path / "mpiexec").touch(0o700)
     command = launch.command(tmp_path / "result.json", ranks=2)
-    assert command[:3] == [str(tmp_path / "mpiexec"), "-n", "2"]
+    assert command[:7] == [str(tmp_path / "mpiexec"), "-launcher", "fork", "-hosts", "localhost", "-n", "2"]
     assert command[-2:] == ["--ranks", "2"]
     installed = [each.name for each in itertools.islice(importlib.metadata.distributions(), 2)]
     monkeypatch.setattr(ranks, "LIBRARIES", tuple(installed))
