@@ -137,7 +137,7 @@ def sweep(
         primary_missing=primary is not None and question is None,
         runs=len(processes),
         disturbed_runs=sum(map(doubtful, processes)),
-        against_faster=against_faster(groups, chosen, noise_floor),
+        against_faster=against_faster(groups, chosen if chosen in axes else None, noise_floor),
     )
     return replace(made, verdict=headline(made))
 

@@ -51,7 +51,8 @@ def _inference(of: WorkNetwork) -> Iterator[str]:
     peak = "" if most.peak is None else f", and its process's peak is {most.peak:.0%}"
     yield (
         f"A step of inference ({_where(most.scheduler, most.threads)}, batch {most.batch}) takes {most.time:.0%} of "
-        f"the time of a training step; its arenas have {most.arenas:.0%} of the size{peak}."
+        f"the time of a training step (ratio of medians, not tested); its arenas have {most.arenas:.0%} of the "
+        f"size{peak}."
     )
 
 
@@ -59,6 +60,6 @@ def _data(of: WorkNetwork) -> Iterator[str]:
     for row in of.data:
         yield (
             f"With real data ({row.real}) a training step ({_where(row.scheduler, row.threads)}) takes "
-            f"{row.time:.3f} times as long as with generated data; reading takes {seconds(row.real_data_s)} against "
-            f"{seconds(row.generated_data_s)}."
+            f"{row.time:.3f} times as long as with generated data (ratio of medians, not tested); reading takes "
+            f"{seconds(row.real_data_s)} against {seconds(row.generated_data_s)}."
         )

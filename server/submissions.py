@@ -10,7 +10,8 @@ from fastapi.responses import JSONResponse, Response
 
 from gpt2core.spec.wording import counted
 from taskloom.analysis.naming import experiment_name
-from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
+from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
+from taskloom.contract.plans import DryRun
 from taskloom.server.access.auth import Who
 from taskloom.server.access.keys.service import Caller
 from taskloom.server.access.scopes import SUBMITTERS

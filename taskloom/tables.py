@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from taskloom.contract.analysis import AlertSummary
     from taskloom.contract.artifacts import ArtifactList
     from taskloom.contract.commits import Commits
-    from taskloom.contract.experiments import DryRun, ExperimentSummary, PlannedFamily, PlannedQuestion, StoppingState
+    from taskloom.contract.experiments import ExperimentSummary, StoppingState
     from taskloom.contract.keys import KeySummary
+    from taskloom.contract.plans import DryRun, PlannedFamily, PlannedQuestion
     from taskloom.contract.runs import RunRow, RunSummary, SampleList, StateChange
     from taskloom.contract.webhooks import DeliverySummary, WebhookSummary
     from taskloom.contract.workers import WorkerSummary

@@ -11,13 +11,8 @@ from taskloom.analysis.family import Family
 from taskloom.analysis.sweep import planned
 from taskloom.analysis.variants import Sides, varying
 from taskloom.analysis.wording import settings as named
-from taskloom.contract.experiments import (
-    DetectableDifference,
-    DryRun,
-    ExperimentRequest,
-    PlannedFamily,
-    PlannedQuestion,
-)
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.plans import DetectableDifference, DryRun, PlannedFamily, PlannedQuestion
 from taskloom.server.db import Database
 from taskloom.server.queue.experiments import planning, primary
 from taskloom.server.queue.experiments.variants import Variant

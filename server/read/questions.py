@@ -20,7 +20,8 @@ from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.sweep import Sweep
 from taskloom.analysis.tuning.answer import Tuning
 from taskloom.analysis.workload import Workload
-from taskloom.contract.experiments import DryRun, ExperimentRequest, Verdict
+from taskloom.contract.experiments import ExperimentRequest, Verdict
+from taskloom.contract.plans import DryRun
 from taskloom.contract.samples import SamplesPage
 from taskloom.contract.variants import VariantTable
 from taskloom.server.db import Database

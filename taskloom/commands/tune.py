@@ -11,7 +11,8 @@ import click
 from taskloom import named_commit, request_file, tables, watch
 from taskloom.client import Client
 from taskloom.commands.output import connect, console, error_console, json_option, print_json, server_option
-from taskloom.contract.experiments import DryRun, ExperimentDetail, ExperimentRequest
+from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
+from taskloom.contract.plans import DryRun
 from taskloom.errors import EXIT_WORK_FAILED
 from taskloom.options import several_settings, space_values, train_options
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from taskloom.contract.experiments import DryRun, ExperimentSummary
+from taskloom.contract.experiments import ExperimentSummary
+from taskloom.contract.plans import DryRun
 from taskloom.tables import decidable, dry_run, experiments
 
 PLAN = {"runs": 72, "variants": 9, "repetitions": 8, "memory_bytes": 2**20, "estimated_s": None, "order": []}

@@ -9,11 +9,8 @@ from typing import Any
 
 from anyio import NoEventLoopError, from_thread
 
-from taskloom.contract.experiments import (
-    DryRun,
-    ExperimentRequest,
-    PlannedRun,
-)
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.plans import DryRun, PlannedRun
 from taskloom.server.db import Database
 from taskloom.server.errors import (
     ExpansionTooLarge,

@@ -10,7 +10,8 @@ from sqlalchemy import func, select
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
-from taskloom.contract.experiments import ExperimentRequest, PlannedTuning
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.plans import PlannedTuning
 from taskloom.server.db import LOCKED, Database, now, tell
 from taskloom.server.queue.experiments import blocks, details
 from taskloom.server.queue.experiments.checks import check_request, check_runnable

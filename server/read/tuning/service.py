@@ -20,7 +20,8 @@ from taskloom.analysis.tuning.protocol import FEWEST_PAIRS, Following, Run, Term
 from taskloom.analysis.tuning.share import beats_at_least
 from taskloom.analysis.tuning.space import MOST_COMBINATIONS, Space, read_settings, space
 from taskloom.analysis.tuning.space import SpaceTooLarge as TooLarge
-from taskloom.contract.experiments import ExperimentRequest, PlannedTuning
+from taskloom.contract.experiments import ExperimentRequest
+from taskloom.contract.plans import PlannedTuning
 from taskloom.server.db import Database
 from taskloom.server.errors import NotFound, SpaceTooLarge
 from taskloom.server.queue.experiments import blocks
