@@ -49,8 +49,10 @@ def check_cores(config: Settings) -> None:
         raise ConfigError("cores", list(config.cores), "cores this process may use: " + ",".join(map(str, allowed)))
     ranks = getattr(config, "ranks", 1)
     if config.cores is None and config.threads * ranks > len(allowed) and not config.allow_oversubscription:
-        each = f" / ranks ({ranks})" if ranks > 1 else ""
-        raise ConfigError("threads", config.threads, f"at most the {len(allowed)} cores this process may use{each}")
+        most = f"at most the {len(allowed)} cores this process may use"
+        if ranks > len(allowed):
+            raise ConfigError("ranks", ranks, most)
+        raise ConfigError("threads", config.threads, most + (f" / ranks ({ranks})" if ranks > 1 else ""))
 
 
 def run(

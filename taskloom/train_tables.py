@@ -28,13 +28,14 @@ def _pairs(title: str) -> Table:
 
 
 def plan(planned: Mapping[str, Any]) -> list[Table]:
-    """Sizes of a run's graph, and of its memory in each mode."""
+    """Sizes of a run's graph, and of its memory in each mode; of several ranks those of one."""
     table = _pairs("plan")
     for name, value in planned.items():
         if not name.startswith("memory_bytes"):
             table.add_row(name.replace("_", " "), ",".join(map(str, value)) if isinstance(value, list) else str(value))
     by_mode = planned["memory_bytes_by_mode"]
-    memory = Table(title="memory in MiB", title_justify="left", box=box.SIMPLE_HEAD)
+    title = "MiB of each rank" if "ranks" in planned else "memory in MiB"
+    memory = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("arena", *by_mode):
         memory.add_column(name, justify="left" if name == "arena" else "right")
     for arena in planned["memory_bytes"]:

@@ -144,8 +144,11 @@ def plan_event(config: TrainConfig, prove: bool = False) -> dict[str, Any]:
     """The sizes of a run without running it, and its memory in each mode; of generation in its own."""
     event = plan(config, prove=prove).event()
     shown = ("infer",) if config.generate else MODES  # nothing trains on one token
+    if config.ranks > 1:  # inference has none
+        shown = ("train",)
     by_mode = {mode: memory_bytes(modes.in_mode(config, mode, DEFAULTS)) for mode in shown}
-    return {**event, "mode": config.mode, "memory_bytes_by_mode": by_mode}
+    several = {"ranks": config.ranks} if config.ranks > 1 else {}  # the sizes are those of one
+    return {**event, **several, "mode": config.mode, "memory_bytes_by_mode": by_mode}
 
 
 def graph_dot(config: TrainConfig) -> str:

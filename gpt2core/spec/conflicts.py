@@ -43,8 +43,12 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
         yield from caught(schedulers.scheduler(config.scheduler).check, config)
     threads = config.threads * config.ranks
     if config.cores is not None and threads > len(config.cores) and not config.allow_oversubscription:
-        each = f" / ranks ({config.ranks})" if config.ranks > 1 else ""
-        yield ConfigError("threads", config.threads, f"at most the number of cores given ({len(config.cores)}){each}")
+        most = f"at most the number of cores given ({len(config.cores)})"
+        if config.ranks > len(config.cores):
+            yield ConfigError("ranks", config.ranks, most)
+        else:
+            each = f" / ranks ({config.ranks})" if config.ranks > 1 else ""
+            yield ConfigError("threads", config.threads, most + each)
 
 
 def _check_goal(config: TrainConfig) -> None:

@@ -15,6 +15,7 @@ from gpt2core.networks.exchanged import layout_of
 from gpt2core.networks.memory import plan
 from gpt2core.process import launch, ranks
 from gpt2core.ranks.layout import Layout, layout
+from gpt2core.run.train import plan_event
 from gpt2core.spec import extras
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, MachineError
@@ -23,6 +24,7 @@ from gpt2core.spec.fields import SYNCS
 from gpt2core.step import graph
 from gpt2core.step.parameters import Parameter
 from gpt2core.step.rank import Rank
+from taskloom import local_run, train_tables
 
 MODELS = {
     "gpt2": {"layers": 2, "heads": 2, "channels": 32, "vocab": 61, "context": 16},
@@ -121,6 +123,7 @@ def test_a_rank_computes_a_part():
     ({"ranks": 2, "evaluate_every": 2}, "evaluate_every", r"the default 0 with ranks \(2\)"),
     ({"ranks": 2, "mode": "infer"}, "ranks", "the default 1, since mode infer computes no gradient"),
     ({"ranks": 2, "threads": 2, "cores": "0-2"}, "threads", r"cores given \(3\) / ranks \(2\)"),
+    ({"ranks": 3, "batch": 6, "cores": "0-1"}, "ranks", r"at most the number of cores given \(2\)"),
     ({"ranks": 2, "grad_accum": 4096}, "ranks", r"at most 4096 / grad_accum \(4096\)"),
 ])  # fmt: skip
 def test_what_several_ranks_do_not_support_is_refused(settings, field, accepted):
@@ -147,6 +150,20 @@ def test_a_missing_library_is_told_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(ranks, "LIBRARIES", tuple(installed))
     with pytest.raises(MachineError, match="needs one MPI library, but this environment contains"):
         launch.command(tmp_path / "result.json", ranks=2)
+
+
+def test_more_ranks_than_cores_of_this_machine_are_refused_by_their_name():
+    many = 4096
+    with pytest.raises(ConfigError, match=r"ranks = 4096 is not accepted: at most the \d+ cores this process may use"):
+        local_run.check_cores(config(ranks=many, batch=many))
+
+
+def test_a_plan_tells_that_its_memory_is_that_of_each_rank():
+    planned = plan_event(config(ranks=2, allow_oversubscription=True))
+    assert planned["ranks"] == 2
+    assert planned["memory_bytes_by_mode"] == {"train": planned["memory_bytes"]}
+    assert train_tables.plan(planned)[1].title == "MiB of each rank"
+    assert "ranks" not in plan_event(config())
 
 
 def test_a_setting_at_its_default_is_no_rank():
