@@ -118,6 +118,8 @@ WRONG = [
     ("/runs", "median_step_s < NaN", "a number"),
     ("/runs", "id < " + "9" * 30, "a number"),
     ("/runs", "node = nowhere", "node: a stored value, which 'nowhere' is not: n1, node-of-w1"),
+    ("/runs", r'node ~ "\ud800"', "node: text without"),
+    ("/experiments", r'name = "\u0000"', "name: text without"),
     ("/runs", "tag = day", "tag: a stored value, which 'day' is not: night"),
     ("/runs", "model = gpt9", "model: a stored value"),
     ("/runs", "data = cheese", "data: a stored value, which 'cheese' is not: stdlib"),

@@ -266,6 +266,12 @@ def _number(field: Field, value: Value, _: Session) -> float:
     return found
 
 
+def _text(_: Field, value: Value, __: Session) -> str:
+    if "\0" in value.text or any("\ud800" <= character <= "\udfff" for character in value.text):
+        raise Refused("text without U+0000 and without halves of characters (U+D800 to U+DFFF)")
+    return value.text
+
+
 def _boolean(_: Field, value: Value, __: Session) -> bool:
     if value.quoted or value.text not in ("true", "false"):
         raise Refused(f"true or false, not {value.text!r}")
@@ -303,7 +309,7 @@ def instant(text: str, at: float) -> float:
 READ: Mapping[FilterKind, Callable[[Field, Value, Session], Any]] = {
     "integer": _number,
     "number": _number,
-    "text": lambda _, value, __: value.text,
+    "text": _text,
     "choice": _choice,
     "boolean": _boolean,
     "instant": lambda _, value, session: instant(value.text, now(session)),
