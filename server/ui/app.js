@@ -1,10 +1,9 @@
 // Entry point: renders the page that the URL names, inside the shell.
 import {html, render, useEffect, useRef, useState} from './vendor/preact.js';
 import {address, watchLinks} from './address.js';
-import {watchKeys} from './keyboard.js';
+import {Shell, watchKeys} from './shell.js';
 import {pageOf} from './pages.js';
 import {Head, Skeleton, Unloadable} from './pieces.js';
-import {Shell} from './shell.js';
 
 /** Pages whose module is loaded. @type {Map<string, Function>} */
 const loaded = new Map();

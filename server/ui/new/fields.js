@@ -1,6 +1,128 @@
-// Form fields, each with its label, its help and the reason if its value is rejected.
-import {html} from '../vendor/preact.js';
-import {choices, limits} from './asking.js';
+// Form fields of a new experiment, the texts in them as a request, and the rules of its repetitions and limits.
+import {html, useState} from '../vendor/preact.js';
+import {questionText} from '../request.js';
+
+/** @typedef {Record<string, string>} Texts */
+
+/** Splits a text at commas outside braces and brackets. @param {string} text */
+export function parts(text) {
+	const found = [''];
+	let depth = 0;
+	for (const letter of text) {
+		if ('{['.includes(letter)) depth += 1;
+		if ('}]'.includes(letter)) depth -= 1;
+		if (letter === ',' && depth === 0) found.push('');
+		else found[found.length - 1] += letter;
+	}
+	return found.map(part => part.trim()).filter(Boolean);
+}
+
+/** The schemas that a field accepts, without null. @param {any} schema */
+export const kinds = schema => (schema.anyOf ?? [schema]).filter((/** @type {any} */ each) => each.type !== 'null');
+/** The values of an enumeration; null for other fields. @param {any} schema @returns {string[] | null} */
+export const choices = schema => kinds(schema).find((/** @type {any} */ each) => each.enum)?.enum ?? null;
+
+/** The limits of a numeric field in words. @param {any} schema */
+export function limits(schema) {
+	const {minimum: least, maximum: most} = kinds(schema).find((/** @type {any} */ each) => 'minimum' in each) ?? {};
+	if (least === undefined) return '';
+	return most <= Number.MAX_SAFE_INTEGER ? `; ${least} to ${most.toLocaleString('en-US')}` : `; at least ${least}`;
+}
+
+/** @param {string} text @param {any} schema */
+function valueOf(text, schema) {
+	const types = new Set(kinds(schema).map((/** @type {any} */ each) => each.type));
+	if ((types.has('integer') || types.has('number')) && text !== '' && Number.isFinite(Number(text))) return Number(text);
+	if (types.has('boolean') && (text === 'true' || text === 'false')) return text === 'true';
+	if ((types.has('object') || types.has('array')) && /^[[{]/.test(text))
+		try {
+			return JSON.parse(text);
+		} catch {
+			return text;
+		}
+	return text;
+}
+
+/** @param {unknown} value */
+const textOf = value => (typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
+
+/** A question in a text such as `scheduler=task,threads=2 vs scheduler=fork-join,threads=2`; the text itself if it has
+ * another form, so that the server explains it. @param {string} text @param {Record<string, any>} fields */
+function questionOf(text, fields) {
+	const sides = text.split(' vs ').map(side => parts(side).map(part => part.split('=').map(each => each.trim())));
+	if (sides.length !== 2 || sides.some(side => side.some(pair => pair.length !== 2))) return text;
+	const [b, a] = sides.map(side =>
+		Object.fromEntries(side.map(([name = '', value = '']) => [name, fields[name] ? valueOf(value, fields[name]) : value]))
+	);
+	return {a, b};
+}
+
+/** The texts that a form shows for a request. @param {any} request @returns {Texts} */
+export function textsOf(request) {
+	/** @type {Texts} */
+	const texts = {};
+	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) texts[name] = textOf(value);
+	for (const [name, values] of Object.entries(request.axes ?? {}))
+		texts[name] = /** @type {any[]} */ (values).map(textOf).join(', ');
+	if (request.primary) texts['primary'] = questionText(request.primary);
+	return texts;
+}
+
+const LISTS = ['cores', 'prompt']; // settings whose value is a list, so that commas do not separate values
+
+/** The base and axes in a form's texts. @param {Texts} texts @param {Record<string, any>} fields */
+export function settingsOf(texts, fields) {
+	/** @type {Record<string, unknown>} */
+	const base = {};
+	/** @type {Record<string, unknown[]>} */
+	const axes = {};
+	for (const [name, schema] of Object.entries(fields)) {
+		const text = (texts[name] ?? '').trim();
+		if (!text) continue;
+		if (LISTS.includes(name)) {
+			base[name] = /^[[]/.test(text) ? valueOf(text, schema) : parts(text).map(Number);
+			continue;
+		}
+		const values = parts(text).map(part => valueOf(part, schema));
+		if (values.length > 1) axes[name] = values;
+		else if (values.length === 1) base[name] = values[0];
+	}
+	return {base, axes};
+}
+
+/** @param {unknown} value */
+const isEmpty = value => value === '' || value == null || (typeof value === 'object' && !Object.keys(value).length);
+
+/** Why no run of a form reads a setting, by the modes that it asks for; undefined if one does.
+ * @param {any} schema @param {Texts} texts @returns {string | undefined} */
+export function unreadIn(schema, texts) {
+	const asked = parts(texts['mode'] ?? '');
+	const why = (asked.length ? asked : ['train']).map(mode => schema['x-unread']?.[mode]);
+	return why.every(Boolean) ? why[0] : undefined;
+}
+
+/** The request in a form, without empty fields and without settings that no run reads.
+ * @param {any} request @param {Texts} texts
+ * @param {Record<string, any>} fields */
+export function requestOf(request, texts, fields) {
+	const primary = texts['primary']?.trim() ? questionOf(texts['primary'], fields) : null;
+	const read = Object.fromEntries(Object.entries(fields).filter(([, schema]) => !unreadIn(schema, texts)));
+	const made = {...request, ...settingsOf(texts, read), primary};
+	return Object.fromEntries(Object.entries(made).filter(([, value]) => !isEmpty(value)));
+}
+
+/** The labels in `cpu=zen4 rack=3`. @param {string} text */
+export const labelsOf = text =>
+	Object.fromEntries(
+		text
+			.split(/[\s,]+/)
+			.filter(each => each.includes('='))
+			.map(each => [each.slice(0, each.indexOf('=')), each.slice(each.indexOf('=') + 1)])
+	);
+
+/** The field that an error of the server is about. @param {import('../api.js').FieldError} error */
+export const fieldOf = ({pointer, field}) =>
+	pointer?.startsWith('/primary') ? 'primary' : String(pointer?.split('/')[2] ?? field ?? pointer?.split('/')[1]);
 
 /** @typedef {import('../vendor/preact.js').ComponentChildren} Children */
 
@@ -97,4 +219,147 @@ export function OneOf({id, label, value, options, onValue, help}) {
 			${options.map(([each, says]) => html`<option key=${each} value=${each} selected=${each === value}>${says}</option>`)}
 		</select>
 	<//>`;
+}
+
+/** @typedef {{request: any, set: (changes: Record<string, unknown>) => void, refused: Map<string, string>}} Asked */
+
+const TRACED = /** @type {Record<string, boolean | string | null>} */ ({false: null, first: 'first', true: true});
+
+/** @param {Asked} props */
+export function Repetitions({request, set, refused}) {
+	const {stop} = request;
+	/** @param {Record<string, number | null>} changes */
+	const setStop = changes => {
+		const next = Object.fromEntries(Object.entries({...stop, ...changes}).filter(([, value]) => value !== null));
+		set({stop: next['rel_ci'] ? next : null});
+	};
+	return html`<section class="panel">
+		<h2>Repetitions and stopping rule</h2>
+		<div class="fields">
+			<${Amount}
+				id="repetitions"
+				label="Repetitions"
+				value=${request.repetitions}
+				onValue=${value => set({repetitions: value ?? undefined})}
+				help="of each variant, each in a fresh process; empty: as many as a verdict needs"
+				refused=${refused}
+				min=${1}
+				max=${1000}
+			/>
+			<${Amount}
+				id="rel_ci"
+				label="Target interval, ± %"
+				value=${stop?.rel_ci ? Number((stop.rel_ci * 100).toPrecision(4)) : null}
+				onValue=${value => setStop({rel_ci: value === null ? null : value / 100})}
+				help="adds repetitions until every 95 % interval is at least this narrow"
+				refused=${refused}
+				min=${0.01}
+				max=${99}
+				step="any"
+			/>
+			${stop &&
+			html`
+				<${Amount}
+					id="max_repetitions"
+					label="Maximum repetitions"
+					value=${stop.max_repetitions}
+					onValue=${value => setStop({max_repetitions: value})}
+					help="of each variant"
+					refused=${refused}
+					min=${1}
+					max=${1000}
+				/>
+				<${Amount}
+					id="budget_s"
+					label="Budget, s"
+					value=${stop.budget_s}
+					onValue=${value => setStop({budget_s: value})}
+					help="worker time of all attempts together"
+					refused=${refused}
+					min=${1}
+				/>
+			`}
+			<${OneOf}
+				id="order"
+				label="Order"
+				value=${request.order ?? 'interleaved'}
+				options=${['interleaved', 'sequential'].map(each => [each, each])}
+				onValue=${value => set({order: value === 'interleaved' ? null : value})}
+				help="interleaved: every variant once in each block, in random order; every second block is reversed"
+			/>
+			<${OneOf}
+				id="trace"
+				label="Traces"
+				value=${String(request.trace ?? false)}
+				options=${[
+					['false', 'none'],
+					['first', 'first run of each variant'],
+					['true', 'every run']
+				]}
+				onValue=${value => set({trace: TRACED[value]})}
+				help="recorded in a separate attempt, whose times are not used"
+			/>
+		</div>
+	</section>`;
+}
+
+/** @param {Asked} props */
+export function Limits({request, set, refused}) {
+	const labels = Object.entries(request.requires?.labels ?? {});
+	// Keeps the typed text until the field loses focus, even if an answer renders the page again.
+	const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+	/** @param {string} text */
+	const setLabels = text => {
+		setTyped(text);
+		const requires = {...request.requires, labels: labelsOf(text)};
+		if (!Object.keys(requires.labels).length) delete requires.labels;
+		set({requires});
+	};
+	return html`
+		<${Amount}
+			id="timeout_s"
+			label="Timeout, s"
+			value=${request.limits?.timeout_s}
+			onValue=${value => set({limits: value === null ? null : {timeout_s: value}})}
+			help="an attempt that takes longer is stopped"
+			refused=${refused}
+			min=${1}
+		/>
+		<${Amount}
+			id="priority"
+			label="Priority"
+			value=${request.priority}
+			onValue=${value => set({priority: value})}
+			help="runs of higher priority start first"
+			refused=${refused}
+			min=${-100}
+			max=${100}
+		/>
+		<${Field}
+			id="labels"
+			label="Labels of the node"
+			help="runs start only on nodes with these labels"
+			refused=${refused.get('labels')}
+		>
+			<input
+				id="labels"
+				value=${typed ?? labels.map(([name, value]) => `${name}=${value}`).join(' ')}
+				placeholder="cpu=zen4"
+				aria-describedby="labels-help"
+				onInput=${event => setLabels(event.target.value)}
+				onBlur=${() => setTyped(null)}
+			/>
+		<//>
+		<div class="field">
+			<label>
+				<input
+					type="checkbox"
+					checked=${request.calibrates === true}
+					onChange=${event => set({calibrates: event.target.checked ? true : null})}
+				/> A/A:
+				calibrate the node
+			</label>
+			<span class="help">no axes: all runs are identical and show the smallest difference that the node detects</span>
+		</div>
+	`;
 }

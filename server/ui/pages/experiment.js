@@ -18,10 +18,10 @@ const WORKLOAD = /** @type {Record<string, [string, Function]>} */ ({
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	answer: ['Answer', Answer],
 	scaling: ['Scaling', Scaling],
-	causes: ['Where time goes', later(async () => (await import('../experiment/causes.js')).Causes)],
+	causes: ['Where time goes', later(async () => (await import('../experiment/forecast.js')).Causes)],
 	roofs: ['Memory-bound?', later(async () => (await import('../experiment/roofs.js')).Roofs)],
 	forecast: ['More cores', later(async () => (await import('../experiment/forecast.js')).Forecast)],
-	memory: ['Memory', later(async () => (await import('../experiment/memory.js')).Memory)],
+	memory: ['Memory', later(async () => (await import('../experiment/workload.js')).Memory)],
 	runs: ['Runs', later(async () => (await import('../lists/runs.js')).RunsOf)],
 	design: ['Design', later(async () => (await import('../experiment/design.js')).Design)]
 });

@@ -1,14 +1,66 @@
 // A run: why it waits or failed, else its step time; then its steps, timeline, ops, log and attempts.
-import {html, useState} from '../vendor/preact.js';
+import {html, useEffect, useRef, useState} from '../vendor/preact.js';
 import {address, link} from '../address.js';
+import {useAction, useAnswer, useGrowing} from '../answers.js';
 import {ask} from '../api.js';
-import {useAction, useAnswer} from '../answers.js';
 import {count, duration, ms, number, perSecond, plural, variantName} from '../format.js';
 import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
-import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
-import {State} from '../words.js';
-import {Log} from '../run/log.js';
+import {Answered, Empty, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {Steps} from '../run/steps.js';
+import {State} from '../words.js';
+
+const TAIL = 500; // lines that are shown first
+
+/**
+ * The order of two lines.
+ * @param {import('../schemas').Schemas['LogLine']} a
+ * @param {import('../schemas').Schemas['LogLine']} b
+ */
+const order = (a, b) => a.attempt_no - b.attempt_no || a.line_no - b.line_no;
+
+/** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
+export function Log({of, topic}) {
+	const [whole, setWhole] = useState(false);
+	const answer = useGrowing(`runs/${of.id}/log`, topic, whole ? null : TAIL);
+	const [added, add] = useState(/** @type {import('../schemas').Schemas['LogLine'][]} */ ([]));
+	const place = useRef(/** @type {HTMLElement | null} */ (null));
+	useTopic(topic, told => {
+		if (told.event === 'line') add(before => [...before.slice(-4000), told.data]);
+	});
+	const first = answer.data?.[0];
+	const later = first ? added.filter(line => order(first, line) < 0) : added; // events repeat a run's first lines
+	const known = new Map([...(answer.data ?? []), ...later].map(line => [`${line.attempt_no} ${line.line_no}`, line]));
+	const lines = [...known.values()].sort(order);
+	useEffect(() => {
+		const element = place.current;
+		if (element && !element.matches(':hover, :focus-within')) element.scrollTop = element.scrollHeight;
+	}, [lines.length, answer.data === undefined]); // lines may arrive before the log is shown
+	return html`<${Answered} answer=${answer} lines=${6}>
+		${() => html`
+			${of.error &&
+			html`<section class="notice bad">
+				<strong>${of.error.slug}</strong>
+				<span>${of.error.detail}</span>
+				${Array.isArray(of.error.output) && html`<pre class="log" tabindex="0">${of.error.output.join('\n')}</pre>`}
+			</section>`}
+			${!whole &&
+			lines[0] &&
+			(lines[0].line_no > 1 || lines[0].attempt_no > 1) &&
+			html`<button onClick=${() => setWhole(true)}>Show earlier lines</button>`}
+			${lines.length
+				? html`<pre class="log" ref=${place} tabindex="0" aria-label="Log">${lines
+						.map(
+							(line, i) =>
+								(i === 0 || lines[i - 1].attempt_no !== line.attempt_no ? `── attempt ${line.attempt_no} ──\n` : '') +
+								`${line.text}\n`
+						)
+						.join('')}</pre>`
+				: html`<${Empty}>
+						<p>The trainer has not printed anything${['running', 'leased', 'queued'].includes(of.state) ? ' yet' : ''}.</p>
+					<//>`}
+		`}
+	<//>`;
+}
 
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	steps: ['Steps', Steps],

@@ -1,7 +1,8 @@
-// Rows of a plot, each with its name at the left.
+// Rows of a plot, each with its name at the left; shares of each row, such as a node's time.
 import {html} from '../vendor/preact.js';
-import {variantName} from '../format.js';
-import {Label} from './scale.js';
+import {duration, percent, variantName} from '../format.js';
+import {Plot} from './plot.js';
+import {Label, XAxis, scale} from './scale.js';
 
 export const ROW = 24;
 /** Room for names at the left, at most 42 % of the plot. @param {number} width @param {string[]} names */
@@ -48,3 +49,114 @@ export function Names({names, left, top}) {
 /** The axes' values that tell a variant from the others. @param {any} row */
 export const nameOf = row =>
 	variantName(Object.keys(row.variant).length ? row.variant : {scheduler: row.scheduler, threads: row.threads});
+
+/**
+ * Rows of stacked bars: phases of a step, time of threads, memory.
+ * @param {{title: string, said: string, name: string, rows: {name: string, parts: Record<string, number>,
+ *   mark?: number | null, says?: string}[],
+ *   colours: Record<string, string>, label: string, unit: (value: number) => string, most?: number,
+ *   markSays?: string}} props
+ */
+export function Shares({title, said, name, rows, colours, label, unit, most, markSays}) {
+	const names = rows.map(row => row.name);
+	const kinds = Object.keys(colours).filter(kind => rows.some(row => row.parts[kind]));
+	const longest =
+		most ??
+		Math.max(
+			...rows.map(row =>
+				Math.max(
+					row.mark ?? 0,
+					Object.values(row.parts).reduce((a, b) => a + b, 0)
+				)
+			)
+		);
+	const draw = (/** @type {number} */ width) => {
+		const left = leftOf(width, names);
+		const bottom = 8 + ROW * rows.length;
+		const x = scale(0, longest, left, width - 82);
+		return {
+			height: bottom + 40,
+			parts: html`
+				<${XAxis} x=${x} top=${4} bottom=${bottom} label=${label} about=${Math.max(3, width / 150)} />
+				<${Names} names=${names} left=${left} top=${4} />
+				${rows.map((row, i) => {
+					let sum = 0;
+					return html`<g key=${i}>
+						${kinds.map(kind => {
+							const value = row.parts[kind] ?? 0;
+							const from = x(sum);
+							sum += value;
+							return html`<rect
+								key=${kind}
+								x=${from}
+								y=${4 + ROW * i + 4}
+								width=${Math.max(0, x(sum) - from)}
+								height=${ROW - 8}
+								fill=${`var(--${colours[kind]})`}
+							>
+								<title>${kind}: ${unit(value)}</title>
+							</rect>`;
+						})}
+						${row.mark != null &&
+						html`<path d=${`M${x(row.mark)} ${4 + ROW * i + 2}v${ROW - 4}`} stroke="var(--ink)" stroke-width="2.4">
+							<title>${markSays}: ${unit(row.mark)}</title>
+						</path>`}
+						${row.says &&
+						html`<${Label} x=${x(Math.max(sum, row.mark ?? 0)) + 7} y=${4 + ROW * i + 16} fill="var(--ink)">${row.says}<//>`}
+					</g>`;
+				})}
+			`
+		};
+	};
+	return html`<${Plot}
+		title=${title}
+		name=${name}
+		said=${said}
+		draw=${draw}
+		rows=${rows}
+		legend=${kinds.map(kind => [colours[kind], kind])}
+		fields=${[
+			{label: 'variant', value: r => r.name},
+			...kinds.map(kind => ({label: kind, value: (/** @type {any} */ r) => r.parts[kind] ?? null})),
+			...(markSays ? [{label: markSays, value: (/** @type {any} */ r) => r.mark ?? null}] : [])
+		]}
+	/>`;
+}
+
+/** Each part by its key in a result: its label and its colour. */
+const PARTS = /** @type {Record<string, [string, string]>} */ ({
+	delivering_s: ['delivering', 'data'],
+	claiming_s: ['waiting for a claim', 'idle'],
+	starting_s: ['starting', 'series-4'],
+	planning_s: ['planning', 'series-1'],
+	compiling_s: ['compiling or loading', 'loss'],
+	preparing_s: ['preparing', 'series-3'],
+	warmup_s: ['warm-up', 'fork-join'],
+	timed_s: ['timed steps', 'series-2'],
+	finishing_s: ['finishing', 'edge']
+});
+
+/** @param {{of: {node_time?: Record<string, number> | null, node_time_missing?: string | null}, name: string}} props */
+export function NodeTime({of, name}) {
+	const seconds = of.node_time;
+	if (!seconds)
+		return html`<section class="panel">
+			<h2>Node time</h2>
+			<p class="soft">Not known: ${of.node_time_missing ?? 'the server does not report it'}.</p>
+		</section>`;
+	const whole = Object.values(seconds).reduce((sum, s) => sum + s, 0);
+	const parts = Object.fromEntries(Object.entries(seconds).map(([key, s]) => [PARTS[key]?.[0] ?? key, s]));
+	const colours = Object.fromEntries(Object.keys(seconds).map(key => PARTS[key] ?? [key, 'soft']));
+	return html`<section class="panel">
+		<${Shares}
+			title="Node time"
+			name="node-time"
+			label="seconds"
+			unit=${s => `${s.toPrecision(3)} s`}
+			colours=${colours}
+			rows=${[{name, parts, says: duration(whole)}]}
+			said=${`Timed steps took ${percent((seconds['timed_s'] ?? 0) / (whole || 1))} of the node's time.` +
+			(of.node_time_missing ? ` Incomplete: ${of.node_time_missing}.` : '')}
+		/>
+	</section>`;
+}

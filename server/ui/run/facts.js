@@ -7,7 +7,7 @@ import {Answered, Empty, Pairs, Refused, Table, Time} from '../pieces.js';
 import {Changes} from '../experiment/design.js';
 import {AttemptTable} from '../lists/attempts.js';
 import {commandOf} from '../request.js';
-import {NodeTime} from './node-time.js';
+import {NodeTime} from '../plots/rows.js';
 
 /** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
 export function Attempts({of, topic}) {

@@ -3,7 +3,7 @@ import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {duration, ms, number, percent} from '../format.js';
 import {Answered, Empty, Pairs, Table} from '../pieces.js';
-import {Shares} from '../plots/shares.js';
+import {Shares} from '../plots/rows.js';
 import {State} from '../words.js';
 
 /**
