@@ -7,6 +7,8 @@ import {duration} from './format.js';
 import {useStream} from './live.js';
 import {PLACES, pageOf} from './pages.js';
 
+// Keyboard shortcuts of every page. Single-letter shortcuts can be turned off (WCAG 2.1.4).
+
 export const KEYS = /** @type {[string, string][]} */ ([
 	['?', 'show this help'],
 	...PLACES.map(({key, label}) => /** @type {[string, string]} */ ([`g ${key}`, `go to ${label}`])),

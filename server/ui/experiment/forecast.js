@@ -9,6 +9,8 @@ import {NodeTime, Shares, nameOf} from '../plots/rows.js';
 import {Label, XAxis, YAxis, plain, scale, schedulerColour} from '../plots/scale.js';
 import {Nothing} from './answer.js';
 
+// Where the threads' time went, and the speedup that the task graph allows.
+
 const TIME = {useful: 'useful', 'no work': 'no-work', 'at barriers': 'barrier', scheduling: 'scheduling'};
 
 /** @param {import('../schemas').Schemas['WaitingSplit']} waiting */

@@ -8,6 +8,8 @@ import {OP_KINDS, opKind} from '../plots/scale.js';
 import {Lines} from '../plots/series.js';
 import {Nothing} from './answer.js';
 
+// The memory of each variant, exact to the byte, and its growth with batch and sequence length.
+
 export const ARENAS = {
 	weights: 'task',
 	gradients: 'series-4',

@@ -4,6 +4,8 @@ import {questionText} from '../request.js';
 
 /** @typedef {Record<string, string>} Texts */
 
+// Converts a form's texts to a request and back. Comma-separated values become an axis, as on the command line.
+
 /** Splits a text at commas outside braces and brackets. @param {string} text */
 export function parts(text) {
 	const found = [''];
@@ -222,6 +224,8 @@ export function OneOf({id, label, value, options, onValue, help}) {
 }
 
 /** @typedef {{request: any, set: (changes: Record<string, unknown>) => void, refused: Map<string, string>}} Asked */
+
+// Repetitions, order and stopping rule; limits, priority and labels of all runs.
 
 const TRACED = /** @type {Record<string, boolean | string | null>} */ ({false: null, first: 'first', true: true});
 

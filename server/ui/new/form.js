@@ -8,6 +8,8 @@ import {Refused, Table, Time} from '../pieces.js';
 import {Same} from '../request.js';
 import {Field, Limits, Repetitions, Setting, fieldOf, requestOf, textsOf, unreadIn} from './fields.js';
 
+// The dry run of a request: number and order of its runs, their duration, and the smallest difference they detect.
+
 const PAUSE_MS = 220;
 const SHOWN = 24;
 

@@ -9,6 +9,8 @@ import {Answered, Empty, Figures, Head, Refused, Tabs, Time, later} from '../pie
 import {Steps} from '../run/steps.js';
 import {State} from '../words.js';
 
+// Output of a run's trainers: the last lines, then new lines as they arrive; all lines on request.
+
 const TAIL = 500; // lines that are shown first
 
 /**

@@ -3,6 +3,8 @@ import {html, useLayoutEffect, useRef, useState} from '../vendor/preact.js';
 import {save} from '../api.js';
 import {Table} from '../pieces.js';
 
+// Canvas drawing as SVG: a context with those methods of a canvas that the dashboard's plots use.
+
 const SVG = 'http://www.w3.org/2000/svg';
 const ANCHOR = /** @type {Record<string, string>} */ ({start: 'start', center: 'middle', end: 'end'});
 

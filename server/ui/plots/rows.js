@@ -50,6 +50,8 @@ export function Names({names, left, top}) {
 export const nameOf = row =>
 	variantName(Object.keys(row.variant).length ? row.variant : {scheduler: row.scheduler, threads: row.threads});
 
+// Stacked bars.
+
 /**
  * Rows of stacked bars: phases of a step, time of threads, memory.
  * @param {{title: string, said: string, name: string, rows: {name: string, parts: Record<string, number>,
@@ -122,6 +124,8 @@ export function Shares({title, said, name, rows, colours, label, unit, most, mar
 		]}
 	/>`;
 }
+
+// Where the node's time of a run, or of an experiment's runs, went.
 
 /** Each part by its key in a result: its label and its colour. */
 const PARTS = /** @type {Record<string, [string, string]>} */ ({

@@ -12,6 +12,8 @@ import {read} from '../timeline/trace.js';
 
 /** @typedef {import('../timeline/timeline.js').View} View */
 
+// The tasks of one step and their dependencies, on a canvas: by depth from left to right.
+
 const HEIGHT = 460;
 const MARGIN = 14;
 const ALL = {from: 0, to: 1};

@@ -5,6 +5,8 @@ import {BARRIER, IDLE, STARVING, WAITS, firstAfter} from './trace.js';
 
 /** @typedef {Record<string, string>} Colours */
 
+// The theme's colours for a canvas, which cannot read custom properties.
+
 const NAMES = [
 	'ink',
 	'soft',

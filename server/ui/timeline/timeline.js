@@ -8,6 +8,8 @@ import {firstAfter, said, totals, why} from './trace.js';
 /** @typedef {{from: number, to: number}} View */
 /** @typedef {{at: number, unit: number, y: number}} Spot its value, values per pixel, pixels from the top */
 
+// A canvas that shows a part of a wide drawing. Pointer, wheel and keyboard move and zoom it.
+
 /**
  * view: the visible part of `whole`; left, right: margins in pixels; kept: clamps a view to its bounds; painted: what
  * `paint` depends on besides the view; said: the view as text, for tests; keys: actions of further keys.
