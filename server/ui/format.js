@@ -15,9 +15,13 @@ function significant(value, digits) {
 	return fixed(value, Math.min(places, 6));
 }
 
-/** A step's time, always in milliseconds. @param {number | null | undefined} value_s */
+/** A measured time in milliseconds; microseconds below a tenth of one. @param {number | null | undefined} value_s */
 export const ms = value_s =>
-	value_s == null ? '–' : `${significant(value_s * 1e3, value_s * 1e3 >= 1000 ? 4 : 3)} ms`;
+	value_s == null
+		? '–'
+		: value_s !== 0 && Math.abs(value_s) < 1e-4
+			? `${significant(value_s * 1e6, 3)} µs`
+			: `${significant(value_s * 1e3, value_s * 1e3 >= 1000 ? 4 : 3)} ms`;
 
 /** @param {number | null | undefined} value @param {number} [digits] */
 export const number = (value, digits = 3) => (value == null ? '–' : significant(value, digits));

@@ -43,7 +43,9 @@ export function Skeleton({lines = 0, height = 0}) {
 export function Refused({problem, retry}) {
 	return html`<div class="notice bad" role="alert">
 		<strong>${problem.title}</strong>
-		${problem.detail && html`<span>${problem.detail}</span>`}
+		${problem.detail &&
+		!problem.errors.some(each => each.accepted && problem.detail.endsWith(each.accepted)) &&
+		html`<span>${problem.detail}</span>`}
 		${problem.errors.map(
 			(each, i) => html`<span key=${i}>${each.pointer || each.field}: ${each.accepted ?? each.detail}</span>`
 		)}
@@ -192,10 +194,10 @@ function useHeld(rows, id, view) {
  * A table. The keys j and k move between its rows, x selects one.
  * @template Row
  * @param {{columns: Column<Row>[], rows: Row[], id: (row: Row) => string | number, caption: string, what?: string,
- *   view?: string, sort?: string | null, onSort?: (sort: string) => void}} props what: a row's name; view: the question
- *   that the rows answer, where there are several
+ *   view?: string, sort?: string | null, onSort?: (sort: string) => void, tall?: boolean}} props what: a row's name;
+ *   view: the question that the rows answer, where there are several; tall: many rows scroll below their headings
  */
-export function Table({columns, rows, id, caption, what = 'row', view = '', sort, onSort}) {
+export function Table({columns, rows, id, caption, what = 'row', view = '', sort, onSort, tall}) {
 	const held = useHeld(rows, id, `${view} ${sort}`);
 	const own = useState(/** @type {string | null} */ (null));
 	const chosen = onSort ? (sort ?? null) : own[0];
@@ -236,7 +238,7 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 		html`<button type="button" class="offer" onClick=${held.release}>
 			Show ${plural(held.waiting, `new ${what}`)}
 		</button>`}
-		<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
+		<div class=${`scroll${tall ? ' tall' : ''}`} tabindex="0" role="region" aria-label=${caption}>
 			<table>
 				<caption class="unseen">${caption}</caption>
 				<thead><tr>${columns.map(heading)}</tr></thead>

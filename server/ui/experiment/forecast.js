@@ -1,5 +1,5 @@
-// Where time goes, in shares of each variant. Forecast of steps on more cores than the node has, replayed from a one-thread
-// run, with its error where steps were measured.
+// Where time goes, in shares of each variant. Forecast of steps on more cores than the node has, replayed from a
+// one-thread run, with its error where steps were measured.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {ms, number, percent, slicesName} from '../format.js';

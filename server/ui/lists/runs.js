@@ -1,11 +1,12 @@
 // A list of runs: filters, selection for comparing, pages.
-import {html} from '../vendor/preact.js';
+import {html, useEffect, useState} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
-import {useList} from '../answers.js';
+import {useAction, useAnswer, useList} from '../answers.js';
+import {download} from '../api.js';
 import {count, duration, ms, perSecond, plural, variantName} from '../format.js';
 import {useFollow} from '../live.js';
-import {Answered, Choice, Empty, Narrow, RunLink, Submit, Table, Time} from '../pieces.js';
-import {State, STATES} from '../words.js';
+import {Answered, Choice, Empty, Narrow, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
+import {STATES, State} from '../words.js';
 
 /**
  * How many rows are shown, and buttons for other pages.
@@ -99,25 +100,25 @@ const COLUMNS = [
 /** @param {{experimentId?: number}} props without one, all runs */
 export function Runs({experimentId}) {
 	const {params} = address.value;
-	const filters = (params.get('filter') ?? '').split(/[\s,]+/).filter(each => each.includes('='));
 	const narrowed = {
 		experiment_id: experimentId ?? params.get('experiment'),
 		state: params.get('state'),
-		filter: filters,
+		filter: params.get('filter'),
 		node: params.get('node'),
 		flagged: params.get('flagged')
 	};
-	const chosen = filters.length > 0 || ['state', 'node', 'flagged'].some(name => params.has(name));
+	const chosen = ['filter', 'state', 'node', 'flagged'].some(name => params.has(name));
 	const page = {sort: params.get('sort') ?? (experimentId ? null : '-id'), cursor: params.get('cursor'), limit: 50};
 	const followed = experimentId ? `experiment:${experimentId}` : 'overview';
 	useFollow(followed);
 	const answer = useList('runs', narrowed, page, followed);
+	const save = useAction(() => download('exports/runs', {...narrowed, sort: page.sort, format: 'csv'}, 'runs.csv'));
 	const ids = marked();
 	const sides = comparison(ids, answer.data?.items ?? []);
 	const columns = experimentId ? COLUMNS.filter(column => column.name !== 'experiment') : COLUMNS;
 	return html`
 		<div class="filters">
-			<${Narrow} name="filter" label="Settings" placeholder="scheduler=task threads=2" first=${true} />
+			<${Filter} of="runs" placeholder="scheduler = task and median_step_s < 0.1" />
 			<${Choice} name="state" label="State" options=${[['', 'any'], ...STATES.map(state => [state, state])]} />
 			<${Choice}
 				name="flagged"
@@ -129,6 +130,7 @@ export function Runs({experimentId}) {
 				]}
 			/>
 			<${Narrow} name="node" label="Node" />
+			<button disabled=${save.busy} onClick=${save.run} title="All runs of this filter, with every column">CSV</button>
 			${ids.length > 0 &&
 			html`<div class="row">
 				${sides
@@ -139,6 +141,7 @@ export function Runs({experimentId}) {
 				<button onClick=${() => choose({marked: null})}>Clear selection</button>
 			</div>`}
 		</div>
+		${save.problem && html`<${Refused} problem=${save.problem} />`}
 		<${Answered} answer=${answer} lines=${12}>
 			${found =>
 				found.items.length === 0
@@ -170,3 +173,64 @@ export function Runs({experimentId}) {
 
 /** Runs of an experiment. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
 export const RunsOf = ({of}) => html`<${Runs} experimentId=${of.id} />`;
+
+/** @typedef {import('../schemas').Schemas['FilterName']} Name */
+
+const MOST = 12; // completions
+
+/**
+ * What may follow: names, a name's operators or values, or and, or. Each completes the text.
+ * @param {string} text
+ * @param {Name[]} names
+ */
+export function completions(text, names) {
+	const [, head = '', word = ''] = /^([^]*?)([^\s()=!<>~,"]*)$/.exec(text) ?? [];
+	const [, name, operator] = /(\w+)\s*(!=|<=?|>=?|=|~|\bin\s*\([^)]*)\s*$/i.exec(head) ?? [];
+	const of = (/** @type {string | undefined} */ each) => names.find(known => known.name === each);
+	const before = /(\w+)\s*$/.exec(head)?.[1];
+	/** @type {string[]} */
+	let next;
+	if (operator) next = (of(name)?.choices ?? []).map(each => (/^[\w.:/+-]+$/.test(each) ? each : JSON.stringify(each)));
+	else if (!head.trim() || /(\(|\b(and|or|not))\s*$/i.test(head)) next = names.map(each => each.name);
+	else next = of(before)?.operators.map(each => (each === 'in' ? 'in (' : each)) ?? ['and', 'or'];
+	return next
+		.filter(each => each.startsWith(word) && each !== word)
+		.slice(0, MOST)
+		.map(each => head + each);
+}
+
+/** @param {{of: 'runs' | 'experiments' | 'series', placeholder: string, first?: boolean}} props first: / goes to it */
+export function Filter({of, placeholder, first = true}) {
+	const said = address.value.params.get('filter') ?? '';
+	const [text, setText] = useState(said);
+	const [used, use] = useState(false);
+	const names = useAnswer(used ? `filters/${of}` : null);
+	useEffect(() => setText(said), [said]);
+	const commit = () => text !== said && choose({filter: text, cursor: null});
+	return html`<form
+		class="field filter"
+		role="search"
+		onSubmit=${(/** @type {Event} */ event) => {
+			event.preventDefault();
+			commit();
+		}}
+	>
+		<label for="filter">Filter</label>
+		<input
+			id="filter"
+			type="search"
+			list="filter-next"
+			autocomplete="off"
+			spellcheck=${false}
+			value=${text}
+			placeholder=${placeholder}
+			data-find=${first ? '' : undefined}
+			onFocus=${() => use(true)}
+			onInput=${(/** @type {any} */ event) => setText(event.target.value)}
+			onBlur=${commit}
+		/>
+		<datalist id="filter-next">
+			${completions(text, names.data?.items ?? []).map(each => html`<option key=${each} value=${each}></option>`)}
+		</datalist>
+	</form>`;
+}

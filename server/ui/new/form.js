@@ -204,7 +204,7 @@ export function Form({first, fields}) {
 			void submit.run(undefined);
 		}}
 	>
-		<${Plan} plan=${plan} problem=${problem} />
+		<div class="stay"><${Plan} plan=${plan} problem=${problem} /></div>
 		${elsewhere && html`<${Refused} problem=${problem} />`}
 		${submit.problem && html`<${Refused} problem=${submit.problem} />`}
 		<div class="main-side">
@@ -264,7 +264,7 @@ export function Form({first, fields}) {
 					<summary>More settings</summary>
 					<div class="fields">${under().map(setting)}<${Limits} ...${rules} /></div>
 				</details>
-				<div class="row">
+				<div class="row run-row">
 					<button class="first" disabled=${!plan || submit.busy}>Run ${plan ? plural(plan.runs, 'run') : 'it'}</button>
 				</div>
 			</div>

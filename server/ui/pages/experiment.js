@@ -67,7 +67,7 @@ function Verdict({of}) {
 		const more = word === 'undecided' && of.state === 'finished' && !of.tuning ? furtherOf(of, found) : 0;
 		const most = 2 * (found.disturbed_runs ?? 0) > (found.runs ?? 0);
 		return html`<p class=${`verdict ${most ? 'undecided' : word}`}>
-			${word !== 'none' && html`<${State} of=${word} /> `}
+			${word !== 'none' && html`<${State} of=${word} says=${word === 'undecided' && !found.primary ? '' : undefined} /> `}
 			${found.primary && html`<strong>The question: </strong>`}
 			${found.sentence}
 			${disturbed && html`<small class="state warn">${disturbed}</small>`}

@@ -7,7 +7,7 @@ import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Question, Submit, Table, Tabs, Time} from '../pieces.js';
 import {State, StateBar} from '../words.js';
 import {Known} from '../lists/experiments.js';
-import {Pages, Runs} from '../lists/runs.js';
+import {Filter, Pages, Runs} from '../lists/runs.js';
 
 const SINCE = /** @type {[string, string][]} */ ([
 	['', 'any time'],
@@ -63,6 +63,7 @@ function List() {
 	const asked = {
 		state: params.get('state'),
 		name: params.get('name'),
+		filter: params.get('filter'),
 		submitter: params.get('submitter'),
 		commit: params.get('commit'),
 		since: params.get('since'),
@@ -73,9 +74,10 @@ function List() {
 	};
 	useFollow('overview');
 	const answer = useAnswer('experiments', asked, {follow: 'overview'});
-	const narrowed = Boolean(asked.state || asked.name || asked.submitter || asked.commit || asked.since);
+	const narrowed = Boolean(asked.filter || asked.state || asked.name || asked.submitter || asked.commit || asked.since);
 	return html`
 		<div class="filters">
+			<${Filter} of="experiments" first=${false} placeholder="verdict = faster and threads = 2" />
 			<${Narrow} name="name" label="Question" placeholder="part of it" first=${true} />
 			<${Choice}
 				name="state"
@@ -97,8 +99,15 @@ function List() {
 					? html`<${Empty}>
 							${narrowed
 								? html`
-										<p>No experiment matches these filters.</p>
-										<button onClick=${() => choose({state: null, name: null, submitter: null, commit: null, since: null})}>
+										<p>
+											${found.next_cursor
+												? 'No match on this page. Each page searches only a part of all experiments.'
+												: 'No experiment matches these filters.'}
+										</p>
+										<${Pages} page=${found} total=${found.total} here=${0} what="experiment" />
+										<button
+											onClick=${() => choose({filter: null, state: null, name: null, submitter: null, commit: null, since: null})}
+										>
 											Show all
 										</button>
 									`

@@ -138,6 +138,20 @@ function Node({node, workers, calibration}) {
 	</section>`;
 }
 
+/**
+ * The queue, with one row for neighbours of one experiment that wait for the same. more: the runs after its first.
+ * @param {import('../schemas').Schemas['QueuedRun'][]} queued
+ */
+function alike(queued) {
+	const rows = /** @type {(import('../schemas').Schemas['QueuedRun'] & {more: number})[]} */ ([]);
+	for (const run of queued) {
+		const last = rows.at(-1);
+		if (last && last.experiment_id === run.experiment_id && last.waiting_for === run.waiting_for) last.more += 1;
+		else rows.push({...run, more: 0});
+	}
+	return rows;
+}
+
 /** @param {{id: string}} props */
 function Worker({id}) {
 	const path = `workers/${encodeURIComponent(id)}`;
@@ -258,18 +272,32 @@ export default function Fleet() {
 							? html`
 									<${Table}
 										caption="Queue"
-										rows=${page.items}
+										rows=${alike(page.items)}
 										id=${r => r.run_id}
 										columns=${[
-											{name: 'position', label: 'Position', number: true, cell: r => r.position},
-											{name: 'run', label: 'Run', cell: r => html`<${RunLink} id=${r.run_id} />`},
+											{
+												name: 'position',
+												label: 'Position',
+												number: true,
+												cell: r => (r.more ? `${r.position}–${r.position + r.more}` : r.position)
+											},
+											{
+												name: 'run',
+												label: 'Run',
+												cell: r => (r.more ? plural(r.more + 1, 'run') : html`<${RunLink} id=${r.run_id} />`)
+											},
 											{
 												name: 'of',
 												label: 'Experiment',
 												class: 'question',
 												cell: r => html`<${Question} id=${r.experiment_id} name=${r.experiment_name} />`
 											},
-											{name: 'variant', label: 'Variant', class: 'question', cell: r => variantName(r.variant)},
+											{
+												name: 'variant',
+												label: 'Variant',
+												class: 'question',
+												cell: r => (r.more ? 'several' : variantName(r.variant))
+											},
 											{name: 'why', label: 'Waits for', class: 'question', cell: r => r.waiting_for},
 											{name: 'since', label: 'Queued', cell: r => html`<${Time} at=${r.queued_at} />`}
 										]}

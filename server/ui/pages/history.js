@@ -6,7 +6,7 @@ import {changed, useAction, useAnswer} from '../answers.js';
 import {count, ms, number, percent, plural, setting} from '../format.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
-import {Pages} from '../lists/runs.js';
+import {Filter, Pages} from '../lists/runs.js';
 import {plain} from '../plots/scale.js';
 import {Lines} from '../plots/series.js';
 import {State} from '../words.js';
@@ -338,9 +338,8 @@ export default function History() {
 		if (before.current !== undefined && before.current !== states) changed('history');
 		before.current = states;
 	}, [states]);
-	const filters = (params.get('filter') ?? '').split(/[\s,]+/).filter(each => each.includes('='));
 	const asked = {
-		filter: filters,
+		filter: params.get('filter'),
 		node: params.get('node'),
 		sort: params.get('sort'),
 		cursor: params.get('cursor'),
@@ -361,7 +360,7 @@ export default function History() {
 				</span>
 			</section>`}
 			<div class="filters">
-				<${Narrow} name="filter" label="Settings" placeholder="scheduler=task threads=2" first=${true} />
+				<${Filter} of="series" placeholder="scheduler = task and threads = 2" />
 				<${Narrow} name="node" label="Node" />
 				<${Choice}
 					name="alert"
@@ -375,7 +374,7 @@ export default function History() {
 				${(/** @type {import('../schemas').Schemas['SeriesPage']} */ page) =>
 					page.items.length === 0
 						? html`<${Empty}>
-								${filters.length || asked.node
+								${asked.filter || asked.node
 									? html`<p>No series matches these filters.</p>`
 									: html`
 											<h2>No history yet</h2>

@@ -76,6 +76,10 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	files: ['Files', later(async () => (await import('../run/facts.js')).Files)]
 });
 
+/** A run in words, with its model. @param {import('../schemas').Schemas['RunDetail']} of */
+const named = ({variant, settings}) =>
+	[...(variant['model'] || !settings ? [] : [settings.model]), variantName(variant)].join(', ');
+
 const MOST_FILTERS = 20; // of a request
 
 /**
@@ -85,7 +89,7 @@ const MOST_FILTERS = 20; // of a request
 function Among({of}) {
 	const filter = Object.entries(of.variant)
 		.filter(([, value]) => typeof value !== 'object')
-		.map(([name, value]) => `${name}=${value}`);
+		.map(([name, value]) => `${name}=${JSON.stringify(value)}`);
 	const siblings = useAnswer('runs', {
 		experiment_id: of.experiment_id,
 		state: 'succeeded',
@@ -242,7 +246,7 @@ export default function Run() {
 	});
 	return html`
 		<${Head}
-			title=${known ? `Run ${known.id}: ${variantName(known.variant)}` : `Run ${id}`}
+			title=${known ? `Run ${known.id}: ${named(known)}` : `Run ${id}`}
 			above=${known &&
 			html`
 				<a href=${link('experiment', {id: known.experiment_id})}>Experiment ${known.experiment_id}</a>,
@@ -261,9 +265,13 @@ export default function Run() {
 					<section class="panel">
 						<${Figures}
 							of=${[
-								['Median step', ms(of.median_step_s)],
-								[perSecond([of]), count(of.tokens_per_s)],
-								['Final loss', of.final_loss?.toFixed(5) ?? '–'],
+								...(of.median_step_s === null && of.finished_at
+									? []
+									: [
+											['Median step', ms(of.median_step_s)],
+											[perSecond([of]), count(of.tokens_per_s)],
+											['Final loss', of.final_loss?.toFixed(5) ?? '–']
+										]),
 								...(of.spec.stop_at ? [['Goal', html`<${Goal} of=${of} />`]] : []),
 								['Attempts', of.attempts],
 								['Node', of.node ?? last?.worker_id ?? '–'],

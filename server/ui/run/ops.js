@@ -61,7 +61,7 @@ export function Ops({of}) {
 					<h2>Ops</h2>
 					<${Table}
 						caption="Ops"
-						rows=${result.ops}
+						rows=${[...result.ops].sort((a, b) => b.time_s - a.time_s)}
 						id=${op => `${op.op} ${op.phase}`}
 						columns=${[
 							{name: 'op', label: 'Op', cell: op => op.op, by: op => op.op},
@@ -130,6 +130,7 @@ export function Validity({of}) {
 					<h2>Evidence for each step</h2>
 					<${Table}
 						caption="Evidence"
+						tall=${rows.length > 30}
 						rows=${rows}
 						id=${r => r.step}
 						columns=${[

@@ -241,6 +241,7 @@ export function Steps({of, topic}) {
 					</p>`}
 					<${Table}
 						caption="Steps"
+						tall=${rows.length > 30}
 						rows=${rows.slice(0, MOST)}
 						id=${r => r.step}
 						columns=${[

@@ -1,7 +1,8 @@
 // A run's trace as a timeline, and its task graph. A trace is opened once for both.
 import {html, useEffect, useMemo, useState} from '../vendor/preact.js';
 import {address, choose} from '../address.js';
-import {Problem, request} from '../api.js';
+import {useAction} from '../answers.js';
+import {Problem, download, request} from '../api.js';
 import {count} from '../format.js';
 import {Empty, Refused, Skeleton} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
@@ -250,7 +251,13 @@ export function useView(trace, name = 't') {
 /** @param {{of: import('../schemas').Schemas['RunDetail'], trace: import('../timeline/trace.js').Trace}} props */
 function Shown({of, trace}) {
 	const [view, setView] = useView(trace);
-	return html`<section class="panel">
+	const save = useAction(() => download(`runs/${of.id}/trace`, {format: 'chrome'}, `run-${of.id}.json`));
+	return html`<section class="panel stack tight">
+		<div class="row">
+			<button disabled=${save.busy} onClick=${save.run}>Save for Perfetto</button>
+			<span class="soft">Then “Open trace file” at ui.perfetto.dev, which reads it in your browser.</span>
+		</div>
+		${save.problem && html`<${Refused} problem=${save.problem} />`}
 		<${Timeline}
 			trace=${trace}
 			view=${view}
