@@ -1,7 +1,7 @@
 // The workload of each network: time by op and phase, rates; training beside inference; memory of each variant.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
-import {bytes, ms, number, percent, plural} from '../format.js';
+import {bytes, ms, number, percent, variantName} from '../format.js';
 import {Answered, Table} from '../pieces.js';
 import {Shares, nameOf} from '../plots/rows.js';
 import {OP_KINDS, opKind} from '../plots/scale.js';
@@ -124,14 +124,19 @@ const KINDS = /** @type {Record<string, string>} */ (
 	Object.fromEntries(OP_KINDS.map(([token, label]) => [label, token]))
 );
 
+const FIRST = new Set(['model', 'mode', 'batch', 'seq', 'data']); // settings that a row's name begins with
+
 /** @param {Schemas['WorkRow']} row */
 const rowName = row =>
 	[
 		row.mode,
 		`B${row.batch}${row.side === null ? ` T${row.seq}` : ''}`,
 		...(row.data === 'synthetic' ? [] : [row.data]),
-		row.variant.scheduler,
-		plural(row.variant.threads, 'thread')
+		variantName({
+			scheduler: row.variant.scheduler,
+			threads: row.variant.threads,
+			...Object.fromEntries(Object.entries(row.variant.variant).filter(([setting]) => !FIRST.has(setting)))
+		})
 	].join(', ');
 
 /**
@@ -173,7 +178,7 @@ function Network({of}) {
 			most=${100}
 			unit=${v => `${number(v)} %`}
 			colours=${KINDS}
-			said="All layers and threads together; the table below has each op."
+			said="All layers and threads together; the table below has each op of one run in each mode."
 			rows=${rows.map(row => ({name: rowName(row), parts: kinds(row.ops)}))}
 		/>
 		<${Shares}
@@ -193,7 +198,7 @@ function Network({of}) {
 		/>
 		<${Table}
 			caption=${`Ops of ${of.model}`}
-			rows=${rows.flatMap(row => row.ops.map(op => ({...op, row: rowName(row)})))}
+			rows=${of.typical.flatMap(at => rows[at].ops.map(op => ({...op, row: rowName(rows[at])})))}
 			id=${r => `${r.row} ${r.op} ${r.phase}`}
 			columns=${[
 				{name: 'row', label: 'Run', class: 'question', cell: r => r.row},
