@@ -10,7 +10,7 @@ from gpt2core.spec.errors import InputError
 MODULES = {
     "server": (
         "fastapi", "uvicorn", "httptools", "pydantic_settings", "sqlalchemy", "alembic", "prometheus_client",
-        "ruptures", "orjson", "optuna",
+        "ruptures", "orjson", "optuna", "pyparsing",
     ),
     "worker": ("numba", "psutil", "threadpoolctl", "safetensors"),
     "provisioner": ("prometheus_client",),
