@@ -1,19 +1,11 @@
 """Filters by expressions: what a list contains equals a scan of its rows, and what does not exist is named."""
 
 import pytest
+from walked import walk
 
 from taskloom.server.read.lists import keyset
 
 pytestmark = pytest.mark.both_databases
-
-
-def walk(api, path, **query):
-    found, cursor = [], {}
-    while cursor is not None:
-        page = api.get(path, **query, **cursor)
-        found += [item["id"] for item in page["items"]]
-        cursor = {"cursor": page["next_cursor"]} if page["next_cursor"] else None
-    return found
 
 
 @pytest.fixture

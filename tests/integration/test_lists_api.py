@@ -3,21 +3,12 @@
 import itertools
 
 import pytest
+from walked import walk
 
 from taskloom.server.read.experiments import eta
 from taskloom.server.read.lists import keyset
 
 pytestmark = pytest.mark.both_databases
-
-
-def walk(api, path, **query):
-    """The ids on all pages."""
-    found, cursor = [], {}
-    while cursor is not None:
-        page = api.get(path, **query, **cursor)
-        found += [item["id"] for item in page["items"]]
-        cursor = {"cursor": page["next_cursor"]} if page["next_cursor"] else None
-    return found
 
 
 @pytest.fixture
