@@ -64,7 +64,7 @@ npm/node_modules/.package-lock.json: npm/package-lock.json
 	cd npm && npm ci --no-fund --no-audit --loglevel=error
 
 soak: .venv/installed-dev    ## an hour of everything at once: unreliable network, readers, exports, attackers (ARGS="--minutes 2 --database postgres")
-	$(BIN)/python tests/e2e/soak.py --output build/soak.json $(ARGS)
+	$(BIN)/python -m tests.support.soak --output build/soak.json $(ARGS)
 
 ui-vendor: npm/node_modules/.package-lock.json   ## copy the dashboard's libraries from npm/package-lock.json
 	node npm/vendor.mjs
@@ -80,7 +80,7 @@ ui: .venv/installed-dev      ## test the dashboard in a browser (Debian: chromiu
 	$(BIN)/pytest -m ui tests/ui $(ARGS)
 
 screenshots: .venv/installed-dev   ## write every page of the dashboard, light and dark, to build/screenshots
-	$(BIN)/python tests/ui/screenshots.py $(ARGS)
+	$(BIN)/python -m tests.support.screenshots $(ARGS)
 
 slurm: .venv/installed-dev   ## test workers through a real Slurm (Debian: slurm-wlm, munge)
 	$(BIN)/pytest -m slurm tests/slurm $(ARGS)

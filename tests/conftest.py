@@ -12,8 +12,6 @@ from typing import Any, TextIO
 
 import hypothesis
 import pytest
-from foreign_runtimes import no_foreign_runtime  # noqa: F401 (a fixture of all tests)
-from postgres_server import Postgres, postgres_server
 from sqlalchemy.engine import make_url
 
 from gpt2core.spec.config import TrainConfig
@@ -21,6 +19,8 @@ from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import SCHEMA
 from taskloom.server import migrate
 from taskloom.server.db import Database
+from tests.support.foreign_runtimes import no_foreign_runtime  # noqa: F401 (a fixture of all tests)
+from tests.support.postgres_server import Postgres, postgres_server
 
 # Tests assert behaviour, never time: an example may be slow because the machine is.
 hypothesis.settings.register_profile("untimed", deadline=None)

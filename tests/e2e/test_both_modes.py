@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from processes import House
-from runs import SMALL, succeeded
 
 from taskloom import Client
 from taskloom.analysis.report import page
 from taskloom.contract.experiments import ExperimentRequest
+from tests.support.processes import House
+from tests.support.runs import SMALL, succeeded
 
 
 @pytest.mark.slow

@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from processes import HERE, House
-from runs import SMALL, succeeded
 
 from gpt2core.spec.sources import source_hash
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.worker import builds
+from tests.support.processes import HERE, House
+from tests.support.runs import SMALL, succeeded
 
 FAKE = (HERE / "fake_trainer.py").read_text().replace('{"pid": os.getpid()}', '{"core_hash": source_hash()}')
 FAKE = FAKE.replace("import argparse", "import argparse\nfrom gpt2core.spec.sources import source_hash", 1)

@@ -14,13 +14,13 @@ from xml.etree import ElementTree
 
 import httpx
 import pytest
-from command_line import TINY, cli, taskloom, told
-from patience import until
-from processes import House
-from trace_checks import check_chrome, check_paraver
 
 from gpt2core.spec.result import NODE_TIME
 from taskloom import Client
+from tests.support.command_line import TINY, cli, taskloom, told
+from tests.support.patience import until
+from tests.support.processes import House
+from tests.support.trace_checks import check_chrome, check_paraver
 
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
 

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from patience import until
-from processes import Process
+
+from tests.support.patience import until
+from tests.support.processes import Process
 
 pytestmark = pytest.mark.slow
 

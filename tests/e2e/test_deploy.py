@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from patience import DEADLINE_S
-from processes import House
+
+from tests.support.patience import DEADLINE_S
+from tests.support.processes import House
 
 pytestmark = pytest.mark.slow
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from faketime import library
-from patience import until
-from processes import House, Process, house, trainer_of
-from runs import check_books, ended, submit, training
-from wire import Message, Send, Wire
 
 from taskloom import Client
+from tests.support.faketime import library
+from tests.support.patience import until
+from tests.support.processes import House, Process, house, trainer_of
+from tests.support.runs import check_books, ended, submit, training
+from tests.support.wire import Message, Send, Wire
 
 pytestmark = pytest.mark.slow
 LEASE_S = 2.0

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 
 import psutil
 import pytest
-from patience import until
-from processes import House
-from runs import ended, submit, training
 
 from taskloom import Client
+from tests.support.patience import until
+from tests.support.processes import House
+from tests.support.runs import ended, submit, training
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import fake_slurm
 import pytest
-from command_line import TINY
-from processes import House
 
 from gpt2core.spec.settings import cache_folder
+from tests.support import fake_slurm
+from tests.support.command_line import TINY
+from tests.support.processes import House
 
 pytestmark = pytest.mark.slow
 

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import fake_slurm
 import pytest
-from command_line import TINY
-from patience import DEADLINE_S
-from processes import House
 
 from gpt2core.spec import settings
 from gpt2core.spec.settings import cache_folder
 from taskloom.contract.options import WORKER
 from taskloom.server.settings import Settings
+from tests.support import fake_slurm
+from tests.support.command_line import TINY
+from tests.support.patience import DEADLINE_S
+from tests.support.processes import House
 
 POOLS = '[pools.a]\ncores = 1\nmemory = "1GiB"\nwalltime = 600\nmax_jobs = 1\n'
 Run = Callable[..., tuple[int, str]]

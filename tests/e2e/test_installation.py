@@ -9,7 +9,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from installations import (
+from packaging.requirements import Requirement
+
+from gpt2core.spec.extras import MODULES
+from taskloom.cli import COMMANDS
+from taskloom.server.read.dashboard.files import MEDIA_TYPES
+from tests.support.installations import (
     ROOT,
     SOURCES,
     build_wheel,
@@ -20,12 +25,7 @@ from installations import (
     link_requirements,
     site_packages,
 )
-from packaging.requirements import Requirement
-from processes import Process
-
-from gpt2core.spec.extras import MODULES
-from taskloom.cli import COMMANDS
-from taskloom.server.read.dashboard.files import MEDIA_TYPES
+from tests.support.processes import Process
 
 pytestmark = pytest.mark.slow
 

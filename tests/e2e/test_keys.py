@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import cli
-from patience import until
-from processes import House
 
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
+from tests.support.command_line import cli
+from tests.support.patience import until
+from tests.support.processes import House
 
 
 def taskloom(home: House, *arguments: str, token: str = "", status: int = 0) -> str:

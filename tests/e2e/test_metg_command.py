@@ -8,7 +8,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from command_line import taskloom, told
+
+from tests.support.command_line import taskloom, told
 
 pytestmark = pytest.mark.slow
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import httpx
 import pytest
-from processes import House, house
-from record_release import read
-from wire import Message, Send, Wire
 
 from taskloom import Client
+from tests.support.processes import House, house
+from tests.support.record_release import read
+from tests.support.wire import Message, Send, Wire
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

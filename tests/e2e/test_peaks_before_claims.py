@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from patience import until
-from processes import House
-from runs import ended, submit
 
 from taskloom import Client
+from tests.support.patience import until
+from tests.support.processes import House
+from tests.support.runs import ended, submit
 
 pytestmark = pytest.mark.slow
 

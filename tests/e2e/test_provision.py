@@ -9,15 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import fake_slurm
 import httpx
 import pytest
-from patience import until
-from processes import House
 from prometheus_client.parser import text_string_to_metric_families
 
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
+from tests.support import fake_slurm
+from tests.support.patience import until
+from tests.support.processes import House
 
 POOLS = """
 name = "t"

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from command_line import taskloom, told
-from folded import train_folded
 
 from gpt2core.node import openmp
 from gpt2core.process import launch
@@ -25,6 +23,8 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import SYNCS
 from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.schedulers import SCHEDULERS
+from tests.support.command_line import taskloom, told
+from tests.support.folded import train_folded
 
 ROOT = Path(__file__).parents[2]
 SMALL = TrainConfig(
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.timeout(COMPILES_S + 100)
 def ranked(folder: Path, configs: list[TrainConfig], **environment: str) -> list[dict[str, Any]]:
     """The losses of configurations and the hashes of all ranks' weights, computed by so many processes."""
     (folder / "configs.json").write_text(json.dumps([each.to_dict() for each in configs]))
-    program = [str(ROOT / "tests" / "rank_program.py"), str(folder / "configs.json"), str(folder / "found.json")]
+    program = [str(ROOT / "tests/support/rank_program.py"), str(folder / "configs.json"), str(folder / "found.json")]
     command = [*launcher(configs[0].ranks), sys.executable, *program]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=COMPILES_S, check=False,

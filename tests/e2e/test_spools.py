@@ -10,10 +10,6 @@ import threading
 import httpx
 import psutil
 import pytest
-from patience import DEADLINE_S, until
-from processes import House, trainer_of
-from runs import ended, submit, training
-from wire import Message, Send, Wire
 
 from taskloom import Client
 from taskloom.worker.client import ServerClient
@@ -21,6 +17,10 @@ from taskloom.worker.delivery import Delivery
 from taskloom.worker.execution import Verdict, upload
 from taskloom.worker.report import Report
 from taskloom.worker.spool import Entry, Spool
+from tests.support.patience import DEADLINE_S, until
+from tests.support.processes import House, trainer_of
+from tests.support.runs import ended, submit, training
+from tests.support.wire import Message, Send, Wire
 
 
 def test_a_result_outlives_a_server_that_is_gone(home: House, client: Client) -> None:

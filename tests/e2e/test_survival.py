@@ -11,15 +11,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from faketime import library
-from patience import DEADLINE_S, until
-from postgres_server import Postgres
-from processes import House, Process, house
-from runs import check_books, ended, submit, submit_many, succeeded, training
-from wire import LoseOneAnswer, Unreliable, Wire
 
 from taskloom import Client
 from taskloom.contract.attempts import AttemptSummary
+from tests.support.faketime import library
+from tests.support.patience import DEADLINE_S, until
+from tests.support.postgres_server import Postgres
+from tests.support.processes import House, Process, house
+from tests.support.runs import check_books, ended, submit, submit_many, succeeded, training
+from tests.support.wire import LoseOneAnswer, Unreliable, Wire
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
 LEASE_S = 1.5

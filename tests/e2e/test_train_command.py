@@ -11,10 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from command_line import TINY, taskloom, told
-from patience import until
-from processes import Process, gone
-from trace_checks import check_chrome, check_paraver
+
+from tests.support.command_line import TINY, taskloom, told
+from tests.support.patience import until
+from tests.support.processes import Process, gone
+from tests.support.trace_checks import check_chrome, check_paraver
 
 
 def test_train_prints_the_result_and_nothing_else(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from command_line import cli, taskloom, told
-from patience import until
-from processes import House, house
 
 from taskloom import Client
+from tests.support.command_line import cli, taskloom, told
+from tests.support.patience import until
+from tests.support.processes import House, house
 
 pytestmark = pytest.mark.slow
 PROBLEM = ("--model", "tiny", "--batch", "2", "--seq", "32", "--steps", "4", "--batch-slice", "1")

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from command_line import TINY, taskloom
-from patience import until
-from processes import House, gone
 
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
+from tests.support.command_line import TINY, taskloom
+from tests.support.patience import until
+from tests.support.processes import House, gone
 
 TASKLOOM = [sys.executable, "-P", "-m", "taskloom.cli"]
 

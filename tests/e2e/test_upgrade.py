@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 import pytest
-from installations import build_wheel, copy_sources, environment, install, link_requirements
-from processes import Process
 
 from gpt2core.spec.version import RELEASE
+from tests.support.installations import build_wheel, copy_sources, environment, install, link_requirements
+from tests.support.processes import Process
 
 pytestmark = pytest.mark.slow
 

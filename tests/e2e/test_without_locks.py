@@ -8,11 +8,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from command_line import TINY
-from processes import House, Process
-from runs import ended, submit
 
 from taskloom import Client
+from tests.support.command_line import TINY
+from tests.support.processes import House, Process
+from tests.support.runs import ended, submit
 
 pytestmark = pytest.mark.slow
 

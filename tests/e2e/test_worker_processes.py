@@ -7,12 +7,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from patience import until
-from processes import House, gone, trainer_of
-from runs import ended, submit, training
 
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
+from tests.support.patience import until
+from tests.support.processes import House, gone, trainer_of
+from tests.support.runs import ended, submit, training
 
 
 def test_a_submitted_run_gets_its_result(home: House, client: Client) -> None:

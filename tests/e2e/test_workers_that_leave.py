@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from patience import until
-from processes import House, Process
-from runs import ended, submit, training
 
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
+from tests.support.patience import until
+from tests.support.processes import House, Process
+from tests.support.runs import ended, submit, training
 
 
 def test_a_worker_that_knows_its_end_takes_only_what_fits_and_leaves(home: House, client: Client) -> None:

@@ -9,7 +9,6 @@ The whole model is trained in float64 and in float32, with PyTorch's AdamW.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,8 @@ from torch.nn import functional as F
 from bench.torch_gpt2 import GPT2, attention, load_weights, random_model, train, train_with_norms, weights_of
 from gpt2core.spec import networks
 from gpt2core.spec.config import TrainConfig
+from tests.networks import test_gru
+from tests.support.networks import cases, lstms, resnets, torch_gru, torch_lstms, torch_toys, torch_trained, vggs
 
 FOLDER = Path(__file__).parent
 N, C, OC, NH, B, T, V, VP, CONTEXT = 7, 24, 40, 3, 2, 5, 50, 128, 16
@@ -184,23 +185,15 @@ def make_clipped_gpt2() -> None:
 
 
 def make_toys() -> None:
-    """Store PyTorch's results for the toy networks of tests/networks."""
-    sys.path.insert(0, str(FOLDER.parent / "networks"))
-    import cases
-    import torch_toys
-
+    """Store PyTorch's results for the toy networks of tests/support/networks."""
     for name in cases.SHAPES:
-        networks.NETWORKS[name] = name
+        networks.NETWORKS[name] = f"tests.support.networks.{name}"
         losses, weights = torch_toys.train(name)
         np.savez_compressed(FOLDER / f"{name}.npz", losses=losses, **weights)
 
 
 def make_lstms() -> None:
     """Store PyTorch's losses for the LSTMs of tests/networks."""
-    sys.path.insert(0, str(FOLDER.parent / "networks"))
-    import lstms
-    import torch_lstms
-
     for case in lstms.CASES:
         losses, _ = torch_lstms.train(lstms.config(case))
         np.savez_compressed(FOLDER / f"{case}.npz", losses=losses)
@@ -208,30 +201,18 @@ def make_lstms() -> None:
 
 def make_gru() -> None:
     """Store PyTorch's losses for the GRU of tests/networks."""
-    sys.path.insert(0, str(FOLDER.parent / "networks"))
-    import test_gru
-    import torch_gru
-
-    networks.NETWORKS["gru"] = "gru"
+    networks.NETWORKS["gru"] = "tests.support.networks.gru"
     np.savez_compressed(FOLDER / "gru.npz", losses=torch_gru.losses(test_gru.config()))
 
 
 def make_resnet() -> None:
     """Store PyTorch's losses and accuracies for the ResNet of tests/networks."""
-    sys.path.insert(0, str(FOLDER.parent / "networks"))
-    import resnets
-    import torch_trained
-
     losses, accuracies, _ = torch_trained.train(resnets.config())
     np.savez_compressed(FOLDER / "resnet.npz", losses=losses, accuracies=accuracies)
 
 
 def make_vgg() -> None:
     """Store PyTorch's losses and accuracies for the VGG of tests/networks."""
-    sys.path.insert(0, str(FOLDER.parent / "networks"))
-    import torch_trained
-    import vggs
-
     losses, accuracies, _ = torch_trained.train(vggs.config())
     np.savez_compressed(FOLDER / "vgg.npz", losses=losses, accuracies=accuracies)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from route_requests import OPERATIONS, REQUESTS, request_of
 
 from taskloom.server import main
 from taskloom.server.main import create_app
 from taskloom.server.routing import Router
 from taskloom.server.settings import Settings
+from tests.support.route_requests import OPERATIONS, REQUESTS, request_of
 
 CALLERS = ("none", "unknown", "revoked", "expired", "read", "submit", "worker", "other-worker", "admin")
 NO_KEY = ("none", "unknown", "revoked", "expired")

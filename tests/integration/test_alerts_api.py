@@ -1,10 +1,10 @@
 """Slowdowns: found in histories, measured again, confirmed or dismissed."""
 
 import pytest
-from patience import until
 
 from taskloom.contract.labels import KEPT, build_label
 from taskloom.server.read.analysis import service
+from tests.support.patience import until
 
 
 def run_all(node, make_result, step_s, core_hash="abc", canary_s=0.02):

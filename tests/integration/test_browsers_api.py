@@ -4,11 +4,11 @@ import gzip
 
 import pytest
 from fastapi import FastAPI
-from patience import until
 
 from taskloom import Client
 from taskloom.server.access import browsers
 from taskloom.server.errors import StartRefused
+from tests.support.patience import until
 
 
 def raw(api, path, **headers):

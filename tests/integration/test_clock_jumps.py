@@ -6,10 +6,10 @@ A clock that jumps forward is one before which all stored instants move back.
 import time
 
 import pytest
-from patience import until
 from sqlalchemy import text
 
 from taskloom.server import extension
+from tests.support.patience import until
 
 pytestmark = pytest.mark.both_databases
 HOUR_S = 3600.0

@@ -8,7 +8,8 @@ import time
 
 import psutil
 import pytest
-from patience import DEADLINE_S, until
+
+from tests.support.patience import DEADLINE_S, until
 
 RESULT = "/api/v1/attempts/1/result"
 MIB = 1 << 20

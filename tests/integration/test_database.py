@@ -6,14 +6,14 @@ import threading
 
 import psycopg
 import pytest
-from conftest import servers_on
-from patience import until
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from taskloom.server import migrate
 from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
+from tests.support.patience import until
+from tests.support.servers import servers_on
 
 pytestmark = pytest.mark.both_databases
 

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from caller import Caller
+
+from tests.support.caller import Caller
 
 pytestmark = pytest.mark.slow
 

@@ -3,10 +3,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from patience import DEADLINE_S, until
 from sqlalchemy import event
 
 from taskloom.server.read.events import stream as streams
+from tests.support.patience import DEADLINE_S, until
 
 pytestmark = pytest.mark.both_databases
 

@@ -4,9 +4,9 @@ import threading
 
 import httpx
 import pytest
-from patience import DEADLINE_S, until
 
 from taskloom.server.queue.experiments import planning
+from tests.support.patience import DEADLINE_S, until
 
 pytestmark = pytest.mark.both_databases
 

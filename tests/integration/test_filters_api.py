@@ -1,9 +1,9 @@
 """Filters by expressions: what a list contains equals a scan of its rows, and what does not exist is named."""
 
 import pytest
-from walked import walk
 
 from taskloom.server.read.lists import keyset
+from tests.support.walked import walk
 
 pytestmark = pytest.mark.both_databases
 

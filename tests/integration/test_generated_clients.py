@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from route_requests import OPERATIONS, request_of
 
 from taskloom.server.main import create_app
 from taskloom.server.settings import Settings
+from tests.support.route_requests import OPERATIONS, request_of
 
 TYPESCRIPT = ("--package=openapi-typescript@7.13.0", "--package=typescript@5.9.3")
 GOOD = ("200", "201")
@@ -55,11 +55,9 @@ def python_client(document: Path) -> typing.Iterator[Path]:
     told = done.stdout + done.stderr
     assert done.returncode == 0, told
     assert "warning" not in told.lower(), told
-    sys.path.insert(0, str(folder.parent))
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder.parent)
         yield folder
-    finally:
-        sys.path.remove(str(folder.parent))
 
 
 def answer_types(python_client: Path, name: str) -> list[Any]:

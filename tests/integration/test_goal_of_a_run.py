@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apart import processes
 from rich.console import Console
 
 from gpt2core.measure import energy
@@ -22,6 +21,7 @@ from gpt2core.spec.result import TrainResult
 from taskloom import train_tables
 from taskloom.server.errors import BadResult
 from taskloom.server.queue.attempts import payload
+from tests.support.apart import processes
 
 HERE = list(openmp.find())
 BASE = {"model": "tiny", "batch": 2, "seq": 16, "steps": 12, "warmup": 2, "lr": 0.01, "data": "synthetic"}

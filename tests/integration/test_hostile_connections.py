@@ -6,7 +6,8 @@ import socket
 
 import psutil
 import pytest
-from patience import DEADLINE_S, until
+
+from tests.support.patience import DEADLINE_S, until
 
 MIB = 1 << 20
 CHUNKED = b"Transfer-Encoding: chunked\r\n"

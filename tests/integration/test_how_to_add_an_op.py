@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import poison
 import pytest
 
 from gpt2core import layers
@@ -24,6 +23,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import FUSIONS
 from gpt2core.spec.models import ModelConfig
 from gpt2core.step import graph, slicing
+from tests.support import poison
 
 pytestmark = pytest.mark.slow
 

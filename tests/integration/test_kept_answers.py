@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import psutil
 import pytest
-from patience import DEADLINE_S, until
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from taskloom.server.db import Database
 from taskloom.server.read import questions
+from tests.support.patience import DEADLINE_S, until
 
 SCALING = "/analysis/scaling?experiment_id=1"
 

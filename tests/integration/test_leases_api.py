@@ -2,10 +2,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from patience import DEADLINE_S, until
 from sqlalchemy import text
 
 from taskloom.server.neighbours import LISTENER
+from tests.support.patience import DEADLINE_S, until
 
 pytestmark = pytest.mark.both_databases
 

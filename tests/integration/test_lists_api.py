@@ -3,10 +3,10 @@
 import itertools
 
 import pytest
-from walked import walk
 
 from taskloom.server.read.experiments import eta
 from taskloom.server.read.lists import keyset
+from tests.support.walked import walk
 
 pytestmark = pytest.mark.both_databases
 

@@ -7,8 +7,6 @@ import os
 import threading
 
 import pytest
-from dependencies import of_program
-from reachability import reachability
 
 from gpt2core.node import host
 from gpt2core.schedulers.task import replay
@@ -18,6 +16,8 @@ from gpt2core.taskbench.bench import Streams, TaskBench
 from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig, stream_bytes
 from gpt2core.taskbench.kernels import TIMESTEP
 from gpt2core.taskbench.metg import measure
+from tests.support.dependencies import of_program
+from tests.support.reachability import reachability
 
 CORES = sorted(os.sched_getaffinity(0))
 WIDTH, ITERATIONS = 6, 40

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apart import Apart, processes
 
 from gpt2core.node import openmp
 from gpt2core.run import train
@@ -22,6 +21,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, ConfigError, CoreError, Stalled
 from gpt2core.spec.fields import SYNCS
 from gpt2core.spec.result import ThreadStat
+from tests.support.apart import Apart, processes
 
 HERE = list(openmp.find())
 CORES = sorted(os.sched_getaffinity(0))[:2]

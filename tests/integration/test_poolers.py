@@ -15,11 +15,11 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
-from conftest import servers_on
-from patience import until
 from sqlalchemy.engine import make_url
 
 from taskloom.server.db import Database
+from tests.support.patience import until
+from tests.support.servers import servers_on
 
 pytestmark = [pytest.mark.on_postgres, pytest.mark.slow]
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from caller import whole
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -32,6 +31,7 @@ from taskloom.server.queue.experiments import control, submission
 from taskloom.server.queue.runs import service as runs
 from taskloom.server.queue.workers import service as workers
 from taskloom.server.settings import Settings
+from tests.support.caller import whole
 
 WORKERS = st.sampled_from(["w1", "w2", "w3"])
 PICK = st.integers(0, 10**6)

@@ -6,11 +6,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from patience import DEADLINE_S
 from sqlalchemy import event
 
 from taskloom.server import main
 from taskloom.server.access.turns import Turns
+from tests.support.patience import DEADLINE_S
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from patience import until
 
 from taskloom.server.queue.retention import service
+from tests.support.patience import until
 
 pytestmark = pytest.mark.both_databases
 TABLES = ("experiment", "block", "run", "attempt", "result", "artifact", "output_line", "run_event")

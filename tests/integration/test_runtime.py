@@ -15,9 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from patience import DEADLINE_S
-from stages import run_program
-from toys import toy, wide
 
 from gpt2core.compile import atomics, clock
 from gpt2core.compile.jit import address_of, kernel, runtime
@@ -40,6 +37,9 @@ from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Program, Reduce, Tensor, Update
 from gpt2core.step.signature import Int64s, Scalar, Step, TileInt
 from gpt2core.step.tensors import TensorSpec, plan_arena
+from tests.support.patience import DEADLINE_S
+from tests.support.stages import run_program
+from tests.support.toys import toy, wide
 
 ITEMS = 20_000
 WAIT_S = 0.3

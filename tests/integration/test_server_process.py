@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from patience import DEADLINE_S, until
 
 from gpt2core.spec.version import version
+from tests.support.patience import DEADLINE_S, until
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weight_parts import RELATIVE, parts
 
 from gpt2core.data.sources import write_tokens
 from gpt2core.networks.gpt2.checkpoint import read_checkpoint, write_checkpoint
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.run.train import train
 from gpt2core.spec.config import TrainConfig
+from tests.support.weight_parts import RELATIVE, parts
 
 FOLDER = Path(__file__).parents[1] / "golden"
 RUNS: list[dict[str, Any]] = [

@@ -4,10 +4,10 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from patience import until
 from sqlalchemy import text
 
 from taskloom.server.queue.experiments import blocks
+from tests.support.patience import until
 
 pytestmark = pytest.mark.both_databases
 

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from patience import until
-from stages import run_program
-from toys import toy, wide
 
 from gpt2core.compile.jit import Function, runtime
 from gpt2core.measure.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Record, new_record, note_wait, pass_wait
 from gpt2core.run import train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import SYNCS
+from tests.support.patience import until
+from tests.support.stages import run_program
+from tests.support.toys import toy, wide
 
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
 LONG = 20_000  # pauses of a task: far longer than everything else

@@ -7,12 +7,12 @@ import json
 import zipfile
 
 import pytest
-from trace_checks import check_chrome, check_paraver
-from trace_example import FOUND
 
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.trace import trace_of
 from taskloom.server.read.analysis import reading
+from tests.support.trace_checks import check_chrome, check_paraver
+from tests.support.trace_example import FOUND
 
 API = "/api/v1/runs/1/trace"
 

@@ -4,7 +4,8 @@ import gzip
 import json
 
 import pytest
-from trace_example import FOUND
+
+from tests.support.trace_example import FOUND
 
 pytestmark = pytest.mark.both_databases
 

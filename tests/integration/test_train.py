@@ -13,7 +13,6 @@ import threading
 
 import numpy as np
 import pytest
-from trace_checks import check_chrome, check_paraver
 
 from gpt2core.networks.gpt2 import initial
 from gpt2core.networks.memory import memory_bytes
@@ -27,6 +26,7 @@ from gpt2core.spec.phases import PHASES
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.profile import profile_of
 from taskloom.analysis.trace import trace_of
+from tests.support.trace_checks import check_chrome, check_paraver
 
 SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=8, warmup=2, token_slice=16, data="synthetic", threads=2)
 

@@ -6,12 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from patience import until
-from tunings import BASE, SPACE, TUNE, answer, decide, open_runs, play, run_block, seconds, settings_of, submit
 
 from taskloom.server.queue.experiments import tuning as queue
 from taskloom.server.queue.experiments.tuning import Part
 from taskloom.server.read.tuning import service
+from tests.support.patience import until
+from tests.support.tunings import (
+    BASE,
+    SPACE,
+    TUNE,
+    answer,
+    decide,
+    open_runs,
+    play,
+    run_block,
+    seconds,
+    settings_of,
+    submit,
+)
 
 pytestmark = pytest.mark.both_databases
 

@@ -1,8 +1,9 @@
 """Tunings whose servers compete, whose nodes vanish, and which are cancelled or have nothing to choose from."""
 
 import pytest
-from patience import until
-from tunings import BASE, answer, decide, open_runs, play, run_block, seconds, settings_of, submit
+
+from tests.support.patience import until
+from tests.support.tunings import BASE, answer, decide, open_runs, play, run_block, seconds, settings_of, submit
 
 pytestmark = pytest.mark.both_databases
 PHASES = {"explore": 0, "confirm": 2, "fresh": 8}  # number of the first block of each phase

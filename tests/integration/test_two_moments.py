@@ -7,8 +7,6 @@ import os
 
 import numpy as np
 import pytest
-from apart import processes
-from stages import run_program
 
 from gpt2core.compile.jit import kernel
 from gpt2core.node import openmp
@@ -24,6 +22,8 @@ from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Program, Read, Tensor, Update, Write
 from gpt2core.step.signature import Complete, Float64s, Int64s, Step, TileInt
 from gpt2core.step.tensors import TensorSpec, plan_arena
+from tests.support.apart import processes
+from tests.support.stages import run_program
 
 ROUNDS, WIDTH, STEPS = 4, 3, 20
 CORES = sorted(os.sched_getaffinity(0))

@@ -1,9 +1,9 @@
 """Every JSON answer has an ETag, and unchanged answers are a 304."""
 
 import pytest
-from route_requests import OPERATIONS, request_of
 
 from taskloom.server import unchanged
+from tests.support.route_requests import OPERATIONS, request_of
 
 LISTS = ["/runs", "/experiments", "/workers", "/queue/runs", "/analysis/alerts", "/analysis/history/series"]
 

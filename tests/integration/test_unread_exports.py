@@ -9,7 +9,8 @@ import socket
 
 import psutil
 import pytest
-from patience import DEADLINE_S, until
+
+from tests.support.patience import DEADLINE_S, until
 
 MIB = 1 << 20
 STEPS = 20_000

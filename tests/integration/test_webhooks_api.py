@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from patience import DEADLINE_S, until
 
 from taskloom.contract.webhooks import is_genuine
 from taskloom.server.webhooks import service
+from tests.support.patience import DEADLINE_S, until
 
 pytestmark = pytest.mark.both_databases
 

@@ -2,9 +2,10 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from caller import Node
-from patience import DEADLINE_S, until
 from sqlalchemy import text
+
+from tests.support.caller import Node
+from tests.support.patience import DEADLINE_S, until
 
 pytestmark = pytest.mark.both_databases
 

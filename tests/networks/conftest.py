@@ -10,4 +10,4 @@ from gpt2core.spec import networks
 @pytest.fixture(autouse=True)
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("elman", "convolutions", "gru"):
-        monkeypatch.setitem(networks.NETWORKS, name, name)
+        monkeypatch.setitem(networks.NETWORKS, name, f"tests.support.networks.{name}")

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import resnets
 
 from gpt2core.measure import counters
 from gpt2core.networks.memory import memory_bytes, plan
@@ -31,6 +30,7 @@ from taskloom.server.errors import BadResult
 from taskloom.server.queue.attempts import payload
 from taskloom.server.queue.runs.service import sample_rows
 from taskloom.worker.agent import Agent
+from tests.support.networks import resnets
 
 EVERY_2 = {"steps": 5, "warmup": 1, "evaluate_every": 2, "val_samples": 7}
 HOW = [

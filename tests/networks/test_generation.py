@@ -6,10 +6,7 @@ import hashlib
 import json
 
 import numpy as np
-import poison
 import pytest
-from apart import processes
-from generating import MODELS, config, generated, logits_of
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
@@ -22,6 +19,9 @@ from gpt2core.spec.errors import NotFinite
 from gpt2core.spec.result import TrainResult
 from taskloom.server.errors import BadResult
 from taskloom.server.queue.attempts import digest, payload
+from tests.support import poison
+from tests.support.apart import processes
+from tests.support.networks.generating import MODELS, config, generated, logits_of
 
 SCHEDULERS = [
     {"scheduler": "serial"},

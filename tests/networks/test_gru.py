@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cases
 import numpy as np
-import poison
 import pytest
 
 from gpt2core.gemm import libraries as gemm
@@ -16,8 +14,10 @@ from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import train
 from gpt2core.spec.config import TrainConfig
+from tests.support import poison
+from tests.support.networks import cases
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 MOST_LINES = 120  # without blank ones
 MODEL = {"network": "gru", "hidden": 9, "vocab": 61, "context": 16}
 
@@ -40,7 +40,7 @@ def test_every_scheduler_gives_the_same_bits() -> None:
 def test_training_follows_pytorch(slices: tuple[int, int]) -> None:
     """Losses agree to a relative 1e-5 with those that tests/golden/make_golden.py stored."""
     result = train.train(config(scheduler="task", threads=2, batch_slice=slices[0], token_slice=slices[1]))
-    golden = np.load(FOLDER.parent / "golden" / "gru.npz")["losses"]
+    golden = np.load(FOLDER / "golden" / "gru.npz")["losses"]
     np.testing.assert_allclose(result.losses, golden, rtol=1e-5)
     assert result.losses[-1] < result.losses[0]
 
@@ -58,5 +58,5 @@ def test_its_memory_is_known_without_a_trainer() -> None:
 
 
 def test_it_is_short() -> None:
-    lines = (FOLDER / "gru.py").read_text(encoding="utf-8").splitlines()
+    lines = (FOLDER / "support/networks/gru.py").read_text(encoding="utf-8").splitlines()
     assert sum(bool(line.strip()) for line in lines) <= MOST_LINES

@@ -8,9 +8,7 @@ import hashlib
 import json
 
 import numpy as np
-import poison
 import pytest
-from inferring import computed
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
@@ -30,6 +28,8 @@ from gpt2core.step.memory import Memory
 from taskloom.analysis.agreement import distance
 from taskloom.server.errors import BadResult
 from taskloom.server.queue.attempts import digest, payload
+from tests.support import poison
+from tests.support.networks.inferring import computed
 
 GPT2 = ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16)
 LSTM = {"network": "lstm", "embedding": 24, "hidden": 32, "layers": 2, "vocab": 61, "context": 16}

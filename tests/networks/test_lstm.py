@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import lstms
 import numpy as np
-import poison
 import pytest
 
 from gpt2core.data import sources
@@ -25,6 +23,8 @@ from gpt2core.step import slicing
 from gpt2core.step.memory import Memory
 from taskloom.contract.runs import RunSpec
 from taskloom.server.queue.experiments.memory import run_memory_bytes
+from tests.support import poison
+from tests.support.networks import lstms
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = pytest.mark.parametrize("case", lstms.CASES)

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import poison
 import pytest
-import resnets
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
@@ -25,6 +23,8 @@ from gpt2core.step import slicing
 from gpt2core.step.memory import Memory
 from taskloom.contract.runs import RunSpec
 from taskloom.server.queue.experiments.memory import run_memory_bytes
+from tests.support import poison
+from tests.support.networks import resnets
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HOW = [

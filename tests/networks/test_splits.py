@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import poison
 import pytest
-import resnets
-from inferring import computed
 
 from gpt2core.data.images import NotEnoughImages
 from gpt2core.gemm import libraries as gemm
@@ -20,6 +17,9 @@ from gpt2core.networks.network import network_of
 from gpt2core.run import canary, prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from tests.support import poison
+from tests.support.networks import resnets
+from tests.support.networks.inferring import computed
 
 RECORD = 3073
 

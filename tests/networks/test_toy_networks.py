@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cases
 import numpy as np
-import poison
 import pytest
 
 from gpt2core.gemm import libraries as gemm
@@ -20,8 +18,10 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.step.memory import Memory
 from taskloom.contract.runs import RunSpec
 from taskloom.server.queue.experiments.memory import run_memory_bytes
+from tests.support import poison
+from tests.support.networks import cases
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 MOST_LINES = 60  # lines of a toy network, without blank ones; the step program must keep them few
 TOYS = pytest.mark.parametrize("network", cases.SHAPES)
 
@@ -41,7 +41,7 @@ def test_training_follows_pytorch(network: str, threads: int, tmp_path: Path) ->
     """Losses agree to a relative 1e-5, weights to 1e-4 of their norm. tests/golden/make_golden.py stored PyTorch's."""
     path = tmp_path / "final.npz"
     result = train.train(cases.config(network, scheduler="task", threads=threads, save=str(path)))
-    golden = np.load(FOLDER.parent / "golden" / f"{network}.npz")
+    golden = np.load(FOLDER / "golden" / f"{network}.npz")
     np.testing.assert_allclose(result.losses, golden["losses"], rtol=1e-5)
     with np.load(path) as final:
         assert set(final) == set(golden) - {"losses"}
@@ -93,5 +93,5 @@ def test_only_a_fusion_that_the_step_follows_is_accepted_and_reported(network: s
 
 @TOYS
 def test_a_toy_is_short(network: str) -> None:
-    lines = (FOLDER / f"{network}.py").read_text(encoding="utf-8").splitlines()
+    lines = (FOLDER / f"support/networks/{network}.py").read_text(encoding="utf-8").splitlines()
     assert sum(bool(line.strip()) for line in lines) <= MOST_LINES

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import poison
 import pytest
-import vggs
 from safetensors.numpy import load_file, save_file
 
 from gpt2core.gemm import libraries as gemm
@@ -27,6 +25,8 @@ from gpt2core.step import graph
 from gpt2core.step.memory import Memory
 from taskloom.contract.runs import RunSpec
 from taskloom.server.queue.experiments.memory import run_memory_bytes
+from tests.support import poison
+from tests.support.networks import vggs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HOW = [

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # for bench.torch_gpt2, which has the only copy of the model
 
 
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from folded import train_folded
-from weight_parts import parts
 
 from bench.torch_gpt2 import random_model, train, weights_of, write_llmc_checkpoint
 from gpt2core.data.sources import open_tokens
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import ModelConfig
+from tests.support.folded import train_folded
+from tests.support.weight_parts import parts
 
 pytestmark = pytest.mark.parity
 

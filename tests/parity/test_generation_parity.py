@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
-from generating import MODELS, config, generated
-
 from bench import torch_gpt2, torch_lstm
 from gpt2core.spec.config import TrainConfig
+from tests.support.networks.generating import MODELS, config, generated
 
 pytestmark = pytest.mark.parity
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
-import resnets
-import torch_trained
-import vggs
 from safetensors.numpy import load_file
 from safetensors.torch import load_model, save_model
 
@@ -21,10 +15,11 @@ from bench import torch_images
 from gpt2core.networks.network import network_of
 from gpt2core.run.train import train
 from gpt2core.spec.fields import FUSIONS, SYNCS
+from tests.support.networks import resnets, torch_trained, vggs
 
 pytestmark = pytest.mark.parity
 
-NETWORKS = pytest.mark.parametrize("network", [resnets, vggs], ids=lambda each: each.__name__)
+NETWORKS = pytest.mark.parametrize("network", [resnets, vggs], ids=["resnets", "vggs"])
 FEW = [{"scheduler": "serial"}, {"scheduler": "fork-join", "threads": 2}, {"scheduler": "task", "threads": 3}]
 HOW = [
     *FEW,

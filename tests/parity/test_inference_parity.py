@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_model
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
-import resnets
-import vggs
-from inferring import computed
 
 from bench import torch_gpt2, torch_images, torch_lstm
 from gpt2core.data.sources import open_tokens
@@ -23,6 +17,8 @@ from gpt2core.run import outputs
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
+from tests.support.networks import resnets, vggs
+from tests.support.networks.inferring import computed
 
 pytestmark = pytest.mark.parity
 

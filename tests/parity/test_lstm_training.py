@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
-import lstms
-import torch_lstms
 from safetensors.torch import load_model, save_model
 
 from bench.torch_gpt2 import batch_of
@@ -21,6 +16,7 @@ from gpt2core.networks.lstm.checkpoint import read_checkpoint
 from gpt2core.networks.lstm.tensors import model_of
 from gpt2core.run.train import train
 from gpt2core.spec.fields import SYNCS
+from tests.support.networks import lstms, torch_lstms
 
 pytestmark = pytest.mark.parity
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "networks"))
-import cases
-import torch_toys
-
 from gpt2core.run.train import train
 from gpt2core.spec import networks
+from tests.support.networks import cases, torch_toys
 
 pytestmark = pytest.mark.parity
 
@@ -21,7 +17,7 @@ pytestmark = pytest.mark.parity
 @pytest.mark.parametrize("network", cases.SHAPES)
 def test_losses_and_weights(network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses agree to a relative 1e-5, weights to 1e-4 of their norm."""
-    monkeypatch.setitem(networks.NETWORKS, network, network)
+    monkeypatch.setitem(networks.NETWORKS, network, f"tests.support.networks.{network}")
     losses, weights = torch_toys.train(network)
     path = tmp_path / "final.npz"
     for how in cases.HOW:

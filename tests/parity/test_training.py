@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from weight_parts import parts
 
 from bench.torch_gpt2 import (
     GPT2,
@@ -28,6 +27,7 @@ from gpt2core.run.train import train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import PRESETS, ModelConfig
 from gpt2core.spec.optimizers import learning_rates
+from tests.support.weight_parts import parts
 
 pytestmark = pytest.mark.parity
 

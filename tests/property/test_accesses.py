@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import poison
 import pytest
 
 from gpt2core.gemm import libraries as gemm
@@ -17,6 +16,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import FUSIONS
 from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
+from tests.support import poison
 
 SMALL = TrainConfig(
     model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16),

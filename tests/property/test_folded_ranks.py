@@ -6,11 +6,11 @@ import dataclasses
 
 import numpy as np
 import pytest
-from folded import train_folded
 
 from gpt2core.run.train import train, weights_sha256
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import ModelConfig
+from tests.support.folded import train_folded
 
 SMALL = TrainConfig(
     model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16), fusion="rows",

@@ -14,9 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from apart import Apart, processes
-from stages import run_program
-from toys import toy, wide
 
 from gpt2core.node import openmp
 from gpt2core.run import canary, prepare, train
@@ -27,6 +24,9 @@ from gpt2core.spec.result import TrainResult
 from gpt2core.spec.schedulers import RUNTIMES
 from gpt2core.step import graph
 from gpt2core.step.ops import Mode
+from tests.support.apart import Apart, processes
+from tests.support.stages import run_program
+from tests.support.toys import toy, wide
 
 CORES = sorted(os.sched_getaffinity(0))
 SMALL = TrainConfig(

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))  # for processes.py, which has all real processes
-
-from cluster import Cluster, cluster, missing
-from processes import House, Process, house
-
 from taskloom import Client
+from tests.support.cluster import Cluster, cluster, missing
+from tests.support.processes import House, Process, house
 
 POOL: dict[str, Any] = {
     "partition": "main", "cores": 2, "memory": "1GiB", "walltime": "00:10:00", "max_jobs": 2, "max_pending": 2,

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from cluster import Cluster, cluster
-from jobs_and_runs import LONG, Provision, logged, submit, worker_of
-from patience import until
-from processes import House
 
 from taskloom import Client
+from tests.support.cluster import Cluster, cluster
+from tests.support.jobs_and_runs import LONG, Provision, logged, submit, worker_of
+from tests.support.patience import until
+from tests.support.processes import House
 
 pytestmark = pytest.mark.slurm
 

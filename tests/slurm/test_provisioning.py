@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
-from jobs_and_runs import (
+
+from taskloom import Client
+from tests.support.cluster import Cluster
+from tests.support.jobs_and_runs import (
     LONG,
     Provision,
     all_succeed,
@@ -22,10 +24,8 @@ from jobs_and_runs import (
     training,
     worker_of,
 )
-from patience import until
-from processes import House, gone
-
-from taskloom import Client
+from tests.support.patience import until
+from tests.support.processes import House, gone
 
 pytestmark = pytest.mark.slurm
 

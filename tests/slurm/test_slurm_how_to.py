@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, cluster, exposing
-from patience import until
-from processes import House, Process
 
 from gpt2core.spec.version import RELEASE
 from taskloom import Client
+from tests.support.cluster import Cluster, cluster, exposing
+from tests.support.patience import until
+from tests.support.processes import House, Process
 
 pytestmark = pytest.mark.slurm
 

@@ -7,15 +7,15 @@ import time
 
 import httpx
 import pytest
-from browser import hide
-from conftest import PROBLEM, submit
-from patience import until
 from playwright.sync_api import expect
-from processes import house
 from sqlalchemy import text
 
 from taskloom import Client
 from taskloom.server.db import Database
+from tests.support.browser import hide
+from tests.support.patience import until
+from tests.support.processes import house
+from tests.support.world import PROBLEM, submit
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 

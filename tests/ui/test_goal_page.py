@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import httpx
 import pytest
 from playwright.sync_api import expect
-from processes import house
 
-sys.path.append(str(Path(__file__).parents[1] / "integration"))  # for caller.py: workers are imitated in one place
-
-from caller import Caller
+from tests.support.caller import Caller
+from tests.support.processes import house
 
 pytestmark = pytest.mark.ui
 

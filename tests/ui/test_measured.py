@@ -6,21 +6,16 @@ import csv
 import io
 import math
 import re
-import sys
-from pathlib import Path
 
 import httpx
 import pytest
-from browser import saved
-from patience import until
 from playwright.sync_api import expect
-from processes import house
 
 from gpt2core.spec.latency import latency
-
-sys.path.append(str(Path(__file__).parents[1] / "integration"))  # for caller.py: workers are imitated in one place
-
-from caller import Caller
+from tests.support.browser import saved
+from tests.support.caller import Caller
+from tests.support.patience import until
+from tests.support.processes import house
 
 pytestmark = pytest.mark.ui
 

@@ -12,11 +12,11 @@ from collections import Counter
 
 import httpx
 import pytest
-from browser import saved
 from playwright.sync_api import expect
-from trace_example import FOUND
 
 from taskloom.server.read.dashboard import files
+from tests.support.browser import saved
+from tests.support.trace_example import FOUND
 
 COLUMNS = ("what", "gap_ns", "duration_ns")
 SHARED = """async ([below, columns, views]) => {

@@ -7,10 +7,10 @@ import re
 import httpx
 import pytest
 from click.testing import CliRunner
-from patience import until
 from playwright.sync_api import expect
 
 from taskloom.cli import main
+from tests.support.patience import until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 

@@ -7,11 +7,11 @@ import re
 
 import httpx
 import pytest
-from browser import hide, saved, saved_bytes
-from conftest import PROBLEM, submit
-from patience import until
 from playwright.sync_api import expect
-from test_pages import address
+
+from tests.support.browser import hide, saved, saved_bytes
+from tests.support.patience import until
+from tests.support.world import PROBLEM, address, submit
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 

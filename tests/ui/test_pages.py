@@ -6,11 +6,11 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
-from conftest import HOSTILE
 from playwright.sync_api import expect
-from prefix import proxy_of
 
 from taskloom.server.read.dashboard import files
+from tests.support.prefix import proxy_of
+from tests.support.world import HOSTILE, address
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
@@ -26,13 +26,6 @@ PAGES = (
     "b=experiment_id%3DCOMPARED%2Cscheduler%3Dtask&step=1",
 )  # fmt: skip
 LINK = re.compile(r'<link rel="modulepreload" href="([^"]+)">')
-
-
-def address(world, page):
-    found = page.replace("COMPARED", str(world.compared)).replace("RUN", str(world.runs[0].id))
-    if "SERIES" in page:
-        found = found.replace("SERIES", str(next(iter(world.client.series())).id))
-    return found.replace("FAILED", str(world.failed_run)).replace("WAITING", str(world.waiting_run))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,10 +9,11 @@ import re
 
 import httpx
 import pytest
-from browser import saved
-from conftest import PROBLEM, submit
-from patience import until
 from playwright.sync_api import expect
+
+from tests.support.browser import saved
+from tests.support.patience import until
+from tests.support.world import PROBLEM, submit
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 

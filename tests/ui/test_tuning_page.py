@@ -9,14 +9,14 @@ import math
 from urllib.parse import quote
 
 import pytest
-from browser import saved
-from patience import until
 from playwright.sync_api import expect
 
 import taskloom.server.schema  # noqa: F401 (all tables)
 from gpt2core.spec.config import TrainConfig
 from taskloom.server.db import Database, now
 from taskloom.server.read.tuning.kept import keep, problem_of
+from tests.support.browser import saved
+from tests.support.patience import until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 BASE = {"model": "tiny", "batch": 2, "seq": 32, "steps": 4, "batch_slice": 1, "token_slice": 32}

@@ -6,10 +6,11 @@ import csv
 import io
 
 import pytest
-from browser import saved
-from conftest import PROBLEM, submit
-from patience import until
 from playwright.sync_api import expect
+
+from tests.support.browser import saved
+from tests.support.patience import until
+from tests.support.world import PROBLEM, submit
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 

@@ -6,9 +6,7 @@ import dataclasses
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import poison
 import pytest
-from dependencies import of_program
 
 from gpt2core.compile import objects
 from gpt2core.compile.bfloat16 import whole
@@ -38,6 +36,8 @@ from gpt2core.step.signature import (
     signature,
 )  # fmt: skip
 from gpt2core.step.tensors import HALF, ITEMSIZE, TensorSpec, plan_arena
+from tests.support import poison
+from tests.support.dependencies import of_program
 
 PLANS = {
     "weights": plan_arena([TensorSpec("w", (2, 4, 3)), TensorSpec("b", (2, 4))]),

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import MODEL, Weights, assert_same, buffers, patch_header, random_weights, rewrite
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
@@ -27,6 +26,7 @@ from gpt2core.spec.errors import (
     UnreadableFile,
 )
 from gpt2core.spec.models import PRESETS, ModelConfig
+from tests.support.checkpoints import MODEL, Weights, assert_same, buffers, patch_header, random_weights, rewrite
 
 
 @pytest.fixture(params=[".bin", ".safetensors"])

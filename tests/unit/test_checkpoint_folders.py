@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import MODEL, assert_same, buffers, halves, random_weights, rewrite, write_bf16
 from safetensors.numpy import load_file, save_file
 
 from gpt2core.networks import shards
@@ -23,6 +22,7 @@ from gpt2core.spec.errors import (
     UnreadableFile,
 )
 from gpt2core.spec.models import ModelConfig
+from tests.support.checkpoints import MODEL, assert_same, buffers, halves, random_weights, rewrite, write_bf16
 
 PART = "model-00001-of-00002.safetensors"
 CONFIG = {"model_type": "gpt2", "n_embd": 24, "n_head": 3, "n_layer": 2, "n_positions": 11, "vocab_size": 50,

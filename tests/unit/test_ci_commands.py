@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from http_double import Script, scripted
 
 from taskloom.cli import main
+from tests.support.http_double import Script, scripted
 
 SIDE = {
     "variant": {},

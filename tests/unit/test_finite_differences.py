@@ -15,28 +15,10 @@ from gpt2core.layers.attention import BLOCK, attention_backward, attention_forwa
 from gpt2core.layers.gelu import gelu_backward, gelu_forward
 from gpt2core.layers.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
 from gpt2core.layers.loss import cross_entropy
+from tests.support.finite_differences import draw, gradient
 
-EPS = 1e-5
 CLOSE = {"rtol": 1e-5, "atol": 2e-6}
 By = Callable[..., tuple[int, int, int, int]]
-Function = Callable[[np.ndarray], np.ndarray]
-
-
-def gradient(forward: Function, at: np.ndarray, dout: np.ndarray) -> np.ndarray:
-    """d sum(dout * forward(x)) / dx by central differences, element by element."""
-    x, out = at.astype(np.float64), np.empty(at.shape)
-    for index in np.ndindex(x.shape):
-        kept = x[index]
-        x[index] = kept + EPS
-        above = np.sum(dout * forward(x))
-        x[index] = kept - EPS
-        out[index] = (above - np.sum(dout * forward(x))) / (2 * EPS)
-        x[index] = kept
-    return out
-
-
-def draw(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng([seed, *shape]).standard_normal(shape, dtype=np.float32)
 
 
 def layernorm(inp: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:

@@ -11,8 +11,6 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from http_double import Script, scripted
-from test_http_surroundings import ANSWERS, FAILURES, ask
 
 from gpt2core.node import peaks
 from gpt2core.process import launch
@@ -30,6 +28,8 @@ from taskloom.worker.report import Report
 from taskloom.worker.settings import parse
 from taskloom.worker.spool import Spool
 from taskloom.worker.supervise import Supervisor
+from tests.support.http_clients import ANSWERS, FAILURES, ask
+from tests.support.http_double import Script, scripted
 
 CHARSETS = ("base64", "undefined", "idna", "unicode_escape", "utf-7", "rot13", "no-such-charset", "")
 DATES = (

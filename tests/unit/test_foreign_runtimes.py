@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import foreign_runtimes
+from tests.support import foreign_runtimes
 
 GUARDED = {"libgomp-a34b3233.so.1.0.0", "libomp.so.5", "libiomp5.so", "libmpi.so.40", "libmpich.so.12"}
 OTHERS = {"libm.so.6", "libcompute.so", "libscipy_openblas.so", "libmpifr.so.6"}
@@ -33,8 +33,8 @@ def test_each_test_that_maps_a_runtime_fails_and_no_other(tmp_path):
         (tmp_path / name).write_bytes(bytes(64))
     tests = tmp_path / "test_loads.py"
     tests.write_text(TESTS.format(names=names, folder=str(tmp_path)))
-    plugins = ("-p", "foreign_runtimes", "-p", "no:cacheprovider")
-    environment = {**os.environ, "PYTHONPATH": str(Path(foreign_runtimes.__file__).parent)}
+    plugins = ("-p", foreign_runtimes.__name__, "-p", "no:cacheprovider")
+    environment = {**os.environ, "PYTHONPATH": str(Path(foreign_runtimes.__file__).parents[2])}
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", str(tmp_path), "-c", os.devnull, str(tests)],
         env=environment, capture_output=True, text=True, cwd=tmp_path, check=False,

@@ -6,10 +6,8 @@ import dataclasses
 import random
 
 import pytest
-from dependencies import derived
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reachability import reachability
 
 from gpt2core.layers import attention
 from gpt2core.layers.attention import heads_of_groups
@@ -20,6 +18,8 @@ from gpt2core.spec.fields import FUSIONS, SYNCS
 from gpt2core.spec.models import ModelConfig
 from gpt2core.step import graph, paths, slicing
 from gpt2core.step.ops import Access, Call, Mode, Op, Program, Region, Tile, Work, merged
+from tests.support.dependencies import derived
+from tests.support.reachability import reachability
 
 R, W, U, C = Mode.READ, Mode.WRITE, Mode.UPDATE, Mode.REDUCE
 SMALL = TrainConfig(

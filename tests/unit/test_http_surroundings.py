@@ -3,15 +3,11 @@ used is named."""
 
 import httpx
 import pytest
-from http_double import scripted
 
 from gpt2core.spec.errors import ConfigError
-from taskloom import Client
 from taskloom.contract import http
-from taskloom.contract.retry import Unreachable
-from taskloom.errors import ServerUnreachable
-from taskloom.provisioner.server import Server
-from taskloom.worker.client import ServerClient
+from tests.support.http_clients import ANSWERS, FAILURES, ask
+from tests.support.http_double import scripted
 
 PROXY_VARIABLES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 HOSTILE = [
@@ -26,28 +22,6 @@ HOSTILE = [
 def clean(monkeypatch):
     for name in (*PROXY_VARIABLES, "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"):
         monkeypatch.delenv(name, raising=False)
-
-
-def ask(kind, url):
-    """Any request of a kind of client."""
-    if kind == "client":
-        with Client(url) as client:
-            return list(client.runs())
-    if kind == "worker":
-        client = ServerClient(url, None)
-        try:
-            return client.leave("w", "b")
-        finally:
-            client.close()
-    server = Server(url, None)
-    try:
-        return server.demand()
-    finally:
-        server.close()
-
-
-ANSWERS = {"client": {"items": [], "next_cursor": None}, "worker": b"", "provisioner": {"needs": [], "workers": []}}
-FAILURES = (ServerUnreachable, Unreachable)
 
 
 @pytest.mark.parametrize(("variable", "value"), HOSTILE)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_finite_differences import gradient
 
 from gpt2core.gemm.sizes import LANES
 from gpt2core.layers import windows
 from gpt2core.layers.convolution import convolve, convolve_backward_input, convolve_backward_weight, fold
 from gpt2core.layers.sweep import pack
+from tests.support.finite_differences import gradient
 
 NONE, NO_BIAS = np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from test_finite_differences import gradient
 
 from gpt2core.layers.rectifier import relu, relu_backward
+from tests.support.finite_differences import gradient
 
 
 def test_rows_are_rectified_and_others_stay() -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from test_finite_differences import draw, gradient
 
 from gpt2core.layers.cell import sigmoid, tanh
 from gpt2core.layers.recurrence import States, lstm_backward, lstm_backward_weight, lstm_forward
+from tests.support.finite_differences import draw, gradient
 
 By = Callable[..., tuple[int, int, int, int]]
 CLOSE = {"rtol": 2e-5, "atol": 4e-6}

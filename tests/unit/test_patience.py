@@ -7,12 +7,12 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from http_double import Script, scripted
 
 from gpt2core.spec.errors import ConfigError
 from taskloom import Client, Problem, ServerUnreachable, patience
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.patience import Patience, starting_s
+from tests.support.http_double import Script, scripted
 
 RUN_LIST = {"items": [], "next_cursor": None}
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import DEADLINE_S
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
@@ -22,6 +21,7 @@ from gpt2core.node import pages
 from gpt2core.spec.errors import MachineError
 from gpt2core.step.ops import Product
 from taskloom import diagnosis
+from tests.support.patience import DEADLINE_S
 
 WIDE, TALL = Product(0, 1, 32, 3200, 64), Product(1, 0, 768, 96, 128)
 

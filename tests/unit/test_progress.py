@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 
-from patience import until
 from rich.console import Console
 
 from taskloom.progress import Bar
+from tests.support.patience import until
 
 
 def test_without_a_terminal_it_is_said_now_and_then_what_is_done() -> None:

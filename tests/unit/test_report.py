@@ -4,7 +4,6 @@ import dataclasses
 import json
 
 import pytest
-from report_example import make_document, make_processes
 
 from taskloom.analysis.family import Family
 from taskloom.analysis.processes import Process
@@ -12,6 +11,7 @@ from taskloom.analysis.report import Asked, build, page, plots
 from taskloom.analysis.report.card import report_card
 from taskloom.analysis.report.conclusion import answer
 from taskloom.analysis.sentences import reason
+from tests.support.report_example import make_document, make_processes
 
 
 @pytest.fixture

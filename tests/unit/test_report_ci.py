@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import markdown_it
 import pytest
-from report_example import make_document, make_processes
 
 from taskloom.analysis.report import junit, markdown
+from tests.support.report_example import make_document, make_processes
 
 HOSTILE = "*a* | b_c_ <img src=x> `d` [e](http://x) @everyone \x07\n# f"
 

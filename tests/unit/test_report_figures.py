@@ -5,14 +5,14 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
-from report_example import make_document, make_processes
-from trace_example import FOUND
 
 from taskloom.analysis.processes import Process
 from taskloom.analysis.report import page, to_show
 from taskloom.analysis.report.page import PRINTED_TIMES
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.wording import value_name
+from tests.support.report_example import make_document, make_processes
+from tests.support.trace_example import FOUND
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import subprocess
 import sys
 
 import pytest
-from patience import DEADLINE_S
 
 from taskloom.server import database_url
 from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
 from taskloom.server.settings import Settings
+from tests.support.patience import DEADLINE_S
 
 WRONG = {"float": "60s", "int": "1.5", "bool": "maybe"}
 

@@ -3,13 +3,12 @@ import contextlib
 import json
 import threading
 
-from patience import DEADLINE_S
-
 from taskloom.contract.events import ExperimentEvent
 from taskloom.server.read.events.service import Seen, Topic
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.settings import Settings
 from taskloom.server.waiting import WaitingRoom
+from tests.support.patience import DEADLINE_S
 
 TOPIC = Topic("experiment", 1)
 

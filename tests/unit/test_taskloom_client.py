@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from http_double import Script, scripted
 
 from gpt2core.spec.errors import ConfigError
 from taskloom import Client, Problem, ServerUnreachable
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.errors import BadRequest, Conflict, Forbidden, NotUnderstood, TaskloomError
+from tests.support.http_double import Script, scripted
 
 EXPERIMENT = {
     "id": 3, "name": "", "state": "active", "runs": 1, "by_state": {"queued": 1}, "created_at": "2026-01-01T00:00:00Z",

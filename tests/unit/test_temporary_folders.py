@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from patience import until
 
 from gpt2core.process.temporary import FILES, LOCK, TemporaryFolder
+from tests.support.patience import until
 
 HOLD = """
 import pathlib, subprocess, sys

@@ -9,13 +9,13 @@ from collections import defaultdict
 from datetime import datetime
 
 import pytest
-from trace_checks import check_chrome, check_paraver
-from trace_example import FOUND
 
 from gpt2core.spec.errors import InputError
 from taskloom import trace_files
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.trace import Trace, busy, op_numbers, trace_of
+from tests.support.trace_checks import check_chrome, check_paraver
+from tests.support.trace_example import FOUND
 
 AT = datetime(2026, 11, 21, 13, 5)
 

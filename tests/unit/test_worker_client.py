@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from http_double import Script, scripted
 
 from taskloom.contract.attempts import LeaseRequest, Progress, ResultUpload
 from taskloom.contract.retry import RETRIED_STATUSES, Refused, Unreachable
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker.client import ANSWER_S, ServerClient
+from tests.support.http_double import Script, scripted
 
 CLAIM = LeaseRequest(worker_id="n:0", boot_id="b", wait_s=0)
 LEASE = {

@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-from test_worker_agent import lease
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -20,6 +19,7 @@ from taskloom.worker.affinity import spare_cores, team_cores
 from taskloom.worker.agent import StopReason
 from taskloom.worker.execution import Verdict, judge, upload
 from taskloom.worker.supervise import Ending
+from tests.support.leases import lease
 
 ALONE = {"agent_shared_measured_cores": False}
 

@@ -8,14 +8,14 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from http_double import Script, scripted
-from patience import until
-from test_worker_agent import lease
 
 from taskloom.worker.agent import Agent, StopAsked, StopReason
 from taskloom.worker.client import ServerClient
 from taskloom.worker.heartbeat_loop import HeartbeatLoop
 from taskloom.worker.report import Report
+from tests.support.http_double import Script, scripted
+from tests.support.leases import lease
+from tests.support.patience import until
 
 PROBLEM = {"Content_Type": "application/problem+json"}
 FINE = {"cancel": False, "expires_at": "2026-01-01T00:00:00Z"}

@@ -12,8 +12,6 @@ from typing import Any
 
 import psutil
 import pytest
-from patience import until
-from test_worker_agent import lease
 
 from gpt2core.process import launch
 from gpt2core.process.node_time import NodeTime
@@ -24,6 +22,8 @@ from taskloom.worker.execution import Executor, Verdict
 from taskloom.worker.settings import parse
 from taskloom.worker.spool import Spool
 from taskloom.worker.supervise import Supervisor
+from tests.support.leases import lease
+from tests.support.patience import until
 
 TRAINER = """
 import hashlib, json, os, pathlib, sys, time

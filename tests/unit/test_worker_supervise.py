@@ -7,7 +7,6 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from test_worker_agent import lease
 
 from gpt2core.process.child import Exited, Waiting
 from gpt2core.process.launch import EXIT_CANCELLED
@@ -15,6 +14,7 @@ from taskloom.worker import supervise
 from taskloom.worker.agent import Agent, DrainAsked, StopReason
 from taskloom.worker.settings import Drain
 from taskloom.worker.supervise import Supervisor
+from tests.support.leases import lease
 
 
 class LateSignal(SimpleQueue[Any]):

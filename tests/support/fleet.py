@@ -1,6 +1,6 @@
 """Many real workers in one process, with null trainers and real messages to a server.
 
-    python fleet.py --server URL --server URL --workers 50 --spool DIR
+    python -m tests.support.fleet --server URL --server URL --workers 50 --spool DIR
 
 The workers are distributed over the servers in turn. SIGTERM ends the process once every worker has drained.
 """
@@ -17,8 +17,6 @@ from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
-import fake_trainer
-
 from gpt2core.node import peaks
 from gpt2core.process.node_time import NodeTime
 from gpt2core.spec.config import TrainConfig
@@ -32,6 +30,7 @@ from taskloom.worker.peaks import Measurement
 from taskloom.worker.report import Report
 from taskloom.worker.settings import parse
 from taskloom.worker.spool import Spool
+from tests.support import fake_trainer
 
 
 class NullExecutor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from patience import until
-from processes import House
 from sqlalchemy import text
 
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.runs import RunDetail
 from taskloom.server.db import Database
+from tests.support.patience import until
+from tests.support.processes import House
 
 SMALL = {"model": "tiny", "steps": 4, "seq": 16}
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "e2e")]
+import httpx
+from playwright.sync_api import Browser, sync_playwright
 
-import httpx  # noqa: E402
-from browser import ARGUMENTS, executable, open_tab  # noqa: E402
-from playwright.sync_api import Browser, sync_playwright  # noqa: E402
+from tests.support.browser import ARGUMENTS, executable, open_tab
+from tests.support.world import made
 
+ROOT = Path(__file__).parents[2]
 PAGES = {
     "now": "", "experiments": "experiments", "runs": "experiments?view=runs", "new": "new",
     **{f"experiment-{view}": f"experiment?id={{experiment}}&view={view}"
@@ -90,8 +90,6 @@ def shown(url: str, experiment: int | None = None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def own_server() -> Iterator[str]:
-    from conftest import made
-
     with tempfile.TemporaryDirectory() as folder, made(Path(folder)) as world:
         yield world.home.url
 
@@ -99,7 +97,7 @@ def own_server() -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", help="take what this server has; it asks for no key")
-    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "build" / "screenshots")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "screenshots")
     parser.add_argument("--readme", action="store_true", help="the pictures of docs/images, and no others")
     parser.add_argument("--experiment", type=int, help="the experiment to show (default: the one with most runs)")
     parser.add_argument("--only", help="pages whose names begin so")
@@ -114,7 +112,7 @@ def main() -> None:
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         if options.readme:
-            pictures(browser, url, known, HERE.parents[1] / "docs" / "images")
+            pictures(browser, url, known, ROOT / "docs" / "images")
             browser.close()
             return
         if options.only is None or options.only.startswith("report"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from gru import NETWORK
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.torch_gpt2 import train
 from gpt2core.data.sources import open_tokens
 from gpt2core.spec.config import TrainConfig
+from tests.support.networks.gru import NETWORK
 
 
 class Gru(nn.Module):

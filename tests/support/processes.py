@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from patience import DEADLINE_S, until
+
+from tests.support.patience import DEADLINE_S, until
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 
 
 def gone(process: psutil.Process) -> None:
@@ -132,7 +134,8 @@ class House:
         """Start many workers with null trainers in one process (fleet.py)."""
         urls = [option for url in servers or (self.url,) for option in ("--server", url)]
         spool = str(self.folder / "fleet-spool")
-        return self.start("fleet", str(HERE / "fleet.py"), *urls, "--workers", str(workers), "--spool", spool)
+        command = ("-m", "tests.support.fleet", *urls, "--workers", str(workers), "--spool", spool)
+        return self.start("fleet", *command, PYTHONPATH=str(ROOT))
 
     @property
     def artifacts(self) -> Path:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 
 import psutil
-from patience import until
-from processes import House, Process
 
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
+from tests.support.patience import until
+from tests.support.processes import House, Process
 
 LONG = 300.0  # seconds; trainers compile first, and other processes run
 Provision = Callable[..., Process]

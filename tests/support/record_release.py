@@ -1,7 +1,7 @@
 """Record a release for tests/e2e/test_other_releases.py: what its client, worker and server say to each other, and the
 database that it leaves.
 
-    python tests/e2e/record_release.py tests/golden/release_0.1.0.json.gz
+    python -m tests.support.record_release tests/golden/release_0.1.0.json.gz
 
 Run once for each release. A recording is never made again, since later versions are held to it.
 """
@@ -17,16 +17,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import httpx
-from processes import house
-from runs import SMALL, succeeded
-from wire import Message, Send, Wire
 
 from gpt2core.spec.version import version
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
+from tests.support.processes import house
+from tests.support.runs import SMALL, succeeded
+from tests.support.wire import Message, Send, Wire
 
 REQUEST = {
     "name": "recorded", "base": {**SMALL, "threads": 1}, "axes": {"scheduler": ["serial", "task"]}, "repetitions": 2,

@@ -1,7 +1,6 @@
 """3x3 convolutions of stride 2 on images of 8x8: 64, 16, 4 and 1 rows a sample; the last layer gives the classes."""
 
 import numpy as np
-import toy
 
 from gpt2core.compile.jit import kernel
 from gpt2core.layers import linear, samples
@@ -9,6 +8,7 @@ from gpt2core.networks import language
 from gpt2core.step import slicing
 from gpt2core.step.ops import Read, Tensor, Write
 from gpt2core.step.signature import Matrix, Scalar, TileInt
+from tests.support.networks import toy
 
 CHANNELS, SIDES, AREAS, ROWS = (1, 6, 12, 5), (8, 4, 2, 1), (64, 16, 4, 1), "row0:row1"  # images, then layers
 

@@ -32,6 +32,6 @@ def no_foreign_runtime(request: pytest.FixtureRequest) -> Iterator[None]:
     if new:
         pytest.fail(
             f"{request.node.nodeid} loads {', '.join(sorted(new))} into pytest's own process; call it in another one "
-            "(tests/apart.py)",
+            "(tests/support/apart.py)",
             pytrace=False,
         )

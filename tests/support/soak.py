@@ -1,6 +1,6 @@
 """A server under everything at once: a fleet behind an unreliable network, readers, exports, and attackers.
 
-    python tests/e2e/soak.py --minutes 60 --database sqlite --output build/soak.json
+    python -m tests.support.soak --minutes 60 --database sqlite --output build/soak.json
 
 It stays on loopback and ends by itself. Every run must have ended with exactly one result; the record has the counts,
 the answers' times of a small request, and the server's memory. The exit code is 1 if a run is lost, doubled or stuck.
@@ -22,19 +22,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import httpx
 import psutil
-from patience import until
-from postgres_server import postgres_server
-from processes import House, house
-from runs import submit_many
 from sqlalchemy import text
-from wire import Message, Send, Unreliable, Wire
 
 from taskloom import Client
 from taskloom.server.db import Database
+from tests.support.patience import until
+from tests.support.postgres_server import postgres_server
+from tests.support.processes import House, house
+from tests.support.runs import submit_many
+from tests.support.wire import Message, Send, Unreliable, Wire
 
 MIB = 1 << 20
 WORKERS, RUNS_AT_ONCE = 10, 200

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import cases
 import numpy as np
 import torch
 import torch.nn.functional as F
-from convolutions import CHANNELS, SIDES
 
 from gpt2core.networks.network import network_of
 from gpt2core.spec.config import TrainConfig
+from tests.support.networks import cases
+from tests.support.networks.convolutions import CHANNELS, SIDES
 
 Arrays = dict[str, np.ndarray]
 Weights = dict[str, torch.Tensor]

@@ -1,7 +1,6 @@
 """A recurrence: h_t = tanh(wte[token_t] + wh h_(t-1)), logits_t = wte h_t. Each chunk of time is an op."""
 
 import numpy as np
-import toy
 
 from gpt2core.compile.jit import kernel
 from gpt2core.layers import attention, embedding, linear
@@ -10,6 +9,7 @@ from gpt2core.step import parameters, slicing
 from gpt2core.step.grid import ROWS
 from gpt2core.step.ops import Read, Tensor, Update, Write
 from gpt2core.step.signature import Int32s, Matrix, Scalar, TileInt
+from tests.support.networks import toy
 
 C, V, row_of = 16, 64, attention.row_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from caller import Caller
+from tests.support.caller import Caller
 
 
 def walk(api: Caller, path: str, **query: Any) -> list[int]:

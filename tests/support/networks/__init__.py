@@ -1,0 +1,1 @@
+"""Networks of tests, and the same ones in PyTorch."""
