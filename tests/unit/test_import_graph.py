@@ -48,3 +48,11 @@ def test_no_module_imports_itself_through_others(graph):
 def test_contracts_cover_every_module_of_the_public_face(name, key):
     face = {f"taskloom.{path.stem}" for path in (ROOT / "taskloom").glob("*.py") if path.stem != "__init__"}
     assert set(contracts()[name][key]) == face | {"taskloom.commands"}
+
+
+def test_tests_share_only_their_package():
+    """No test changes the import path, and none imports another one or a conftest.py."""
+    own = re.compile(r"\bsys\.path\b|^\s*(?:from|import) (?:test_|conftest)", re.MULTILINE)
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    assert len(files) > 200
+    assert [str(path.relative_to(ROOT)) for path in files if own.search(path.read_text(encoding="utf-8"))] == []
