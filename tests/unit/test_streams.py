@@ -4,7 +4,7 @@ import json
 import threading
 
 from taskloom.contract.events import ExperimentEvent
-from taskloom.server.read.events.service import Seen, Topic
+from taskloom.server.read.events.service import Topic, TopicState
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.settings import Settings
 from taskloom.server.waiting import WaitingRoom
@@ -28,7 +28,7 @@ class Database:
         assert self.going.wait(DEADLINE_S)
         state = ExperimentEvent(experiment_id=1, state="active", runs=runs, by_state={"queued": runs}, active=[])
         again_s = self.cached_for.pop() if self.cached_for else 0.0
-        return {TOPIC: Seen(TOPIC, state, ended=False, again_s=again_s)}
+        return {TOPIC: TopicState(TOPIC, state, ended=False, again_s=again_s)}
 
     def mark(self):
         return self.runs

@@ -43,7 +43,7 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TopicState:
     """News of a topic: its state, and lines of output with their ids. more: there are more lines than one poll reads.
 
     again_s: the state comes from a cache and may have changed; seconds until it is computed again. passing: fields
@@ -64,36 +64,36 @@ OVERVIEW, WORKERS = Topic("overview"), Topic("workers")
 
 def look_at_all(
     database: Database, settings: Settings, overviews: Overviews, topics: Mapping[Topic, int]
-) -> dict[Topic, Seen]:
+) -> dict[Topic, TopicState]:
     """News of each existing topic. topics: the id of the last line that is known, for each topic."""
-    seen = look(database, {topic: line for topic, line in topics.items() if topic.id})
+    found = look(database, {topic: line for topic, line in topics.items() if topic.id})
     if OVERVIEW in topics:
         passing = {"at": True, "eta_s": True, "eta_basis": True, "experiments": {"__all__": {"eta_s", "eta_basis"}}}
         overview, again_s = overviews.latest()
-        seen[OVERVIEW] = Seen(OVERVIEW, overview, ended=False, again_s=again_s, passing=passing)
+        found[OVERVIEW] = TopicState(OVERVIEW, overview, ended=False, again_s=again_s, passing=passing)
     if WORKERS in topics:
         page = workers.page(database, settings, None, settings.max_page)
-        seen[WORKERS] = Seen(WORKERS, page, ended=False, passing={"items": {"__all__": {"seen_at", "ends_at"}}})
-    return seen
+        found[WORKERS] = TopicState(WORKERS, page, ended=False, passing={"items": {"__all__": {"seen_at", "ends_at"}}})
+    return found
 
 
-def look(database: Database, topics: Mapping[Topic, int]) -> dict[Topic, Seen]:
+def look(database: Database, topics: Mapping[Topic, int]) -> dict[Topic, TopicState]:
     """News of runs and experiments."""
     after = {topic.id: line for topic, line in topics.items() if topic.kind == "run"}
-    asked = [topic.id for topic in topics if topic.kind == "experiment"]
+    ids = [topic.id for topic in topics if topic.kind == "experiment"]
     with database.read(snapshot=True) as session:
-        seen = list(_experiments(session, asked))
+        found = list(_experiments(session, ids))
         lines = _lines(session, after)
         newest = steps.newest(session, after) if after else {}
         for event in _run_events(session, Run.id.in_(after), newest) if after else ():
             mine = lines.get(event.run_id, [])
             more = len(mine) == LINES
             ended = event.state in RUN.final() and not more
-            seen.append(Seen(Topic("run", event.run_id), event, ended, mine, more))
-    return {one.topic: one for one in seen}
+            found.append(TopicState(Topic("run", event.run_id), event, ended, mine, more))
+    return {one.topic: one for one in found}
 
 
-def _experiments(session: Session, ids: list[int]) -> Iterator[Seen]:
+def _experiments(session: Session, ids: list[int]) -> Iterator[TopicState]:
     if not ids:
         return
     under_way = and_(Run.experiment_id.in_(ids), Run.state.in_(ACTIVE))
@@ -101,17 +101,17 @@ def _experiments(session: Session, ids: list[int]) -> Iterator[Seen]:
     of_whom = dict(session.execute(select(Run.id, Run.experiment_id).where(under_way)).all())
     for event in _run_events(session, under_way):
         active.setdefault(of_whom[event.run_id], []).append(event)
-    known = {row.id: row for row in session.scalars(select(Experiment).where(Experiment.id.in_(ids)))}
-    for summary in details.summaries(session, list(known.values())):
+    rows = {row.id: row for row in session.scalars(select(Experiment).where(Experiment.id.in_(ids)))}
+    for summary in details.summaries(session, list(rows.values())):
         state = ExperimentEvent(
             experiment_id=summary.id,
             state=summary.state,
             runs=summary.runs,
             by_state=summary.by_state,
             active=active.get(summary.id, []),
-            phase=details.phase(session, known[summary.id]),
+            phase=details.phase(session, rows[summary.id]),
         )
-        yield Seen(Topic("experiment", summary.id), state, summary.state != "active")
+        yield TopicState(Topic("experiment", summary.id), state, summary.state != "active")
 
 
 def _run_events(
@@ -136,9 +136,9 @@ def _lines(session: Session, after: Mapping[int, int]) -> dict[int, list[tuple[i
     """The first LINES lines of each run after the given id, in the order of arrival."""
     found: dict[int, list[tuple[int, LogLine]]] = {}
     count: Counter[int] = Counter()
-    asked = sorted(after.items())
-    for first in range(0, len(asked), RUNS):
-        chunk = asked[first : first + RUNS]
+    positions = sorted(after.items())
+    for first in range(0, len(positions), RUNS):
+        chunk = positions[first : first + RUNS]
         new = or_(*(and_(OutputLine.run_id == run_id, OutputLine.id > line) for run_id, line in chunk))
         query = select(OutputLine, Attempt.attempt_no).join(Attempt, Attempt.id == OutputLine.attempt_id)
         query = query.where(new).order_by(OutputLine.id)

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from taskloom.server.errors import NotFound, TooManyStreams
 from taskloom.server.problems import problem
-from taskloom.server.read.events.service import Seen, Topic
+from taskloom.server.read.events.service import Topic, TopicState
 from taskloom.server.read.pool import Flights
 from taskloom.server.settings import Settings
 from taskloom.server.waiting import WaitingRoom
@@ -34,21 +34,21 @@ ALIVE_EVERY_S = 15.0
 AT_LATEST_S = 15.0  # longest time between polls, since a worker becomes silent without a commit
 AT_ONCE = 10  # listeners that write in one iteration of the event loop
 BEHIND = 100  # most queued news of a listener; the stream of a slower one ends, and its client reconnects
-Look = Callable[[Mapping[Topic, int]], dict[Topic, Seen]]
+Look = Callable[[Mapping[Topic, int]], dict[Topic, TopicState]]
 ID = re.compile(r"([0-9a-f]{16})\.([0-9]{1,9})")
 log = logging.getLogger("taskloom.server")
 
 
 @dataclass(frozen=True)
-class Heard:
+class Position:
     """Position of a listener: the id of an event. Equal states have equal ids on every server."""
 
     state: str = ""
     line: int = 0
 
     @classmethod
-    def parse(cls, text: str | None) -> Heard:
-        """From Last-Event-ID; what was never an id is as if nothing was heard."""
+    def parse(cls, text: str | None) -> Position:
+        """From Last-Event-ID; what was never an id is as if there was none."""
         found = ID.fullmatch(text or "")
         return cls(found[1], int(found[2])) if found else cls()
 
@@ -57,28 +57,28 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class HeardAll:
+class Positions:
     """Position of a listener to several topics: the ids of their events."""
 
-    by_topic: dict[str, Heard]
+    by_topic: dict[str, Position]
 
     @classmethod
-    def parse(cls, text: str | None) -> HeardAll:
-        """From Last-Event-ID; what was never an id is as if nothing was heard."""
+    def parse(cls, text: str | None) -> Positions:
+        """From Last-Event-ID; what was never an id is as if there was none."""
         parts = (part.partition("=") for part in (text or "").split(";"))
-        return cls({topic: Heard.parse(heard) for topic, _, heard in parts})
+        return cls({topic: Position.parse(position) for topic, _, position in parts})
 
     def __str__(self) -> str:
-        return ";".join(f"{topic}={heard}" for topic, heard in self.by_topic.items())
+        return ";".join(f"{topic}={position}" for topic, position in self.by_topic.items())
 
 
 @dataclass(frozen=True)
-class Told:
+class Event:
     """An event for a listener; without one, a keep-alive."""
 
     event: Literal["changed", "line", "ended"] | None
     data: str
-    heard: Heard
+    position: Position
 
 
 @dataclass(frozen=True)
@@ -92,27 +92,27 @@ class News:
     more: bool
 
     @classmethod
-    def of(cls, seen: Seen) -> News:
-        text = seen.state.model_dump_json()
-        news = seen.state.model_dump_json(exclude=dict(seen.passing)) if seen.passing else text
-        lines = [(line_id, line.model_dump_json()) for line_id, line in seen.lines]
-        return cls(text, hashlib.sha256(news.encode()).hexdigest()[:16], seen.ended, lines, seen.more)
+    def of(cls, found: TopicState) -> News:
+        text = found.state.model_dump_json()
+        news = found.state.model_dump_json(exclude=dict(found.passing)) if found.passing else text
+        lines = [(line_id, line.model_dump_json()) for line_id, line in found.lines]
+        return cls(text, hashlib.sha256(news.encode()).hexdigest()[:16], found.ended, lines, found.more)
 
 
 @dataclass(frozen=True)
 class First:
-    """A listener's first read of a topic. told: the position of the topic's other listeners before the read; None if
+    """A listener's first read of a topic. others: the position of the topic's other listeners before the read; None if
     none of them had read it."""
 
     news: News
-    told: Heard | None
+    others: Position | None
 
 
 @dataclass(eq=False)
 class _Listener:
     news: asyncio.Queue[News | None] = field(default_factory=lambda: asyncio.Queue(BEHIND))  # None: the stream ends
 
-    def tell(self, news: News | None) -> None:
+    def put(self, news: News | None) -> None:
         if self.news.full():
             self.news.get_nowait()
             news = None  # the stream ends, since lines would be missing in it
@@ -121,10 +121,10 @@ class _Listener:
 
 @dataclass(eq=False)
 class _Watched:
-    """A topic with its listeners. told: their position; None until the first listener has read the topic."""
+    """A topic with its listeners. position: theirs; None until the first listener has read the topic."""
 
     listeners: set[_Listener] = field(default_factory=set)
-    told: Heard | None = None
+    position: Position | None = None
 
 
 class Streams:
@@ -148,51 +148,51 @@ class Streams:
     async def answer(self, topic: Topic, last_event_id: str | None) -> StreamingResponse:
         """The stream after the event `last_event_id`. Raises NotFound or TooManyStreams."""
         self._check_room()
-        heard = Heard.parse(last_event_id)
+        position = Position.parse(last_event_id)
         # Clients that connect simultaneously share one read.
-        first = await self._firsts.join((topic, heard.line), lambda: self._first(topic, heard.line))
-        return _Stream(self, self._events(topic, first, heard))
+        first = await self._firsts.join((topic, position.line), lambda: self._first(topic, position.line))
+        return _Stream(self, self._of_one(topic, first, position))
 
     async def answer_all(self, topics: Sequence[Topic], last_event_id: str | None) -> StreamingResponse:
         """One stream of several topics. Raises NotFound or TooManyStreams."""
         self._check_room()
-        before = HeardAll.parse(last_event_id)
-        heard = {topic: before.by_topic.get(str(topic), Heard()) for topic in dict.fromkeys(topics)}
-        told = {topic: self._told_of(topic) for topic in heard}
-        found = await to_thread.run_sync(self._look_at, {topic: each.line for topic, each in heard.items()})
-        for topic in heard:
+        before = Positions.parse(last_event_id)
+        positions = {topic: before.by_topic.get(str(topic), Position()) for topic in dict.fromkeys(topics)}
+        others = {topic: self._position_of(topic) for topic in positions}
+        found = await to_thread.run_sync(self._look_at, {topic: each.line for topic, each in positions.items()})
+        for topic in positions:
             if topic not in found:
                 raise NotFound(f"there is no {topic.kind} {topic.id}")
-        firsts = {topic: First(News.of(found[topic]), told[topic]) for topic in heard}
-        return _Stream(self, self._all_events(firsts, heard))
+        firsts = {topic: First(News.of(found[topic]), others[topic]) for topic in positions}
+        return _Stream(self, self._of_all(firsts, positions))
 
-    async def _all_events(self, first: dict[Topic, First], heard: dict[Topic, Heard]) -> AsyncIterator[bytes]:
-        told: asyncio.Queue[tuple[Topic, Told | None]] = asyncio.Queue(BEHIND)
+    async def _of_all(self, first: dict[Topic, First], positions: dict[Topic, Position]) -> AsyncIterator[bytes]:
+        events: asyncio.Queue[tuple[Topic, Event | None]] = asyncio.Queue(BEHIND)
 
         async def pass_on(topic: Topic) -> None:
             try:
-                async with contextlib.aclosing(self._told(topic, first[topic], heard[topic])) as news:
-                    async for each in news:
-                        await told.put((topic, each))
+                async with contextlib.aclosing(self._events(topic, first[topic], positions[topic])) as mine:
+                    async for each in mine:
+                        await events.put((topic, each))
             except Exception:
                 log.exception("the stream of %s failed; its client reconnects", topic)
-            await told.put((topic, None))
+            await events.put((topic, None))
 
         left = set(first)
-        now = {str(topic): each for topic, each in heard.items()}
+        now = {str(topic): each for topic, each in positions.items()}
         yield format_sse_event(retry=1000)
         tasks = [asyncio.create_task(pass_on(topic)) for topic in first]
         try:
             while left:
-                topic, each = await told.get()
+                topic, each = await events.get()
                 if each is None:
                     left.discard(topic)
                 elif each.event is None:
                     yield KEEPALIVE_COMMENT
                 else:
-                    now[str(topic)] = each.heard
+                    now[str(topic)] = each.position
                     data = f'{{"topic":"{topic}","data":{each.data}}}'
-                    yield format_sse_event(id=str(HeardAll(now)), event=each.event, data_str=data)
+                    yield format_sse_event(id=str(Positions(now)), event=each.event, data_str=data)
         finally:
             for task in tasks:
                 task.cancel()
@@ -223,47 +223,47 @@ class Streams:
 
     async def _first(self, topic: Topic, line: int) -> First:
         """Raises NotFound."""
-        told = self._told_of(topic)
-        return First(await self._look(topic, line), told)
+        others = self._position_of(topic)
+        return First(await self._look(topic, line), others)
 
-    def _told_of(self, topic: Topic) -> Heard | None:
+    def _position_of(self, topic: Topic) -> Position | None:
         watched = self._watched.get(topic)
-        return watched.told if watched else None
+        return watched.position if watched else None
 
-    async def _events(self, topic: Topic, first: First, heard: Heard) -> AsyncIterator[bytes]:
+    async def _of_one(self, topic: Topic, first: First, position: Position) -> AsyncIterator[bytes]:
         yield format_sse_event(retry=1000)
-        async with contextlib.aclosing(self._told(topic, first, heard)) as told:
-            async for each in told:
+        async with contextlib.aclosing(self._events(topic, first, position)) as events:
+            async for each in events:
                 if each.event is None:
                     yield KEEPALIVE_COMMENT
                 elif each.event == "ended":
                     yield format_sse_event(event=each.event, data_str=each.data)
                 else:
-                    yield format_sse_event(id=str(each.heard), event=each.event, data_str=each.data)
+                    yield format_sse_event(id=str(each.position), event=each.event, data_str=each.data)
 
-    async def _told(self, topic: Topic, first: First, heard: Heard) -> AsyncGenerator[Told, None]:
+    async def _events(self, topic: Topic, first: First, position: Position) -> AsyncGenerator[Event, None]:
         until = time.monotonic() + self._longest_s  # then the client reconnects; its key may be revoked by then
         news = first.news
         with self._listening(topic) as listener:
             # Without news to the topic's listeners since the first read, this listener has missed none.
-            ready = first.told is not None and first.told is self._told_of(topic) and not news.more
+            ready = first.others is not None and first.others is self._position_of(topic) and not news.more
             while True:
-                if news.identity != heard.state:
-                    heard = Heard(news.identity, heard.line)
-                    yield Told("changed", news.text, heard)
+                if news.identity != position.state:
+                    position = Position(news.identity, position.line)
+                    yield Event("changed", news.text, position)
                 for line_id, text in news.lines:
-                    if line_id > heard.line:
-                        heard = Heard(heard.state, line_id)
-                        yield Told("line", text, heard)
+                    if line_id > position.line:
+                        position = Position(position.state, line_id)
+                        yield Event("line", text, position)
                 if news.ended:
-                    yield Told("ended", news.text, heard)
+                    yield Event("ended", news.text, position)
                     return
                 if not ready:
                     # This stream itself reads news from before its subscription, and more lines than one poll reads.
                     ready = not news.more
-                    news = await self._look(topic, heard.line)
+                    news = await self._look(topic, position.line)
                     if ready:
-                        self._is_known(topic, heard)
+                        self._set_position(topic, position)
                     continue
                 while True:
                     remaining_s = until - time.monotonic()
@@ -271,13 +271,13 @@ class Streams:
                         return
                     try:
                         async with asyncio.timeout(min(ALIVE_EVERY_S, remaining_s)):
-                            told = await listener.news.get()
+                            found = await listener.news.get()
                         break
                     except TimeoutError:
-                        yield Told(None, "", heard)
-                if told is None:
+                        yield Event(None, "", position)
+                if found is None:
                     return
-                news = told
+                news = found
 
     @contextlib.contextmanager
     def _listening(self, topic: Topic) -> Iterator[_Listener]:
@@ -293,9 +293,9 @@ class Streams:
             if not watched.listeners:
                 del self._watched[topic]
 
-    def _is_known(self, topic: Topic, heard: Heard) -> None:
+    def _set_position(self, topic: Topic, position: Position) -> None:
         watched = self._watched[topic]
-        watched.told = watched.told or heard
+        watched.position = watched.position or position
         self._looked_at = None  # there may be news since the listener's own read
 
     async def _watch(self) -> None:
@@ -312,36 +312,36 @@ class Streams:
                 if mark == self._looked_at and time.monotonic() < at_latest:
                     continue
                 self._looked_at, at_latest = mark, time.monotonic() + AT_LATEST_S
-                asked = {topic: watched.told for topic, watched in self._watched.items() if watched.told is not None}
+                positions = {topic: each.position for topic, each in self._watched.items() if each.position is not None}
                 try:
-                    lines = {topic: told.line for topic, told in asked.items()}
+                    lines = {topic: position.line for topic, position in positions.items()}
                     found = await to_thread.run_sync(self._look_at, lines) if lines else {}
                 except Exception:
                     log.exception("a poll for event streams failed; it is repeated")
                     self._looked_at = None
                     continue
-                if any(seen.more or seen.again_s for seen in found.values()):
+                if any(each.more or each.again_s for each in found.values()):
                     self._looked_at = None
-                    pause_s = min([pause_s, *(seen.again_s for seen in found.values() if seen.again_s)])
-                for topic, told in asked.items():
-                    await self._tell(topic, told, found.get(topic))
+                    pause_s = min([pause_s, *(each.again_s for each in found.values() if each.again_s)])
+                for topic, position in positions.items():
+                    await self._publish(topic, position, found.get(topic))
         finally:
             self._watching = None
             if not self._room.is_open:
                 for watched in self._watched.values():
                     for listener in watched.listeners:
-                        listener.tell(None)
+                        listener.put(None)
 
-    async def _tell(self, topic: Topic, told: Heard, seen: Seen | None) -> None:
+    async def _publish(self, topic: Topic, position: Position, found: TopicState | None) -> None:
         watched = self._watched.get(topic)
-        if watched is None or watched.told is not told:
+        if watched is None or watched.position is not position:
             return
-        news = None if seen is None else News.of(seen)  # None: the topic was deleted
+        news = None if found is None else News.of(found)  # None: the topic was deleted
         if news is not None:
-            watched.told = Heard(news.identity, news.lines[-1][0] if news.lines else told.line)
-        if news is None or news.identity != told.state or news.lines or news.ended:
+            watched.position = Position(news.identity, news.lines[-1][0] if news.lines else position.line)
+        if news is None or news.identity != position.state or news.lines or news.ended:
             for number, listener in enumerate(list(watched.listeners), 1):
-                listener.tell(news)
+                listener.put(news)
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)  # lets these listeners write, and claims and heartbeats run
 
