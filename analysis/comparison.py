@@ -49,7 +49,7 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
             *sides, "refused", None, None, None, False, None, None, noise_floor, differs, marked, refusal
         )
         why = reason("refused", findings=[refusal])
-        return _told(replace(refused, brief=brief, disturbed_runs=disturbed_runs, why=why))
+        return _worded(replace(refused, brief=brief, disturbed_runs=disturbed_runs, why=why))
     evidence = weigh(a, b)
     found = evidence.estimate
     decision = _decide(found, noise_floor, evidence.broken, evidence.lacking)
@@ -58,7 +58,7 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
         reasons.append("not like for like: see differs")
     if disturbed_runs:
         reasons.append(disturbed_share(disturbed_runs, len(a) + len(b)).lower())
-    return _told(Comparison(
+    return _worded(Comparison(
         *sides,
         verdict=decision.verdict,
         ratio=found.value,
@@ -86,7 +86,7 @@ def compare(a: Sequence[Process], b: Sequence[Process], noise_floor: float = NOI
     ))  # fmt: skip
 
 
-def _told(found: Comparison) -> Comparison:
+def _worded(found: Comparison) -> Comparison:
     """The comparison with its sentence."""
     figures = sentences.figures(found.ratio, found.ratio_low, found.ratio_high)
     runs = len(found.a.runs) + len(found.b.runs)
@@ -286,7 +286,7 @@ def rejudged(found: Comparison, p_adjusted: float | None, family: Family) -> Com
     else:
         return found
     text = sentences.in_family(why, family, p_adjusted, found.reason)
-    return _told(replace(found, verdict="undecided", reason=text, why=why))
+    return _worded(replace(found, verdict="undecided", reason=text, why=why))
 
 
 def _side(processes: Sequence[Process]) -> Side:

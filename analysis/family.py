@@ -24,8 +24,8 @@ class Family:
         return self.comparisons + self.pooled
 
     def __str__(self) -> str:
-        told = (counted(self.comparisons, "comparison"), counted(self.pooled, "pooled ratio"))
-        return " and ".join(itertools.compress(told, (self.comparisons, self.pooled)))
+        counts = (counted(self.comparisons, "comparison"), counted(self.pooled, "pooled ratio"))
+        return " and ".join(itertools.compress(counts, (self.comparisons, self.pooled)))
 
     def smallest_p(self, n: int, test: Test = "signed-rank") -> float:
         """Smallest adjusted p-value of a comparison of n pairs (two samples: n a side) while no other statement is

@@ -56,8 +56,8 @@ def goals(processes: Sequence[Process]) -> list[GoalRow]:
     groups: dict[str, list[Process]] = {}
     for process in processes:
         if process.result.get("goal"):
-            told = [without(process.config, OF_A_PROCESS), without(process.variant, OF_A_PROCESS)]
-            groups.setdefault(json.dumps(told, sort_keys=True), []).append(process)
+            key = [without(process.config, OF_A_PROCESS), without(process.variant, OF_A_PROCESS)]
+            groups.setdefault(json.dumps(key, sort_keys=True), []).append(process)
     return [_row(group) for group in groups.values()]
 
 

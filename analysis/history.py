@@ -261,16 +261,16 @@ def interleaved_alert(
         return Alert(change, "confirming", identity, f"{len(fresh)} fresh runs of both builds so far")
     old, new = ([p for p in fresh if p.environment.get("core_hash") == build] for build in confirmation.builds)
     if not old or not new:
-        told = "only one of the two builds ran on this machine; queue fresh runs"
-        return Alert(change, "suspected", identity, told)
+        text = "only one of the two builds ran on this machine; queue fresh runs"
+        return Alert(change, "suspected", identity, text)
     found = compare(old, new, noise_floor)
-    told = f"old and new build, interleaved: {found.reason}"
+    text = f"old and new build, interleaved: {found.reason}"
     if found.verdict == "slower":
-        return Alert(replace(change, cause="software"), "confirmed", identity, told)
+        return Alert(replace(change, cause="software"), "confirmed", identity, text)
     if found.verdict in ("same", "faster"):
-        told += "; the old build is now as slow, so the environment has changed"
-        return Alert(replace(change, cause="environment"), "dismissed", identity, told)
-    return Alert(change, "suspected", identity, f"undecided: {told}")
+        text += "; the old build is now as slow, so the environment has changed"
+        return Alert(replace(change, cause="environment"), "dismissed", identity, text)
+    return Alert(change, "suspected", identity, f"undecided: {text}")
 
 
 def alert(
@@ -295,32 +295,32 @@ def alert(
     if confirmation.active:
         return Alert(change, "confirming", identity, f"{len(fresh)} fresh runs so far")
     if len(fresh) < MIN_SEGMENT:
-        told = f"only {counted(len(fresh), 'fresh run')} on this machine; queue more"
-        return Alert(change, "suspected", identity, told)
+        text = f"only {counted(len(fresh), 'fresh run')} on this machine; queue more"
+        return Alert(change, "suspected", identity, text)
     decision = decide(before, fresh, paired=False, noise_floor=noise_floor)
-    told = f"{counted(len(fresh), 'fresh run')} against {len(before)} before the change: {decision.reason}"
+    text = f"{counted(len(fresh), 'fresh run')} against {len(before)} before the change: {decision.reason}"
     slower, faster = _prediction(before, occasions)
     if decision.verdict in ("same", "faster"):
         if faster is not None and math.log(median(fresh)) + faster >= math.log(median(before) * change.ratio):
-            told += "; but occasions before the change differed by as much as it"
-            return Alert(change, "suspected", identity, f"undecided: {told}")
+            text += "; but occasions before the change differed by as much as it"
+            return Alert(change, "suspected", identity, f"undecided: {text}")
         if faster is None:
-            told += "; another occasion's own speed is not known, and may hide a slowdown"
-        return Alert(change, "dismissed", identity, told)
+            text += "; another occasion's own speed is not known, and may hide a slowdown"
+        return Alert(change, "dismissed", identity, text)
     if decision.verdict != "slower":
-        return Alert(change, "suspected", identity, f"undecided: {told}")
+        return Alert(change, "suspected", identity, f"undecided: {text}")
     if change.cause == "environment":
         canary = "the canary changed too" if canary_moved else "the runs have no canary"
-        told = f"environment: the software is the same, and {canary}; {told}"
-        return Alert(change, "suspected", identity, told)
+        text = f"environment: the software is the same, and {canary}; {text}"
+        return Alert(change, "suspected", identity, text)
     if canary_moved:
-        told = f"undecided: the canary changed with the software; only both builds in turn can tell; {told}"
-        return Alert(change, "suspected", identity, told)
+        text = f"undecided: the canary changed with the software; only both builds in turn can tell; {text}"
+        return Alert(change, "suspected", identity, text)
     if slower is not None and math.log(median(fresh)) <= slower:
-        return Alert(change, "suspected", identity, f"{told}; but occasions before the change differed as much")
+        return Alert(change, "suspected", identity, f"{text}; but occasions before the change differed as much")
     if change.cause == "unproven":
-        told += "; without a canary, the machine may have changed with the software"
-    return Alert(change, "confirmed", identity, told)
+        text += "; without a canary, the machine may have changed with the software"
+    return Alert(change, "confirmed", identity, text)
 
 
 def _prediction(before: Sequence[float], occasions: Sequence[Hashable]) -> tuple[float | None, float | None]:

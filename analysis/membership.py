@@ -41,9 +41,9 @@ def in_family(
 def _member(
     judged: Comparison, alone: Comparison, experiment_id: int, family: Family, p_adjusted: float | None, primary: bool
 ) -> Comparison:
-    told = sentences.membership(family, experiment_id, p_adjusted, alone.verdict, primary)
+    sentence = sentences.membership(family, experiment_id, p_adjusted, alone.verdict, primary)
     membership = Membership(
-        experiment_id, family.comparisons, family.pooled, p_adjusted, alone.verdict, primary, sentence=told
+        experiment_id, family.comparisons, family.pooled, p_adjusted, alone.verdict, primary, sentence=sentence
     )
     return replace(judged, family=membership)
 

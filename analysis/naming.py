@@ -26,8 +26,8 @@ def experiment_name(request: Mapping[str, Any]) -> str:
     varied = [_listed(name, values, "and") for name, values in axes.items() if name not in used]
     single = not axes and not request.get("space")
     fixed = [settings({name: base[name] for name in ("scheduler", "threads") if single and name in base})]
-    told = ", ".join(filter(None, [model, mode, *varied, *fixed]))
-    return f"{question} {told}".strip()[:MOST]
+    text = ", ".join(filter(None, [model, mode, *varied, *fixed]))
+    return f"{question} {text}".strip()[:MOST]
 
 
 def _model(given: Any) -> str:

@@ -26,5 +26,5 @@ def sentence(parts: Mapping[str, float] | None, missing: str | None = None) -> s
     whole_s = math.fsum(parts.values())
     rest = sorted(((parts.get(f"{part}_s", 0.0), part) for part in NODE_TIME if part != "timed"), reverse=True)
     most = ", ".join(f"{WORDS.get(part, part)} {s / whole_s:.0%}" for s, part in rest[:NAMED] if s)
-    told = f"Node time {whole_s:.1f} s, of which timed steps {share:.0%}" + (f" ({most})." if most else ".")
-    return told + (f" Incomplete: {missing}." if missing else "")
+    text = f"Node time {whole_s:.1f} s, of which timed steps {share:.0%}" + (f" ({most})." if most else ".")
+    return text + (f" Incomplete: {missing}." if missing else "")

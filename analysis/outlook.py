@@ -199,7 +199,7 @@ def _peaks_of(facts: Facts) -> list[Peaks]:
 
 
 def _assumptions(profile: Profile, peaks: Sequence[Peaks], overhead_s: float) -> list[str]:
-    told = [
+    assumptions = [
         f"each of the {len(profile.seconds):,} tasks of a step takes as long on any core as on one thread; scheduling "
         f"adds {overhead_s * 1e6:.2f} us to each, as measured on one thread",
         "caches, clocks and NUMA distances do not change with the number of cores",
@@ -207,10 +207,10 @@ def _assumptions(profile: Profile, peaks: Sequence[Peaks], overhead_s: float) ->
         f"tasks run in the default breadth-first order with sync = {profile.config.get('sync')}",
     ]
     if not peaks:
-        return [*told, "bandwidth is unlimited, since the node's peaks were not measured"]
+        return [*assumptions, "bandwidth is unlimited, since the node's peaks were not measured"]
     measured = ", ".join(f"{p.triad_gb_per_s:.1f} GB/s with {counted(p.threads, 'thread')}" for p in peaks)
     return [
-        *told,
+        *assumptions,
         f"tasks below the ridge share the measured bandwidth ({measured}); with more cores than measured, it "
         "grows in proportion (grows) or stays constant (held): a larger machine lies between the two",
     ]

@@ -51,9 +51,9 @@ def _marks(process: Process) -> list[str]:
     found = []
     if process.flagged:
         reasons = Counter(reason for step in process.flagged for reason in step)
-        told = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        text = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
         steps = len(process.result["step_s"]) - process.config["warmup"]
-        found.append(f"{len(process.flagged)} of {steps} timed steps are flagged ({told})")
+        found.append(f"{len(process.flagged)} of {steps} timed steps are flagged ({text})")
     if disturbed(process):
         found.append(f"foreign load: other processes used {process.foreign_share:.1%} of its cores")
     return found

@@ -34,9 +34,9 @@ def _bounds(of: WorkNetwork) -> Iterator[str]:
             yield f"It is unknown whether {name.lower()} is memory-bound ({where}): {reasons}.{costly}"
             continue
         words = {"yes": "memory-bound", "partly": "partly memory-bound", "no": "not memory-bound"}
-        told = [f"{' and '.join(phases)} {'is' if len(phases) == 1 else 'are'} {words[answer]}"
+        parts = [f"{' and '.join(phases)} {'is' if len(phases) == 1 else 'are'} {words[answer]}"
                 for answer in words if (phases := [p.phase for p in judged if p.memory_bound == answer])]  # fmt: skip
-        yield f"{name} ({where}): {', '.join(told)}.{costly}"
+        yield f"{name} ({where}): {', '.join(parts)}.{costly}"
 
 
 def _schedulers(of: WorkNetwork) -> Iterator[str]:

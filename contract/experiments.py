@@ -36,7 +36,7 @@ def _finite(value: Any) -> Any:
 Values = list[Annotated[Any, AfterValidator(_finite)]]
 FEWEST_CALIBRATING_RUNS = 6  # three pairs
 MOST_BUILDS = 8
-MOST_ERRORS = 100  # told at once
+MOST_ERRORS = 100  # in one answer
 Build = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/@+-]{1,60}$")]
 Tags = Annotated[list[Tag], Field(max_length=20)]
@@ -195,8 +195,8 @@ class ExperimentRequest(NamedCommit):
         raise ValidationError.from_exception_data(
             cls.__name__,
             [
-                InitErrorDetails(type=PydanticCustomError(kind, told), loc=place, input=value)
-                for place, (kind, told, value) in found.items()
+                InitErrorDetails(type=PydanticCustomError(kind, message), loc=place, input=value)
+                for place, (kind, message, value) in found.items()
             ],
         )
 

@@ -83,7 +83,7 @@ def parse_retry_after_s(header: str | None, now_s: float | None = None) -> float
 def call_until_answered(
     call: Callable[[], T],
     pause: Callable[[float], bool],
-    told: Callable[[Exception, float], None],
+    on_retry: Callable[[Exception, float], None],
     policy: RetryPolicy = RetryPolicy(),
 ) -> T:
     """Call until it does not raise Unreachable; return its result. Raises GaveUp when pause(delay_s) returns False."""
@@ -94,6 +94,6 @@ def call_until_answered(
         except Unreachable as error:
             failures += 1
             delay_s = policy.delay_s(failures, error.retry_after_s)
-            told(error, delay_s)
+            on_retry(error, delay_s)
             if not pause(delay_s):
                 raise GaveUp(str(error)) from error

@@ -39,7 +39,7 @@ def _accepted(value: dict[str, Any]) -> dict[str, Any]:
     try:
         TrainConfig.from_dict(value)
     except ConfigError as error:
-        raise PydanticCustomError("setting", "{told}", {"told": f"{error.field}: {error.accepted}"}) from None
+        raise PydanticCustomError("setting", "{message}", {"message": f"{error.field}: {error.accepted}"}) from None
     return value
 
 

@@ -56,8 +56,8 @@ def main() -> int:
             )
     except (InputError, ImportError) as raised:
         error = extras.NotLoaded(raised) if isinstance(raised, ImportError) else raised
-        told = json.dumps({"error": str(error)}) if "--json" in sys.argv else f"taskloom: {error}"
-        print(told, file=sys.stderr)
+        text = json.dumps({"error": str(error)}) if "--json" in sys.argv else f"taskloom: {error}"
+        print(text, file=sys.stderr)
         return 2
     return 0
 

@@ -90,9 +90,9 @@ TROUBLE = {  # by SQLite's names of errors, and PostgreSQL's codes
 def trouble(error: DBAPIError) -> str:
     """Describe why the database does not work."""
     code = str(getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None) or "")
-    for codes, told in TROUBLE.items():
+    for codes, sentence in TROUBLE.items():
         if code.startswith(codes):
-            return told
+            return sentence
     return "the database does not answer; try again"
 
 

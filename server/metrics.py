@@ -104,8 +104,8 @@ class _Build(Collector):
     """Metric of the server's version. prometheus_client's Info does not work with a shared folder."""
 
     def collect(self) -> Iterator[Metric]:
-        told = {"version": version(), "schema": migrate.HEAD}
-        yield InfoMetricFamily("taskloom_build", "The server's version, and that of its database's schema", told)
+        labels = {"version": version(), "schema": migrate.HEAD}
+        yield InfoMetricFamily("taskloom_build", "The server's version, and that of its database's schema", labels)
 
 
 class _Queue(Collector):

@@ -178,45 +178,45 @@ class Unexpected:
 def install(app: FastAPI) -> None:
     """Answer every error of the app with a problem."""
 
-    def told(request: Request, error: ServerError, status: int | None = None) -> Response:
+    def answer(request: Request, error: ServerError, status: int | None = None) -> Response:
         request.state.problem = error.slug
         return problem(error, request.url.path, status)
 
     async def expected(request: Request, error: Exception) -> Response:
         assert isinstance(error, ServerError)
-        return told(request, error)
+        return answer(request, error)
 
     async def validation(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return told(request, from_validation(error))
+        return answer(request, from_validation(error))
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, ServerError):  # raised while FastAPI read the body
-            return told(request, error.__cause__)
+            return answer(request, error.__cause__)
         if error.status_code == 404:
             known: ServerError = NotFound(f"nothing at {request.url.path}")
         elif error.status_code == 405:
             known = MethodNotAllowed(f"{request.method} is not supported at {request.url.path}")
             # Starlette names only the methods of the first route with this path; each route here has one method.
             known.headers["Allow"] = ", ".join(_methods_at(app, request))
-            return told(request, known)
+            return answer(request, known)
         elif error.status_code == 400:
             known = MalformedBody(str(error.detail))
         else:
             known = RequestRefused(str(error.detail))
         known.headers = dict(error.headers or {})
-        return told(request, known, error.status_code)
+        return answer(request, known, error.status_code)
 
     async def unavailable(request: Request, error: Exception) -> Response:
         assert isinstance(error, DBAPIError)
         log.error("database: %s", error)
-        return told(request, DatabaseUnavailable(trouble(error)))
+        return answer(request, DatabaseUnavailable(trouble(error)))
 
     async def unstorable(request: Request, error: Exception) -> Response:
         log.warning("database: %s", error)
         reason = "a value cannot be stored: a number is out of range, or a text has a null character"
-        return told(request, InvalidRequest([], reason))
+        return answer(request, InvalidRequest([], reason))
 
     app.add_exception_handler(ServerError, expected)
     app.add_exception_handler(RequestValidationError, validation)

@@ -49,12 +49,12 @@ class Route(APIRoute):
         super().__init__(path, endpoint, **options)
         every = list(_flat(self.dependant))
         self.query_names = [parameter.alias for each in every for parameter in each.query_params]
-        told = problems(*errors, *self._implied_errors())
+        described = problems(*errors, *self._implied_errors())
         if self.validates or self._names_answers:
-            told = NOT_MODIFIED | told
+            described = NOT_MODIFIED | described
         if self.validates:
             self.openapi_extra = {"parameters": [PARAMETER]}
-        self.responses = told | self.responses
+        self.responses = described | self.responses
 
     def _implied_errors(self) -> Iterable[type[ServerError]]:
         if self.dependant.path_params or self.dependencies:

@@ -115,8 +115,8 @@ def _integer(digits: str) -> int | float:
 
 
 def _too_complex(limits: Limits) -> BodyTooComplex:
-    told = f"values nest at most {limits.depth} deep, and there are at most {limits.values} of them"
+    text = f"values nest at most {limits.depth} deep, and there are at most {limits.values} of them"
     if limits.members == sys.maxsize:
-        return BodyTooComplex(told, max_depth=limits.depth, max_values=limits.values)
-    told += f", {limits.members} in one object"
-    return BodyTooComplex(told, max_depth=limits.depth, max_values=limits.values, max_members=limits.members)
+        return BodyTooComplex(text, max_depth=limits.depth, max_values=limits.values)
+    text += f", {limits.members} in one object"
+    return BodyTooComplex(text, max_depth=limits.depth, max_values=limits.values, max_members=limits.members)

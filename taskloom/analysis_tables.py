@@ -36,11 +36,11 @@ def _row(of: Variant) -> tuple[str, str, str]:
 
 
 def _missing(rows: Iterable[tuple[Variant, Sequence[str]]]) -> Iterator[str]:
-    told: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for of, reasons in rows:
         for reason in reasons:
-            told.setdefault(reason, []).append(of.name)
-    yield from (f"{'; '.join(names)}: {reason}" for reason, names in told.items())
+            by_reason.setdefault(reason, []).append(of.name)
+    yield from (f"{'; '.join(names)}: {reason}" for reason, names in by_reason.items())
 
 
 def sweep(found: Sweep) -> Shown:
@@ -61,9 +61,9 @@ def sweep(found: Sweep) -> Shown:
     yield table
     sides = sides_of(found.axis, ((row.a, row.b) for row in found.rows))
     yield f"ratio: {sides.ratio}; above 1: {sides.above_1}"
-    told = found.verdict.sentence
+    verdict = found.verdict.sentence
     sentences = [*(row.sentence for row in found.against_faster), *(row.sentence for row in found.pooled)]
-    yield from (sentence for sentence in sentences if sentence not in told)
+    yield from (sentence for sentence in sentences if sentence not in verdict)
     reasons = [row.why for row in found.rows if row.verdict == "undecided"]
     reasons += [of.why for of in found.pooled if of.verdict == "undecided"]
     yield from dict.fromkeys(why.sentence for why in reasons if why != found.verdict.why)
@@ -143,7 +143,7 @@ def forecast(found: Outlook) -> Shown:
             table.add_row(str(point.cores), *cells)
         yield table
         yield "x: speedup over one core; in brackets: forecast time / measured time - 1"
-        yield from (f"assumption: {told}" for told in one.assumptions)
+        yield from (f"assumption: {assumption}" for assumption in one.assumptions)
     yield from found.missing
 
 
@@ -179,9 +179,9 @@ def memory(rows: Sequence[MemoryRow]) -> Shown:
     for row, label in zip(rows, labels, strict=True):
         found = row.memory
         if found.explained is not None:
-            told = ", ".join(f"{name} {size / MIB:,.1f}" for name, size in found.resident_bytes.items())
+            text = ", ".join(f"{name} {size / MIB:,.1f}" for name, size in found.resident_bytes.items())
             name = f"{row.variant.name}, {label}" if named else row.variant.name
-            yield f"{name}: resident memory in MiB: {told}; together {found.explained:.0%} of the peak"
+            yield f"{name}: resident memory in MiB: {text}; together {found.explained:.0%} of the peak"
 
 
 def memory_growth(found: Sequence[Growth]) -> Shown:
@@ -272,17 +272,17 @@ def calibrations(found: Sequence[Calibration]) -> Shown:
     if not found:
         yield "no node is calibrated; queue a calibration: taskloom experiments calibrate"
     for one in found:
-        told = ", ".join(f"{each.relative:.2%} with {counted(each.pairs, 'pair')}" for each in one.detectable
+        text = ", ".join(f"{each.relative:.2%} with {counted(each.pairs, 'pair')}" for each in one.detectable
                          if each.relative is not None)  # fmt: skip
         yield (
             f"{one.node} (experiment {one.experiment_id}, {counted(one.pairs, 'pair')}, spread {one.spread:.2%}, at "
             f"most {one.spread_upper:.2%}, both halves: {one.verdict}): smallest difference detected in four of five "
-            f"experiments: {told}"
+            f"experiments: {text}"
         )
         for difference in dict.fromkeys(each.difference for each in one.power):
             powers = ((each.pairs, each.power) for each in one.power if each.difference == difference)
-            told = ", ".join(f"with {counted(pairs, 'pair')} in {p:.0%} of experiments" for pairs, p in powers)
-            yield f"  a difference of {difference:.0%} is detected {told}"
+            text = ", ".join(f"with {counted(pairs, 'pair')} in {p:.0%} of experiments" for pairs, p in powers)
+            yield f"  a difference of {difference:.0%} is detected {text}"
         yield (
             f"  false alarms: {one.false_alarms} of {counted(one.comparisons, 'A/A experiment')} "
             f"(rate at most {one.false_alarm_upper:.0%})"

@@ -82,13 +82,13 @@ class Taskloom(click.Group):
         except TaskloomError as error:
             raise failure(str(error), error.to_dict(), error.exit_code, wants_json) from error
         except CoreError as error:
-            told = {"error": str(error), "slug": error.slug, **error.fields()}
-            raise failure(str(error), told, error.exit_code, wants_json) from error
+            document = {"error": str(error), "slug": error.slug, **error.fields()}
+            raise failure(str(error), document, error.exit_code, wants_json) from error
         except click.ClickException as error:
             if not wants_json:
                 raise
-            told = {"error": error.format_message(), "slug": "bad-usage"}
-            raise failure(error.format_message(), told, error.exit_code, wants_json) from error
+            document = {"error": error.format_message(), "slug": "bad-usage"}
+            raise failure(error.format_message(), document, error.exit_code, wants_json) from error
 
 
 @click.group(cls=Taskloom, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -134,9 +134,9 @@ def carry_out(
     scaling = dataclasses.asdict(table)
     (folder / "scaling.json").write_text(json.dumps(scaling, indent=2) + "\n")
     if as_json:
-        told = {"folder": str(folder), "experiment_id": finished.id, "scaling": scaling}
+        document = {"folder": str(folder), "experiment_id": finished.id, "scaling": scaling}
         other = found and {"experiment_id": found.id, "verdict": _verdict(found), "waiting_shares": waiting}
-        print_json({**told, "verdict": _verdict(finished), "finding": other})
+        print_json({**document, "verdict": _verdict(finished), "finding": other})
         return 0
     rows = f"{counted(finished.runs // len(table.rows), 'process')} a row"
     out.print(tables.scaling(table, f"{model}: {counted(finished.runs, 'run')} in {elapsed_s:.0f} s, {rows}"))

@@ -250,8 +250,8 @@ def surroundings() -> tuple[list[Check], str | None]:
     found: dict[str, preflight.Finding] = {}
     unfit = None
     for module, process in started.items():
-        told, _ = process.communicate()
-        for finding in preflight.read(told.decode()):
+        output, _ = process.communicate()
+        for finding in preflight.read(output.decode()):
             if finding.name not in found or finding.advice:
                 found[finding.name] = finding
             if module == "gpt2core" and finding.advice and unfit is None:

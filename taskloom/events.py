@@ -67,6 +67,6 @@ def _events(answer: httpx.Response) -> Iterator[tuple[str | None, Event]]:
             fields[name] = value.removeprefix(" ")
             continue
         if "data" in fields:
-            told = json.loads(fields["data"])
-            yield fields.get("id"), Event(told["topic"], fields.get("event", "message"), told["data"])
+            message = json.loads(fields["data"])
+            yield fields.get("id"), Event(message["topic"], fields.get("event", "message"), message["data"])
         fields = {}

@@ -32,13 +32,13 @@ class Sort(click.ParamType[str]):
 
 def period_options(command: F) -> F:
     """--since, --until, --finished-since, --finished-until"""
-    for name, told in (
+    for name, text in (
         ("--finished-until", "ended before"),
         ("--finished-since", "ended at or after"),
         ("--until", "submitted before"),
         ("--since", "submitted at or after"),
     ):
-        command = click.option(name, metavar="INSTANT", help=f"{told} {INSTANT}")(command)
+        command = click.option(name, metavar="INSTANT", help=f"{text} {INSTANT}")(command)
     return command
 
 

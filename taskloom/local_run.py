@@ -90,24 +90,24 @@ def run(
 def _listen(
     inbox: SimpleQueue[Any], path: Path, on_event: Callable[[Mapping[str, Any]], None], on_line: Callable[[str], None]
 ) -> LocalEnding:
-    told: dict[str, Mapping[str, Any]] = {}
+    events: dict[str, Mapping[str, Any]] = {}
     while True:
         match inbox.get():
             case Told(event):
-                told[str(event["event"])] = event
+                events[str(event["event"])] = event
                 on_event(event)
             case Printed(text):
                 on_line(text)
             case Exited(code) as exited:
-                return _ending(code, exited.signal_name, told, path)
+                return _ending(code, exited.signal_name, events, path)
 
 
-def _ending(code: int, signal_name: str | None, told: Mapping[str, Mapping[str, Any]], path: Path) -> LocalEnding:
-    if code == 0 and "result" in told:
+def _ending(code: int, signal_name: str | None, events: Mapping[str, Mapping[str, Any]], path: Path) -> LocalEnding:
+    if code == 0 and "result" in events:
         return LocalEnding(0, json.loads(path.read_bytes()), None)
-    if code == 0 and "planned" in told:
-        return LocalEnding(0, {k: v for k, v in told["planned"].items() if k != "event"}, None)
-    error = told.get("error")
+    if code == 0 and "planned" in events:
+        return LocalEnding(0, {k: v for k, v in events["planned"].items() if k != "event"}, None)
+    error = events.get("error")
     if error is None:
         why = f"was ended by {signal_name}" if signal_name else f"ended with exit status {code} and no result"
         error = {"slug": "exit-status", "detail": f"the trainer {why}"}

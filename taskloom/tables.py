@@ -220,8 +220,8 @@ def dry_run(plan: DryRun) -> Table:
     if plan.estimated_s is not None:
         title += f"; estimated time: {estimated(plan)}"
     for seen in plan.detectable:
-        told = "no difference" if seen.relative is None else f"a difference of {seen.relative:.2%}"
-        title += f"; {counted(seen.pairs, 'pair')} on {seen.node} can detect {told}"
+        text = "no difference" if seen.relative is None else f"a difference of {seen.relative:.2%}"
+        title += f"; {counted(seen.pairs, 'pair')} on {seen.node} can detect {text}"
     table = new_table(title, "position", "block", "repetition", "variant", left=4)
     for run in plan.order:
         table.add_row(str(run.position), str(run.block), str(run.repetition), variant(run.variant))
@@ -240,11 +240,11 @@ def decidable(plan: DryRun) -> list[str]:
     if (asked := plan.primary) is not None:
         lines.append(f"the question ({asked.b} against {asked.a}): {_decides(asked)}")
     if (family := plan.family) is not None:
-        told = [counted(family.comparisons, "comparison")] if family.comparisons else []
-        told += [counted(family.pooled, "pooled ratio")] if family.pooled else []
+        counts = [counted(family.comparisons, "comparison")] if family.comparisons else []
+        counts += [counted(family.pooled, "pooled ratio")] if family.pooled else []
         several = family.comparisons + family.pooled > 1
         rest = "other " if asked is not None else ""
-        which = f"each of {' and '.join(told)} alone" if several else f"the {rest}comparison"
+        which = f"each of {' and '.join(counts)} alone" if several else f"the {rest}comparison"
         lines.append(f"{which}: {_decides(family)}")
     return lines
 

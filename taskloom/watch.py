@@ -23,8 +23,8 @@ ENDED = ("succeeded", "failed", "cancelled", "quarantined")
 class Logs:
     """Follows the output of runs' trainers and reports each line once, from the last `tail` lines on if given."""
 
-    def __init__(self, client: Client, told: Callable[[LogLine], None], tail: int | None = None) -> None:
-        self._client, self._told, self._tail = client, told, tail
+    def __init__(self, client: Client, show: Callable[[LogLine], None], tail: int | None = None) -> None:
+        self._client, self._show, self._tail = client, show, tail
         self._cursors: dict[int, str] = {}
         self._done: set[int] = set()
 
@@ -39,7 +39,7 @@ class Logs:
                 page = self._client.log(run.id, cursor, tail=self._tail if cursor is None else None)
                 self._cursors[run.id] = page.cursor
                 for line in page.items:
-                    self._told(line)
+                    self._show(line)
                 more = bool(page.items)
             if run.state in ENDED:
                 self._done.add(run.id)

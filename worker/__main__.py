@@ -53,8 +53,8 @@ def main(
         spool = Spool(settings.spool)
     except (InputError, OSError) as error:
         known = {"slug": error.slug, **error.fields()} if isinstance(error, InputError) else {}
-        told = {"error": str(error), **known}
-        print(json.dumps(told) if "--json" in arguments else f"error: {error}", file=sys.stderr)
+        document = {"error": str(error), **known}
+        print(json.dumps(document) if "--json" in arguments else f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     report = Report(settings.as_json, settings.quiet)
     if settings.job is not None and settings.job.unknown is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from taskloom.contract.attempts import Lease, Progress
 from taskloom.worker.settings import Drain
-from taskloom.worker.steps import Steps, told
+from taskloom.worker.steps import Steps, finite
 
 
 class Phase(StrEnum):
@@ -120,7 +120,7 @@ class Agent:
         update: dict[str, Any] = {"stage": stage}
         if known == "step":
             update |= {key: event.get(key) for key in ("step", "steps")}
-            update |= {key: told(event.get(key)) for key in ("loss", "tokens_per_s")}
+            update |= {key: finite(event.get(key)) for key in ("loss", "tokens_per_s")}
             self.steps.add(event)
         self.progress = Progress.model_validate(before.model_dump() | update)
         return stage != before.stage

@@ -94,8 +94,8 @@ class ClaimLoop:
                     succeeded = verdict is not None and verdict.outcome == "succeeded"
                     return EXIT_OK if succeeded else EXIT_RUN_FAILED
         except GaveUp as error:
-            told = f"stopping while a request is retried ({error}); undelivered results stay in the spool"
-            self._report.say("gave-up", told, reason=str(error))
+            text = f"stopping while a request is retried ({error}); undelivered results stay in the spool"
+            self._report.say("gave-up", text, reason=str(error))
         except Refused as error:
             self._report.say("refused", f"the server refuses this worker: {error}", problem=error.problem)
             return EXIT_REFUSED
@@ -107,7 +107,7 @@ class ClaimLoop:
         return EXIT_OK
 
     def _measure_first(self) -> None:
-        """Measure unknown peaks before the first claim. Meanwhile the server is told so, lest the worker seem silent. A
+        """Measure unknown peaks before the first claim. Meanwhile heartbeats say so, lest the worker seem silent. A
         worker that drains interrupts the measurement."""
         if not self._measuring:
             return

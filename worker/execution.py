@@ -161,7 +161,7 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
         return Verdict("succeeded", result, None)
     error: dict[str, Any] = {"exit_code": ending.code if ending.code >= 0 else None, "signal": ending.signal}
     outcome: Outcome = "failed"
-    told = {k: v for k, v in (ending.error or {}).items() if k not in ("event", "exit_code")}
+    details = {k: v for k, v in (ending.error or {}).items() if k not in ("event", "exit_code")}
     if ending.reason is StopReason.CANCEL:
         outcome = "cancelled"
         error |= {"slug": "cancelled", "detail": "cancelled on request"}
@@ -170,8 +170,8 @@ def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], na
         error |= {"slug": "released", "detail": "handed back: the worker was asked to stop"}
     elif ending.reason is StopReason.DEADLINE:
         error |= {"slug": "timeout", "detail": f"stopped at the deadline, {lease.deadline_s:g} s after the claim"}
-    elif "slug" in told:
-        error |= told
+    elif "slug" in details:
+        error |= details
     elif ending.signal is not None:
         oom = ending.oom_killed and ending.signal == "SIGKILL"
         why = "by Linux, since memory ran out" if oom else "not by the worker"

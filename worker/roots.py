@@ -41,8 +41,8 @@ def find_file(field: str, name: str, root: Path | None, folders: bool = False) -
     is_folder = folders and final.is_dir() and final != root.resolve()
     for each in (path, *(_read_with(path, is_folder) if folders else ())):
         if not each.resolve().is_relative_to(root.resolve()):
-            told = f"a file below the {field} root of this worker, also after links are resolved"
-            raise RefusedName(field, name if each == path else f"{name} ({each.name})", told)
+            message = f"a file below the {field} root of this worker, also after links are resolved"
+            raise RefusedName(field, name if each == path else f"{name} ({each.name})", message)
     if not (final.is_file() or is_folder):
         raise RefusedName(field, name, "a regular file" + (", or a folder" if folders else ""))
     return path if folders else final

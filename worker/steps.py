@@ -15,7 +15,7 @@ OF_EACH = ("step_s", "loss", "accuracy")
 LARGEST = 1e100  # largest number, without its sign, that a heartbeat may contain
 
 
-def told(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
     """The number as a heartbeat may contain it; None if it is too large or not a number, as when a run diverges."""
     return value if isinstance(value, int | float) and abs(value) <= LARGEST else None
 
@@ -43,14 +43,14 @@ class Steps:
         """Add a `step` event, and the `earlier` steps in it. Steps behind a gap replace all before."""
         step, earlier = event.get("step"), event.get("earlier") or {}
         rows = [*zip_longest(*(earlier.get(name, []) for name in OF_EACH)), [event.get(name) for name in OF_EACH]]
-        times = [told(step_s) for step_s, _, _ in rows]
+        times = [finite(step_s) for step_s, _, _ in rows]
         if not isinstance(step, int) or any(step_s is None or step_s < 0 for step_s in times):
             return
         with self._lock:
             if step - len(rows) != self._last:
                 self._waiting.clear()
             self._waiting.extend(
-                Step(step_s or 0.0, told(loss), told(accuracy))
+                Step(step_s or 0.0, finite(loss), finite(accuracy))
                 for step_s, (_, loss, accuracy) in zip(times, rows, strict=True)
             )
             self._last = step
@@ -60,7 +60,7 @@ class Steps:
         """Complete the last step with an `evaluation` event."""
         with self._lock:
             if self._incomplete and event.get("step") == self._last:
-                found = (told(event.get(name)) for name in ("loss", "accuracy"))
+                found = (finite(event.get(name)) for name in ("loss", "accuracy"))
                 self._waiting[-1] = Step(*self._waiting[-1][:3], *found)
                 self._incomplete = False
 

@@ -65,7 +65,7 @@ class Supervisor:
         kill_at: float | None = None
         output: deque[str] = deque(maxlen=OUTPUT_LINES)
         warnings: list[str] = []
-        told: dict[str, Mapping[str, Any]] = {}
+        events: dict[str, Mapping[str, Any]] = {}
         while True:
             until = deadline if kill_at is None else kill_at
             try:
@@ -85,7 +85,7 @@ class Supervisor:
                     if kind == "warning":
                         warnings.append(str(event.get("message", "")))
                     elif kind in ("result", "error"):
-                        told[kind] = event
+                        events[kind] = event
                     if self._agent.note(event):
                         entered_stage()
                 case Printed(text):
@@ -103,8 +103,8 @@ class Supervisor:
                         code=code,
                         signal=message.signal_name,
                         reason=self._agent.stop_reason,
-                        result=told.get("result"),
-                        error=told.get("error"),
+                        result=events.get("result"),
+                        error=events.get("error"),
                         output=tuple(output),
                         warnings=tuple(warnings),
                         oom_killed=oom_kills is not None and (host.cgroup_oom_kills() or 0) > oom_kills,

@@ -66,8 +66,8 @@ def _bases(document: Document) -> tuple[str, str]:
     without = sum(row["speedup"] is None for row in rows)
     if not rows or without == len(rows):
         return "no", "there are no speedups, since there is no one-thread run"
-    told = f"variants without a base: {without} of {len(rows)}"
-    return ("yes", document["scaling"]["base"]) if not without else ("partly", told)
+    text = f"variants without a base: {without} of {len(rows)}"
+    return ("yes", document["scaling"]["base"]) if not without else ("partly", text)
 
 
 def _tests(document: Document) -> tuple[str, str]:
@@ -76,27 +76,27 @@ def _tests(document: Document) -> tuple[str, str]:
     if not judged:
         return "no", "nothing was compared"
     pooled = [row for row in sweep["pooled"] if row["p_adjusted"] is not None and row["unit"] == "pairs"]
-    told = f"{Family(len(judged), len(pooled))} along {sweep['axis']}, corrected together (Holm)"
+    text = f"{Family(len(judged), len(pooled))} along {sweep['axis']}, corrected together (Holm)"
     faster = len(sweep.get("against_faster", ()))
-    told += f", and {counted(faster, 'comparison')} with the faster loops apart" if faster else ""
-    told += f"; noise floor {sweep['noise_floor']:.1%}"
+    text += f", and {counted(faster, 'comparison')} with the faster loops apart" if faster else ""
+    text += f"; noise floor {sweep['noise_floor']:.1%}"
     untested = len(sweep["rows"]) - len(judged)
     if untested:
-        return "partly", told + f"; {untested} of {len(sweep['rows'])} rows without a valid test"
+        return "partly", text + f"; {untested} of {len(sweep['rows'])} rows without a valid test"
     if not all(row["paired"] for row in judged):
-        return "partly", told + "; not all are paired"
+        return "partly", text + "; not all are paired"
     dependent = sum(bool(row["why"]["findings"]) for row in judged)
     if dependent:
-        return "partly", told + f"; dependent values, so no valid interval, in {counted(dependent, 'comparison')}"
+        return "partly", text + f"; dependent values, so no valid interval, in {counted(dependent, 'comparison')}"
     if any(row["why"]["kind"] == "too-few-in-family" for row in judged):
-        return "partly", told + "; too few processes to decide one comparison alone"
-    return "yes", told + "; all paired"
+        return "partly", text + "; too few processes to decide one comparison alone"
+    return "yes", text + "; all paired"
 
 
 def _comparable(document: Document) -> tuple[str, str]:
     rows = document["sweep"]["rows"]
-    told = [*document["environment"]["differs"], *(text for row in rows for text in row["differs"])]
-    differs = list(dict.fromkeys(told))
+    differences = [*document["environment"]["differs"], *(text for row in rows for text in row["differs"])]
+    differs = list(dict.fromkeys(differences))
     return ("no", "; ".join(differs)) if differs else ("yes", "one machine, one software, equal settings")
 
 
@@ -104,8 +104,8 @@ def _validity(document: Document) -> tuple[str, str]:
     if not any(row["waiting"] for row in document["efficiency"]):
         return "no", "the results bring no evidence"
     if document["unwatched"]:
-        told = f"no evidence of other processes in {len(document['unwatched'])} results"
-        return "partly", "; ".join([told, *filter(None, [document["disturbed"]])])
+        text = f"no evidence of other processes in {len(document['unwatched'])} results"
+        return "partly", "; ".join([text, *filter(None, [document["disturbed"]])])
     if not document["marks"]:
         return "yes", "no step is flagged, and no run had foreign load"
     return "partly", document["disturbed"] or document["marks"][0]
@@ -143,9 +143,9 @@ def _bounds(document: Document) -> tuple[str, str]:
     registers = any((row["peaks"] or {}).get("registers_gflop_per_s") for row in document["roofline"])
     measured = ("memory bandwidth", "matrix products", *["registers"] * registers)
     roofs = f"peaks of {', '.join(measured)}"
-    told = [name for name, there in (("work and span", spans), (roofs, peaks)) if there]
+    present = [name for name, there in (("work and span", spans), (roofs, peaks)) if there]
     none = "the results contain neither work and span nor peaks"
-    return ("yes" if spans and peaks else "partly" if told else "no"), "; ".join(told) or none
+    return ("yes" if spans and peaks else "partly" if present else "no"), "; ".join(present) or none
 
 
 def _calibrated(document: Document) -> tuple[str, str]:
@@ -154,7 +154,7 @@ def _calibrated(document: Document) -> tuple[str, str]:
         return "no", "no A/A experiment was run on this node"
     if found["detectable"] is None:
         return "partly", f"with {counted(found['processes'], 'process')} per side, no difference can be detected"
-    told = f"{found['detectable']:.2%} with {counted(found['processes'], 'process')} per side"
+    text = f"{found['detectable']:.2%} with {counted(found['processes'], 'process')} per side"
     if document["design"]["stop"] or document["sweep"].get("sequential"):
-        return "partly", f"{told}, judged by signs, since their number was not fixed beforehand"
-    return "yes", f"{told}; false alarms: {found['false_alarms']} of {counted(found['comparisons'], 'A/A experiment')}"
+        return "partly", f"{text}, judged by signs, since their number was not fixed beforehand"
+    return "yes", f"{text}; false alarms: {found['false_alarms']} of {counted(found['comparisons'], 'A/A experiment')}"

@@ -62,9 +62,9 @@ def junit(document: Document, failing: Collection[str] = FAILING) -> str:
         outcome = "failure" if row["verdict"] in failing else "skipped" if row["verdict"] == "undecided" else None
         if outcome is not None:
             counts["failures" if outcome == "failure" else "skipped"] += 1
-            told = ElementTree.SubElement(case, outcome, message=_printable(row["sentence"]))
+            element = ElementTree.SubElement(case, outcome, message=_printable(row["sentence"]))
             if outcome == "failure":
-                told.set("type", row["verdict"])
+                element.set("type", row["verdict"])
         ElementTree.SubElement(case, "system-out").text = _printable(f"{row['sentence']}\n{row['reason']}")
     for key, count in counts.items():
         suite.set(key, str(count))

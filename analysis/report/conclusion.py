@@ -83,10 +83,10 @@ def _fastest(document: Document) -> Iterator[str]:
         yield f"It is {row['speedup']:.2f}{interval} times as fast as one thread of the same scheduler and slices."
     roofs: Document = next((each for each in document["roofline"] if each["variant"] == best), {})
     if roofs.get("mfu") is not None:
-        told = f"{roofs['mfu']:.1%} of the peak of matrix products"
+        text = f"{roofs['mfu']:.1%} of the peak of matrix products"
         if roofs.get("mfu_registers") is not None:
-            told += f" and {roofs['mfu_registers']:.1%} of the peak of registers"
-        yield f"Its model-FLOP utilisation is {told}, measured with the same number of threads."
+            text += f" and {roofs['mfu_registers']:.1%} of the peak of registers"
+        yield f"Its model-FLOP utilisation is {text}, measured with the same number of threads."
 
 
 def _comparisons(document: Document) -> Iterator[str]:
@@ -193,11 +193,11 @@ def _forecast(document: Document) -> Iterator[str]:
     for curve in widest["curves"]:
         by_scheduler.setdefault(curve["scheduler"], []).append(curve["points"][-1]["speedup"])
     cores = widest["curves"][0]["points"][-1]["cores"]
-    told = " and ".join(
+    text = " and ".join(
         f"{_between(min(values), max(values))} under {scheduler}" for scheduler, values in by_scheduler.items()
     )
     cut = slices(widest["source"])
-    yield f"On {cores} cores, slices {cut} would reach a speedup of {told}, under the assumptions listed below."
+    yield f"On {cores} cores, slices {cut} would reach a speedup of {text}, under the assumptions listed below."
 
 
 def _of_runs(count: int, document: Document) -> str:

@@ -184,9 +184,9 @@ def _runtimes(processes: Sequence[Process]) -> dict[str, list[str]]:
     """OpenMP runtimes, by name and version, and the schedulers that ran under each."""
     found: dict[str, list[str]] = {}
     for facts in distinct(processes):
-        told = facts.environment.get("scheduler") or {}
-        if "runtime" in told:
-            schedulers = found.setdefault(f"{told['runtime']} ({told['version']})", [])
+        runtime = facts.environment.get("scheduler") or {}
+        if "runtime" in runtime:
+            schedulers = found.setdefault(f"{runtime['runtime']} ({runtime['version']})", [])
             if facts.config["scheduler"] not in schedulers:
                 schedulers.append(str(facts.config["scheduler"]))
     return found

@@ -24,8 +24,8 @@ def _lanes(x: Scale, top: float, spans: Sequence[Sequence[Any]], lanes: int, wha
         parts.append(rect(LANES_LEFT, y, LANES_RIGHT - LANES_LEFT, LANE - 3, EMPTY))
         mine = [span for span in spans if span[0] == lane]
         for _, op, phase, begin_s, until_s in joined(mine, (x.high - x.low) / PIECES):
-            told = f"{op} ({phase}), {milliseconds(until_s - begin_s)}"
-            parts.append(rect(x(begin_s), y, x(until_s) - x(begin_s), LANE - 3, op_colour(op), told))
+            label = f"{op} ({phase}), {milliseconds(until_s - begin_s)}"
+            parts.append(rect(x(begin_s), y, x(until_s) - x(begin_s), LANE - 3, op_colour(op), label))
     return parts
 
 
@@ -55,8 +55,8 @@ def timeline(document: Document) -> str:
     for row in found["rows"]:
         end_s = max(span[4] for span in row["spans"])
         busy = sum(span[4] - span[3] for span in row["spans"]) / (end_s * found["cores"])
-        told = f"{row['scheduler']}: {milliseconds(end_s)}, cores busy {busy:.1%}"
-        parts.append(text(LANES_LEFT, top - 8, told, bold=True))
+        label = f"{row['scheduler']}: {milliseconds(end_s)}, cores busy {busy:.1%}"
+        parts.append(text(LANES_LEFT, top - 8, label, bold=True))
         parts += _lanes(x, top, row["spans"], found["cores"], "core")
         top += found["cores"] * LANE
         parts += _time(x, top)
@@ -79,22 +79,23 @@ def traced(document: Document) -> str:
     for row in rows:
         threads, end_s = row["threads"], row["steps"][-1][2]
         busy = sum(row["busy"]) / (len(row["busy"]) * threads)
-        told = f"{variant_name(row['variant'])} (run {row['run_id']}): {milliseconds(end_s / len(row['steps']))} a step"
-        parts.append(text(LANES_LEFT, top - 8, f"{told}, threads in tasks {busy:.1%}", bold=True))
+        name, step_s = variant_name(row["variant"]), end_s / len(row["steps"])
+        label = f"{name} (run {row['run_id']}): {milliseconds(step_s)} a step"
+        parts.append(text(LANES_LEFT, top - 8, f"{label}, threads in tasks {busy:.1%}", bold=True))
         parts += _lanes(x, top, row["spans"], threads, "thread")
         for thread, kind, begin_s, until_s in row["waits"]:
-            told = f"{kind}, {milliseconds(until_s - begin_s)}"
+            label = f"{kind}, {milliseconds(until_s - begin_s)}"
             place = x(begin_s), top + LANE * thread, x(until_s) - x(begin_s)
-            parts.append(rect(*place, LANE - 3, WAIT[kind], told))
+            parts.append(rect(*place, LANE - 3, WAIT[kind], label))
         foot = top + threads * LANE + curve
         for thread, op, begin_s, until_s in row.get("preempted", ()):
-            told = f"not running for {milliseconds(until_s - begin_s)} of {op}, somewhere within it"
-            parts.append(rect(x(begin_s), top + LANE * thread, x(until_s) - x(begin_s), LANE - 3, PREEMPTED, told))
+            label = f"not running for {milliseconds(until_s - begin_s)} of {op}, somewhere within it"
+            parts.append(rect(x(begin_s), top + LANE * thread, x(until_s) - x(begin_s), LANE - 3, PREEMPTED, label))
         reasons = row.get("flagged") or [[] for _ in row["steps"]]
         for (step, begin_s, until_s), why in zip(row["steps"], reasons, strict=True):
             parts.append(line([(x(until_s), top - 4), (x(until_s), foot)], INK, 1.2, "3 3"))
-            told = f"step {step}" + (f", flagged: {', '.join(why)}" if why else "")
-            parts.append(text(x(begin_s) + 3, foot - curve + 9, told, size=10, colour=WARNING if why else SOFT))
+            label = f"step {step}" + (f", flagged: {', '.join(why)}" if why else "")
+            parts.append(text(x(begin_s) + 3, foot - curve + 9, label, size=10, colour=WARNING if why else SOFT))
         y = Scale(0, threads, foot, foot - curve + 12)
         width_s = end_s / len(row["busy"])
         points = [(x(width_s * (i + 0.5)), y(count)) for i, count in enumerate(row["busy"])]

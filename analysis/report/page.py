@@ -70,13 +70,13 @@ def _subtitle(document: Document) -> str:
         sizes = f"B{NO_BREAK}{problem['batch']}, T{NO_BREAK}{problem['seq']}"
         shape = f"{model}, {sizes}, {problem['precision']}, data {problem['data']}. "
     counts = ", ".join(f"{count} {state}" for state, count in experiment["by_state"].items())
-    told = (
+    text = (
         f"Experiment {experiment['experiment_id']}, submitted {experiment['created_at'][:16].replace('T', ' ')} UTC, "
         f"{experiment['state']}: {counted(experiment['runs'], 'run')} ({counts}), "
         f"{counted(design['variants'], 'variant')}. {shape}"
     )
     spent = sentence(experiment.get("node_time"), experiment.get("node_time_missing"))
-    return f'<p class="soft">{escape(told + spent)}</p>'
+    return f'<p class="soft">{escape(text + spent)}</p>'
 
 
 def _card(document: Document) -> str:
@@ -109,8 +109,8 @@ def _design(document: Document) -> str:
 def _environment(document: Document) -> str:
     found = document["environment"]
     rows = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in found["known"].items()]
-    told = "; ".join(found["differs"])
-    differs = f"Differences between the runs: {told}." if told else "The environments of all runs are the same."
+    text = "; ".join(found["differs"])
+    differs = f"Differences between the runs: {text}." if text else "The environments of all runs are the same."
     return f'<h2>Environment</h2>{table(["what", "value"], rows, 2)}<p class="soft">{escape(differs)}</p>'
 
 

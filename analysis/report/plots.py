@@ -91,8 +91,8 @@ def runtime(document: Document) -> str:
         total = sum(row["phase_s"].values()) or 1.0
         for phase, s in by_phase(row["phase_s"]).items():
             part = 1e3 * s * row["step_s"]["median"] / total
-            told = f"{phase}: {milliseconds(s)}"
-            parts.append(rect(x(at), y, x(at + part) - x(at), ROW - 8, PHASE[phase], told))
+            label = f"{phase}: {milliseconds(s)}"
+            parts.append(rect(x(at), y, x(at + part) - x(at), ROW - 8, PHASE[phase], label))
             at += part
         low, high, middle = row["step_s"]["low"], row["step_s"]["high"], y + (ROW - 8) / 2
         if low is not None:
@@ -125,8 +125,8 @@ def ratios(document: Document) -> str:
     reach = max(1 + 2 * floor, *ends, *(1 / end for end in ends)) ** 1.06
     top, bottom = 20, 20 + ROW * len(rows)
     x = Scale(1 / reach, reach, LEFT, WIDTH - 40)
-    told = f"noise floor {floor:.1%}"
-    band = rect(x(1 / (1 + floor)), top, x(1 + floor) - x(1 / (1 + floor)), bottom - top, "var(--raised)", told)
+    label = f"noise floor {floor:.1%}"
+    band = rect(x(1 / (1 + floor)), top, x(1 + floor) - x(1 / (1 + floor)), bottom - top, "var(--raised)", label)
     parts = [band, *x_axis(x, top, bottom, of.ratio, plain), line([(x(1), top), (x(1), bottom)], INK, 1.4)]
     parts.append(text(x(1) + 12, bottom + 54, f"{of.above_1} \u2192", size=12))
     for i, (name, row) in enumerate(rows):
@@ -157,8 +157,8 @@ def samples(document: Document) -> str:
                 shade = INK if number in process["outlier_steps"] else colour
                 parts.append(f'<circle cx="{x(1e3 * s):.1f}" cy="{y:.1f}" r="1.6" fill="{shade}" fill-opacity="0.45"/>')
             middle = median(process["step_s"])
-            told = f"run {process['run_id']}: {milliseconds(middle)}" + ", an outlier" * process["outlier"]
-            parts.append(dot(x(1e3 * middle), y, INK if process["outlier"] else colour, 3, told, hollow=True))
+            label = f"run {process['run_id']}: {milliseconds(middle)}" + ", an outlier" * process["outlier"]
+            parts.append(dot(x(1e3 * middle), y, INK if process["outlier"] else colour, 3, label, hollow=True))
     return figure(WIDTH, height, parts, "Distribution of samples")
 
 
@@ -246,8 +246,8 @@ def efficiency(document: Document) -> str:
         values = [split[name] for name in ("useful_s", "serial_s", "load_balance_s", "scheduling_s")]
         for (name, colour), value in zip(TIME.items(), values, strict=True):
             share = 100 * value / sum(values)
-            told = f"{name}: {share:.2f} %"
-            parts.append(rect(x(at), top + ROW * i + 4, x(at + share) - x(at), ROW - 8, colour, told))
+            label = f"{name}: {share:.2f} %"
+            parts.append(rect(x(at), top + ROW * i + 4, x(at + share) - x(at), ROW - 8, colour, label))
             at += share
         parts.append(text(WIDTH - RIGHT + 6, top + ROW * i + 16, f"{100 * values[0] / sum(values):.1f} %", size=11))
     parts += legend([(name, colour, "box") for name, colour in TIME.items()], WIDTH - RIGHT + 54, top + 10)
@@ -279,12 +279,12 @@ def roofline(row: Mapping[str, Any]) -> str:
     bandwidth = f"{peaks['triad_gb_per_s']:.1f} GB/s"
     parts.append(text(x(x.low) + 6, y(x.low * peaks["triad_gb_per_s"]) - 12, bandwidth, size=11))
     for op in ops:
-        told = f"{op['op']} {op['phase']}: {op['time_share']:.1%} of time, {op['share']:.0%} of its roof"
+        label = f"{op['op']} {op['phase']}: {op['time_share']:.1%} of time, {op['share']:.0%} of its roof"
         radius = 3 + 14 * op["time_share"] ** 0.5
         place = x(op["intensity"]), y(op["achieved_gflop_per_s"])
         parts.append(
             f'<circle cx="{place[0]:.1f}" cy="{place[1]:.1f}" r="{radius:.1f}" fill="{op_colour(op["op"])}" '
-            f'fill-opacity="0.6" stroke="{INK}" stroke-width="0.6"><title>{told}</title></circle>'
+            f'fill-opacity="0.6" stroke="{INK}" stroke-width="0.6"><title>{label}</title></circle>'
         )
     for i, op in enumerate(ops[:14]):
         name = f"{op['op']} {op['phase'][:3]}. {op['time_share']:.0%}"
@@ -311,15 +311,15 @@ def forecast(found: Mapping[str, Any]) -> str:
         for point in curve["points"]:
             if point["measured_s"] is not None and not dash:
                 measured, step = milliseconds(point["measured_s"]), milliseconds(point["step_s"])
-                told = f"measured {measured}, forecast {step} ({point['error']:+.1%})"
-                parts.append(dot(x(point["cores"]), y(base_s / point["measured_s"]), colour, 4.5, told, hollow=True))
+                label = f"measured {measured}, forecast {step} ({point['error']:+.1%})"
+                parts.append(dot(x(point["cores"]), y(base_s / point["measured_s"]), colour, 4.5, label, hollow=True))
     parts += legend(entries, right + 30, 48)
     at = 48 + 19 * len(entries)
     parts.append(dot(right + 41, at - 4, INK, 4.5, hollow=True))
     parts.append(text(right + 59, at, "measured step"))
     for i, (name, span) in enumerate((("task", found["span_s"]), ("fork-join", found["fork_join_span_s"]))):
-        told = f"T1/Tinf, {name}: {found['work_s'] / span:.1f}"
-        parts.append(text(right + 30, at + 26 + 18 * i, told, size=11, colour=SOFT))
+        label = f"T1/Tinf, {name}: {found['work_s'] / span:.1f}"
+        parts.append(text(right + 30, at + 26 + 18 * i, label, size=11, colour=SOFT))
     return figure(WIDTH, height, parts, "Forecast")
 
 
@@ -369,8 +369,8 @@ def memory_growth(document: Document) -> str:
             parts.append(line(places, colour))
             for point in points:
                 if peak := point.get(f"{mode}_peak_bytes"):
-                    told = f"{mode}, measured peak: {peak / 2**20:,.1f} MiB"
-                    parts.append(dot(x(point["size"]), y(peak / 2**20), colour, 4.5, told, hollow=True))
+                    sentence = f"{mode}, measured peak: {peak / 2**20:,.1f} MiB"
+                    parts.append(dot(x(point["size"]), y(peak / 2**20), colour, 4.5, sentence, hollow=True))
     drawn = [mode for mode in MODES if any(point.get(f"{mode}_bytes") for point in found[0]["points"])]
     words = [*((mode, MODES[mode]) for mode in drawn), ("circles: measured peaks", INK)] if len(drawn) > 1 else []
     parts += [text(90 + 130 * i, 290, word, size=11, colour=colour) for i, (word, colour) in enumerate(words)]

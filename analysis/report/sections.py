@@ -95,7 +95,7 @@ def answer(document: Document) -> str:
                "instructions ratio", "sample"]  # fmt: skip
     counts = [row.get("instructions") or {"ratio": None, "reason": ""} for row in sweep["rows"]]
     lacking = sorted({count["reason"] for count in counts if count["ratio"] is None and count["reason"]})
-    told = f" Instructions are unknown: {'; '.join(lacking)}." if lacking else ""
+    text = f" Instructions are unknown: {'; '.join(lacking)}." if lacking else ""
     legend = f"{sides(sweep).ratio} (Hodges-Lehmann); above 1: {sides(sweep).above_1}"
     return (
         figure(plots.ratios(document), f"{legend}. Lines: 95 % intervals. Grey band: the noise floor. Grey dots: "
@@ -104,7 +104,7 @@ def answer(document: Document) -> str:
         + f'<p class="soft">Ratio: {escape(legend)}. p: two-sided, adjusted for multiple comparisons (Holm): all rows '
         "together, but the question, ratios about places like these and comparisons with the faster loops apart. "
         "Superiority: probability that a process of the first value is faster than one of the second; 0.5: no "
-        f"difference. Instructions ratio: that of the instructions of a step.{escape(told)}</p>"
+        f"difference. Instructions ratio: that of the instructions of a step.{escape(text)}</p>"
     )  # fmt: skip
 
 
@@ -186,10 +186,10 @@ def _goals(rows: Sequence[Mapping[str, Any]]) -> str:
     columns = ["variant", "goal", "runs that reached it", f"steps {AT_95}", f"time, s {AT_95}", f"energy, J {AT_95}",
                "values"]  # fmt: skip
     reasons = sorted({row["energy_missing"] for row in rows if row["energy_missing"]})
-    told = f" Energy is unknown: {'; '.join(reasons)}." if reasons else ""
+    text = f" Energy is unknown: {'; '.join(reasons)}." if reasons else ""
     return table(columns, shown) + (
         '<p class="soft">Until the first step that reached the goal, warm-up included: medians, of several seeds over '
-        f"seeds. They are shown where every run reached the goal.{escape(told)}</p>"
+        f"seeds. They are shown where every run reached the goal.{escape(text)}</p>"
     )
 
 
@@ -237,7 +237,7 @@ def causes(document: Document) -> str:
 
 
 def _traced_caption(rows: Sequence[Mapping[str, Any]]) -> str:
-    told = [
+    parts = [
         f"run {row['run_id']}: median step {milliseconds(row['traced_step_s'])} traced, "
         f"{milliseconds(row['timed_step_s'])} timed"
         + ("" if row["complete"] else " (the trace is incomplete)")
@@ -245,7 +245,7 @@ def _traced_caption(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     return (
         "Measured: consecutive steps near the median, traced in a separate attempt whose times are used nowhere else "
-        f"({'; '.join(told)}). Dashed lines: ends of steps. Time that is neither task nor wait is scheduling."
+        f"({'; '.join(parts)}). Dashed lines: ends of steps. Time that is neither task nor wait is scheduling."
     )
 
 
@@ -254,8 +254,8 @@ def memory_bound(document: Document) -> str:
     shown = [row for row in document["roofline"] if row["ops"]]
     if not shown:
         reasons = sorted({reason for row in document["roofline"] for reason in row["missing"]})
-        told = "; ".join(reasons) or "The results contain no rates of ops."
-        return f'<h2>Is it memory-bound?</h2><p class="soft">{escape(told)}</p>'
+        text = "; ".join(reasons) or "The results contain no rates of ops."
+        return f'<h2>Is it memory-bound?</h2><p class="soft">{escape(text)}</p>'
     sharing = [row for row in shown if row["variant"]["threads"] > 1]  # one thread shares the memory with no other
     rows = [
         (
@@ -313,7 +313,7 @@ def forecast(document: Document) -> str:
         )
         parts.append(figure(plots.forecast(one), caption))
     if found["forecasts"]:
-        assumed = "".join(f"<li>{escape(told)}</li>" for told in found["forecasts"][0]["assumptions"])
+        assumed = "".join(f"<li>{escape(assumption)}</li>" for assumption in found["forecasts"][0]["assumptions"])
         parts.append(f"<p>Assumptions:</p><ul>{assumed}</ul>")
         columns = ["scheduler, slices", "bandwidth", "cores", "forecast, ms", "speedup", "measured, ms", "error"]
         rows = [

@@ -60,15 +60,15 @@ def line(points: Sequence[Point], colour: str, width: float = 2, dash: str = "")
 
 
 def rect(x: float, y: float, width: float, height: float, colour: str, title: str = "") -> str:
-    told = f"<title>{escape(title)}</title>" if title else ""
+    label = f"<title>{escape(title)}</title>" if title else ""
     size = f'width="{max(width, 0.1):.2f}" height="{height:.1f}"'
-    return f'<rect x="{x:.2f}" y="{y:.1f}" {size} fill="{colour}">{told}</rect>'
+    return f'<rect x="{x:.2f}" y="{y:.1f}" {size} fill="{colour}">{label}</rect>'
 
 
 def dot(x: float, y: float, colour: str, radius: float = 4, title: str = "", hollow: bool = False) -> str:
-    told = f"<title>{escape(title)}</title>" if title else ""
+    label = f"<title>{escape(title)}</title>" if title else ""
     fill = f'fill="{PAPER}" stroke="{colour}" stroke-width="1.8"' if hollow else f'fill="{colour}"'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {fill}>{told}</circle>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {fill}>{label}</circle>'
 
 
 def bar(x: float, y0: float, y1: float, colour: str) -> str:

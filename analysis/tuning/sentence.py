@@ -21,11 +21,11 @@ def sentence(found: Tuning, pairs: int) -> str:
     name = settings(found.best) or "the base"
     if found.phase != "ended":
         return _progress(found, name, pairs)
-    told = _confirmed(name, found.confirmed) if found.confirmed is not None else _unconfirmed(found, name)
+    text = _confirmed(name, found.confirmed) if found.confirmed is not None else _unconfirmed(found, name)
     if found.share is None:
-        return f"{told}."
+        return f"{text}."
     is_faster = found.confirmed is not None and found.confirmed.verdict == "faster"
-    return f"{told}{' and' if is_faster else '; it is'} {_share(found.share)}."
+    return f"{text}{' and' if is_faster else '; it is'} {_share(found.share)}."
 
 
 def _progress(found: Tuning, name: str, pairs: int) -> str:

@@ -235,8 +235,8 @@ def warnings(validity: dict[str, Any], flagged: list[list[str]], timed_s: float)
     out = []
     if any(flagged):
         reasons = Counter(reason for step in flagged for reason in step)
-        told = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
-        out.append(f"{sum(map(bool, flagged))} of {len(flagged)} timed steps are flagged ({told})")
+        text = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        out.append(f"{sum(map(bool, flagged))} of {len(flagged)} timed steps are flagged ({text})")
     found = validity["foreign"]
     if found is not None and found["foreign_s"] > max(FOREIGN_S, FOREIGN_SHARE * timed_s * len(found["cores"])):
         share = found["foreign_s"] / (timed_s * len(found["cores"]))

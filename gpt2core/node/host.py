@@ -196,13 +196,13 @@ def core_times_s(cores: Sequence[int]) -> tuple[float | None, float | None]:
 
 def cgroup_throttled_s() -> float | None:
     """Seconds for which the quotas of this process's cgroups have stopped their tasks; None if unknown."""
-    total_s, told = 0.0, False
+    total_s, found = 0.0, False
     for folder in _cgroup_folders("cpu"):
         for line in (read_text(folder / "cpu.stat") or "").splitlines():
             name, _, value = line.partition(" ")
             if name in ("throttled_usec", "throttled_time"):  # version 2: microseconds, version 1: nanoseconds
-                told, total_s = True, total_s + int(value) * (1e-6 if name == "throttled_usec" else 1e-9)
-    return total_s if told else None
+                found, total_s = True, total_s + int(value) * (1e-6 if name == "throttled_usec" else 1e-9)
+    return total_s if found else None
 
 
 def runnable() -> int | None:

@@ -102,7 +102,7 @@ class Report:
         scale, warmup = self.measured.calibration.seconds_per_tick, self.config.warmup_steps
         late_s = np.minimum(self.measured.late * scale, elapsed_s)
         busy = self.cells()[:, warmup:, ..., tracing.BUSY].sum(axis=(1, 2)) * scale
-        all_told = schedulers.scheduler(self.config.scheduler).tells_scheduling
+        distinguished = schedulers.scheduler(self.config.scheduler).tells_scheduling
         out = []
         for i, core in enumerate(self.measured.planned.cores):
             waited = self.measured.record.waited[i] * scale
@@ -110,15 +110,15 @@ class Report:
             idle_s = float(waited[tracing.APART] + late_s[i])
             useful_s = float(self.measured.record.op_time[i].sum() * scale)
             rest_s = elapsed_s - useful_s - barrier_s - starvation_s - idle_s
-            told = all_told or i == 0
-            starvation_s += 0.0 if told else rest_s
+            known = distinguished or i == 0
+            starvation_s += 0.0 if known else rest_s
             out.append(ThreadStat(
                 thread=i,
                 core=core,
                 observed_cores=self.measured.observed[i],
                 useful_s=useful_s,
                 phase_useful_s={name: float(busy[i, at]) for at, name in enumerate(self.phases)},
-                scheduling_s=rest_s if told else None,
+                scheduling_s=rest_s if known else None,
                 waiting_s=barrier_s + starvation_s,
                 barrier_s=barrier_s,
                 starvation_s=starvation_s,

@@ -43,8 +43,8 @@ class NotLoaded(InputError):
     slug = "not-loaded"
 
     def __init__(self, error: ImportError) -> None:
-        told = " ".join(str(error).split())[-300:]
-        super().__init__(f"a library cannot be loaded; check LD_LIBRARY_PATH, LD_PRELOAD and NPY_*: {told}")
+        text = " ".join(str(error).split())[-300:]
+        super().__init__(f"a library cannot be loaded; check LD_LIBRARY_PATH, LD_PRELOAD and NPY_*: {text}")
 
 
 def has(extra: str) -> bool:

@@ -64,7 +64,7 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
                 yield ConfigError(name, _shown(config, name), f"the default {defaults[name]!r} without generate")
         return
     if config.mode != "infer" or "generate" not in config.model.settings:
-        return  # told by modes and networks
+        return  # modes and networks name the error
     if config.prompt is None:
         yield ConfigError("prompt", None, "token ids such as 15496,995 with generate")
         return

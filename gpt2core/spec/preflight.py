@@ -42,7 +42,7 @@ def require(checks: Iterable[Check]) -> None:
 
 
 def examine(checks: Iterable[Check]) -> list[Finding]:
-    """What each check finds. An error that several checks meet is told once."""
+    """What each check finds. An error that several checks meet is found once."""
     found = {each.advice or each.name: each for each in reversed([_finding(check) for check in checks])}
     return list(reversed(found.values()))
 
@@ -60,9 +60,9 @@ def tell(checks: Iterable[Check], out: IO[str]) -> None:
 
 
 def read(text: str) -> list[Finding]:
-    """Findings that another process told."""
-    told: list[dict[str, Any]] = json.loads(text)
-    return [Finding(**each) for each in told]
+    """Findings that another process printed."""
+    values: list[dict[str, Any]] = json.loads(text)
+    return [Finding(**each) for each in values]
 
 
 def _variables() -> str:

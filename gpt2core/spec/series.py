@@ -40,5 +40,5 @@ def series_machine(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 def series_key(config: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
     """SHA-256 that is equal for the runs of one series, also with results older than some settings."""
-    told = json.dumps([without_new(series_config(config)), series_machine(environment)], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    text = json.dumps([without_new(series_config(config)), series_machine(environment)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -57,7 +57,7 @@ def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, 
     busy_cores = others.busy_cores()
     about = environment.describe("none", "", cores)
     for name in config.scheduler:
-        about.update({"scheduler": dict(told)} if (told := schedulers.scheduler(name).environment({})) else {})
+        about.update({"scheduler": dict(runtime)} if (runtime := schedulers.scheduler(name).environment({})) else {})
     return result(config, sweeps, about, busy_cores)
 
 

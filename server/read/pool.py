@@ -116,8 +116,8 @@ class Pool:
                     found = await self._run(name, args, path)
             except TimeoutError:
                 self._given_up[name, args, path] = time.monotonic() + 10 * self.deadline_s
-                told = f"the analysis was stopped after {self.deadline_s:g} s"
-                raise AnalysisTooLong(told, max_s=self.deadline_s) from None
+                message = f"the analysis was stopped after {self.deadline_s:g} s"
+                raise AnalysisTooLong(message, max_s=self.deadline_s) from None
         if isinstance(found, Refusal):
             raise rebuilt(found)
         return found

@@ -46,8 +46,8 @@ def doctor(measure: bool, force: bool, as_json: bool) -> None:
         show(surroundings, None, as_json)
     for check in surroundings:
         if check.status == "fail":
-            told = unfit or check.advice
-            raise failure(told, {"error": told, "slug": "bad-surroundings"}, EXIT_BAD_INPUT, as_json)
+            message = unfit or check.advice
+            raise failure(message, {"error": message, "slug": "bad-surroundings"}, EXIT_BAD_INPUT, as_json)
 
 
 def show(checks: Sequence[diagnosis.Check], found: Mapping[str, Any] | None, as_json: bool) -> None:
@@ -108,8 +108,8 @@ def peaks_table(found: Mapping[str, Any]) -> Table:
     for column in ("threads", *rates.values(), "triad, GB/s"):
         table.add_column(column, justify="right")
     for threads, reached in found["threads"].items():
-        told = (number(reached[name], 0) for name in rates)
-        table.add_row(threads, *told, f"{reached['triad_gb_per_s']:.1f}")
+        cells = (number(reached[name], 0) for name in rates)
+        table.add_row(threads, *cells, f"{reached['triad_gb_per_s']:.1f}")
     return table
 
 

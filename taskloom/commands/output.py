@@ -130,9 +130,9 @@ def say_verdict(out: Console, experiment: ExperimentDetail, server: str) -> None
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def failure(message: str, told: Mapping[str, Any], exit_code: int, as_json: bool) -> click.exceptions.Exit:
+def failure(message: str, document: Mapping[str, Any], exit_code: int, as_json: bool) -> click.exceptions.Exit:
     """Print an error on standard error, as JSON if requested; return the exception that exits with this code."""
-    click.echo(json.dumps(dict(told)) if as_json else f"error: {message}", err=True)
+    click.echo(json.dumps(dict(document)) if as_json else f"error: {message}", err=True)
     return click.exceptions.Exit(exit_code)
 
 

@@ -84,8 +84,8 @@ def report(
     target, appends = output, form == "github-summary" and output is None
     if appends:
         if not os.environ.get(SUMMARY):
-            told = f"github-summary needs -o FILE where {SUMMARY} names no file; GitHub's runner sets it in each step"
-            raise click.BadParameter(told, param_hint="--format")
+            needs = f"github-summary needs -o FILE where {SUMMARY} names no file; GitHub's runner sets it in each step"
+            raise click.BadParameter(needs, param_hint="--format")
         target = Path(os.environ[SUMMARY])
     elif form == "html" and not as_json:
         target = output or Path(f"report-{experiment_id}.html")

@@ -106,13 +106,13 @@ def _request(
 
 def _planned(plan: DryRun) -> list[str]:
     """What a tuning runs and can say, in lines."""
-    told = plan.tuning
-    assert told is not None  # since the request has a space
+    tuning = plan.tuning
+    assert tuning is not None  # since the request has a space
     took = "" if plan.estimated_s is None else f", about {tables.duration(plan.estimated_s)} on one worker"
-    counts = f"{told.combinations:,} combinations: {told.invalid:,} are refused, {told.excluded:,} excluded, " \
-             f"{told.equal:,} equal to others"  # fmt: skip
-    return [f"space: {told.valid:,} valid settings ({counts})",
-            f"at most {told.runs} runs in {told.blocks} blocks{took}", *told.can_say]  # fmt: skip
+    counts = f"{tuning.combinations:,} combinations: {tuning.invalid:,} are refused, {tuning.excluded:,} excluded, " \
+             f"{tuning.equal:,} equal to others"  # fmt: skip
+    return [f"space: {tuning.valid:,} valid settings ({counts})",
+            f"at most {tuning.runs} runs in {tuning.blocks} blocks{took}", *tuning.can_say]  # fmt: skip
 
 
 def follow(client: Client, experiment: ExperimentDetail, shown: bool) -> Tuning:

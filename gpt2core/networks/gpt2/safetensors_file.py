@@ -81,8 +81,8 @@ def read_model(path: str | Path, heads: int | None = None) -> ModelConfig:
         if name not in shapes:
             raise ShapeMismatch(path, f"has no tensor {name}, which a model of {layers} layers needs")
         if shapes[name] != shape:
-            told = f"{name} has shape {shapes[name]} in the file"
-            raise ShapeMismatch(path, f"{told}; with wte {(vocab, channels)} it is {shape}")
+            message = f"{name} has shape {shapes[name]} in the file"
+            raise ShapeMismatch(path, f"{message}; with wte {(vocab, channels)} it is {shape}")
         dtype = tensors.stored[name].dtype
         if dtype not in DTYPES:
             raise BadVersion(path, f"{name} is {dtype}; supported: " + ", ".join(DTYPES))
@@ -167,8 +167,9 @@ def _check_config(where: Path, config: Mapping[str, Any], model: ModelConfig) ->
             raise ShapeMismatch(where, f"{key} = {config[key]!r}; the tensors beside it have {size}")
     for key, accepted in FUNCTION.items():
         if config.get(key) is not None and config[key] not in accepted:
-            told = " or ".join(json.dumps(value) for value in accepted)
-            raise BadVersion(where, f"{key} = {json.dumps(config[key])} computes another function; supported: {told}")
+            supported = " or ".join(json.dumps(value) for value in accepted)
+            message = f"{key} = {json.dumps(config[key])} computes another function; supported: {supported}"
+            raise BadVersion(where, message)
 
 
 def _check_others(tensors: Tensors, expected: Mapping[str, Any]) -> None:

@@ -34,10 +34,10 @@ def of_run(run: Run) -> NodeTime:
 def of_experiment(session: Session, experiment_id: int) -> NodeTime:
     """The parts of the time of an experiment's runs, summed over those that report it."""
     summed = select(func.count(), func.count(Run.node_timed_s), *map(func.sum, COLUMNS.values()))
-    results, told, *sums = session.execute(summed.where(Run.experiment_id == experiment_id, Run.timed)).one()
+    results, reported, *sums = session.execute(summed.where(Run.experiment_id == experiment_id, Run.timed)).one()
     return NodeTime(
-        node_time=_known(dict(zip(COLUMNS, sums, strict=True))) if told else None,
-        node_time_missing=_missing(results, told),
+        node_time=_known(dict(zip(COLUMNS, sums, strict=True))) if reported else None,
+        node_time_missing=_missing(results, reported),
     )
 
 
@@ -45,9 +45,9 @@ def _known(parts: Mapping[str, float | None]) -> dict[str, float]:
     return {name: s for name, s in parts.items() if s is not None}
 
 
-def _missing(results: int, told: int) -> str | None:
+def _missing(results: int, reported: int) -> str | None:
     if not results:
         return NO_RESULT
-    if results == told:
+    if results == reported:
         return None
-    return f"the trainers of {results - told} of {results} results do not report it"
+    return f"the trainers of {results - reported} of {results} results do not report it"

@@ -121,10 +121,10 @@ def figures(result: dict[str, Any], queued_s: float = math.inf) -> Figures:
 
 def _node_time(result: Mapping[str, Any], queued_s: float) -> dict[str, float] | None:
     """Parts of the node's time. The time during which the node was idle before the run was queued is not counted."""
-    told = result.get("node_time") or {}
-    if "timed_s" not in told:
+    given = result.get("node_time") or {}
+    if "timed_s" not in given:
         return None
-    return {name: min(s, queued_s) if name == "claiming_s" else s for name, s in told.items()}
+    return {name: min(s, queued_s) if name == "claiming_s" else s for name, s in given.items()}
 
 
 def _check_result(found: object, spec: Mapping[str, Any]) -> None:
@@ -184,9 +184,9 @@ def _steps(result: TrainResult, config: TrainConfig) -> int:
     reached = goal.steps(result.losses if goal.metric == LOSS else result.accuracy)
     found = result.goal
     if found is None or (found.metric, found.value, found.steps) != (goal.metric, goal.value, reached):
-        told = None if found is None else f"{found.metric} {found.value:g} after {found.steps} steps"
+        message = None if found is None else f"{found.metric} {found.value:g} after {found.steps} steps"
         needed = f"{goal.metric} {goal.value:g} after {reached} steps"
-        raise BadResult(f"`result.goal` is {told}; by the result's own steps it is {needed}")
+        raise BadResult(f"`result.goal` is {message}; by the result's own steps it is {needed}")
     if found.reached != (reached is not None) or (found.time_s is None) != (reached is None):
         raise BadResult("`result.goal` needs `reached`, `steps` and `time_s` together")
     return steps_run(reached, config.warmup_steps, config.steps)

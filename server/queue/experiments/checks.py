@@ -30,7 +30,7 @@ MOST_VALUES = 500  # of a setting in a space
 
 def check_request(request: ExperimentRequest, refusals: Refusals) -> None:
     """Check the parts of a request that do not depend on its variants. Raises InvalidRequest if there are no variants:
-    other errors are told together with those of the variants."""
+    other errors are answered together with those of the variants."""
     _check_axes(request, refusals)
     if request.workload is not None and request.template is None:
         refusals.add("/workload", "workload", request.workload.model_dump(exclude_unset=True), "only with template")

@@ -187,8 +187,8 @@ def _variants(
         step = key(shaping(spec))
         if step not in known:
             if len(known) == MOST_SHAPES:
-                told = f"more than {MOST_SHAPES} configurations whose steps differ in size or order"
-                raise ExpansionTooLarge(told, max_shapes=MOST_SHAPES)
+                message = f"more than {MOST_SHAPES} configurations whose steps differ in size or order"
+                raise ExpansionTooLarge(message, max_shapes=MOST_SHAPES)
             known[step] = shape_of(spec), memory_bytes(config)
         variant = Variant(choice, config, spec, *known[step])
         check_runnable(variant, request, refusals, capacity)

@@ -89,5 +89,5 @@ def _differing(variants: Sequence[Variant]) -> str:
     for variant in variants:
         for name, value in variant.values.items():
             seen.setdefault(name, {})[value if isinstance(value, str) else text(value)] = None
-    told = [f"{name} ({', '.join(list(values)[:10])})" for name, values in seen.items() if len(values) > 1]
-    return ", ".join(told) or "nothing"
+    parts = [f"{name} ({', '.join(list(values)[:10])})" for name, values in seen.items() if len(values) > 1]
+    return ", ".join(parts) or "nothing"

@@ -58,8 +58,8 @@ class Answers:
         """
         # Concurrent questions with equal inputs share one query of the state of these inputs.
         content = await self._looks.join(made_from, lambda: to_thread.run_sync(self._look, made_from))
-        told = json.dumps([name, args, repr(content), _sources()])
-        etag = hashlib.sha256(told.encode()).hexdigest()[:32]
+        text = json.dumps([name, args, repr(content), _sources()])
+        etag = hashlib.sha256(text.encode()).hexdigest()[:32]
         headers = {"ETag": f'"{etag}"', "Cache-Control": "no-cache"}
         if etag in (known or ""):
             return Response(status_code=304, headers=headers)

@@ -51,8 +51,8 @@ def _files(session: Session, run_ids: Sequence[int]) -> dict[int, ArtifactSummar
     for run_id in run_ids:
         if run_id not in found:
             known = session.get(Run, run_id) is not None
-            told = f"run {run_id} was not traced: submit it with `trace`" if known else f"there is no run {run_id}"
-            raise NotFound(told)
+            message = f"run {run_id} was not traced: submit it with `trace`" if known else f"there is no run {run_id}"
+            raise NotFound(message)
     return found
 
 

@@ -31,14 +31,14 @@ def machine_of(environment: Mapping[str, Any]) -> dict[str, Any]:
     return {name: environment.get(name) for name in FINGERPRINT}
 
 
-def keep(session: Session, experiment_id: int, at: float, told: Mapping[str, Any]) -> None:
-    """Keep a confirmed setting instead of an older one of the same problem and machine. told: the fields of a
+def keep(session: Session, experiment_id: int, at: float, fields: Mapping[str, Any]) -> None:
+    """Keep a confirmed setting instead of an older one of the same problem and machine. fields: the fields of a
     TunedSetting."""
-    key = sha256([told["problem"], told["machine"]])
+    key = sha256([fields["problem"], fields["machine"]])
     session.execute(delete(Tuned).where(Tuned.key == key))
     session.add(
-        Tuned(key=key, problem_sha256=sha256(told["problem"]), experiment_id=experiment_id, confirmed_at=at,
-              told=dict(told))
+        Tuned(key=key, problem_sha256=sha256(fields["problem"]), experiment_id=experiment_id, confirmed_at=at,
+              fields=dict(fields))
     )  # fmt: skip
 
 
@@ -59,6 +59,6 @@ def page(database: Database, base: Mapping[str, Any] | None, cursor: str | None,
     with database.read() as session:
         rows, more = paging.split(session.scalars(query).all(), limit)
     items = [
-        TunedSetting(experiment_id=row.experiment_id, confirmed_at=utc(row.confirmed_at), **row.told) for row in rows
+        TunedSetting(experiment_id=row.experiment_id, confirmed_at=utc(row.confirmed_at), **row.fields) for row in rows
     ]
     return TunedSettingPage(items=items, next_cursor=paging.encode(rows[-1].id) if more else None)

@@ -20,6 +20,6 @@ class Tuned(Base):
     problem_sha256: Mapped[str] = mapped_column(String(64), index=True)
     experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
     confirmed_at: Mapped[float]
-    told: Mapped[dict[str, Any]]  # the other fields of contract.tuned.TunedSetting
+    fields: Mapped[dict[str, Any]] = mapped_column("told")  # the others of contract.tuned.TunedSetting
 
     __table_args__ = (LASTING_IDS,)

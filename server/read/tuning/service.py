@@ -56,14 +56,15 @@ def _plan(terms: Terms, found: Space) -> PlannedTuning:
     sampler = terms.sampler_of(len(found))
     blocks_ = -(-explored // terms.batch)
     most = beats_at_least(terms.fresh, terms.fresh) if terms.fresh else None
-    told = []
+    sentences = []
     if sampler != terms.sampler:
-        told.append(f"{terms.runs} runs suffice for each of the {len(found)} valid settings {terms.runs // len(found)} "
-                    "times, so the grid is measured instead of a search")  # fmt: skip
+        times = terms.runs // len(found)
+        sentences.append(f"{terms.runs} runs suffice for each of the {len(found)} valid settings {times} times, so the "
+                         "grid is measured instead of a search")  # fmt: skip
     if terms.confirm < FEWEST_PAIRS:
-        told.append(f"no ratio to the default: a confirmation needs at least {FEWEST_PAIRS} pairs")
-    told.append("no share of the space: there are no fresh draws" if most is None
-                else f"{terms.fresh} fresh draws: at most {int(100 * most)} % of the valid settings")  # fmt: skip
+        sentences.append(f"no ratio to the default: a confirmation needs at least {FEWEST_PAIRS} pairs")
+    sentences.append("no share of the space: there are no fresh draws" if most is None
+                     else f"{terms.fresh} fresh draws: at most {int(100 * most)} % of the valid settings")  # fmt: skip
     return PlannedTuning(
         valid=len(found),
         invalid=found.invalid,
@@ -75,7 +76,7 @@ def _plan(terms: Terms, found: Space) -> PlannedTuning:
         blocks=blocks_ + terms.confirm + terms.fresh,
         runs=terms.planned(len(found)),
         beats_at_most=most,
-        can_say=told,
+        can_say=sentences,
     )
 
 
