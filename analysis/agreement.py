@@ -56,12 +56,12 @@ def agree(a: Process, b: Process) -> Agreement:
     exact = not differing([a.config, b.config], SLICES) and not differing([a.environment, b.environment], ROUNDING)
     for step, (left, right) in enumerate(zip(a.losses, b.losses, strict=False)):
         if left != right if exact else abs(left - right) > LOSS_TOLERANCE * max(abs(left), abs(right)):
-            wanted = "bit-identical with equal slices" if exact else f"within {LOSS_TOLERANCE:g} relative"
+            required = "bit-identical with equal slices" if exact else f"within {LOSS_TOLERANCE:g} relative"
             return Agreement(
                 False,
                 exact,
                 f"their losses disagree from step {step} on: {left!r} of run {a.run_id}, {right!r} of run {b.run_id}; "
-                f"they must be {wanted}",
+                f"they must be {required}",
             )
     if len(a.result["step_s"]) == len(b.result["step_s"]):
         if exact and a.weights_sha256 != b.weights_sha256:

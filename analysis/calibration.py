@@ -137,9 +137,9 @@ def _needed(logs: tuple[float, ...], pairs: int, statements: int, noise_floor: f
 def _drawn(logs: tuple[float, ...], rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
     """Log ratios of equal variants: the measured ones with either sign, smoothed, and scaled to the spread's upper
     bound."""
-    seen = rng.choice(np.asarray(logs), shape) * rng.choice([-1.0, 1.0], shape)
+    drawn = rng.choice(np.asarray(logs), shape) * rng.choice([-1.0, 1.0], shape)
     width = 0.5 * spread_of(logs) * len(logs) ** -0.2
-    smooth = seen + width * rng.standard_normal(shape)
+    smooth = drawn + width * rng.standard_normal(shape)
     stretch = upper_spread(logs) / math.hypot(spread_of(logs), width) if width else 1.0
     return np.asarray(smooth * stretch)
 

@@ -65,11 +65,11 @@ def environment_differences(processes: Sequence[Process]) -> list[str]:
 
 def runtime_differences(processes: Sequence[Process]) -> list[str]:
     """Differences between OpenMP runtimes (file, version, settings) of processes that requested the same runtime."""
-    asked: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for facts in distinct(processes):
         how = tuple(facts.config.get(name) for name in ("scheduler", "runtime", "threads"))
-        asked.setdefault(how, []).append(facts.environment)
-    return list(dict.fromkeys(d for group in asked.values() for d in differing(group, ["scheduler"])))
+        groups.setdefault(how, []).append(facts.environment)
+    return list(dict.fromkeys(d for group in groups.values() for d in differing(group, ["scheduler"])))
 
 
 def core_differences(processes: Sequence[Process]) -> list[str]:

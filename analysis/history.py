@@ -157,22 +157,22 @@ def _series(group: Sequence[Process], confirmations: Mapping[int, Confirmation],
     newest = next((process.canary_sha256 for process in reversed(group) if process.canary_sha256), None)
     with_canary = [process for process in group if newest is not None and process.canary_sha256 == newest]
     relative = 2 * len(with_canary) > len(group)  # older runs without this canary are then left out
-    seen = [process for process in (with_canary if relative else group) if process.run_id not in again]
-    values = [level(process, relative) for process in seen]
+    earlier = [process for process in (with_canary if relative else group) if process.run_id not in again]
+    values = [level(process, relative) for process in earlier]
     starts = change_points(values, noise_floor)
     bounds = [0, *starts, len(values)]
     changes, alerts = [], []
     for i, start in enumerate(starts):
-        before, after = seen[bounds[i] : start], seen[start : bounds[i + 2]]
+        before, after = earlier[bounds[i] : start], earlier[start : bounds[i + 2]]
         moved = relative and _canary_moved(before, after, noise_floor)
         change = _change(before, after, relative, moved)
         changes.append(change)
         if change.ratio > 1:
-            near = seen[max(0, start - MOVES) : start + MOVES + 1]
+            near = earlier[max(0, start - MOVES) : start + MOVES + 1]
             asked_near = [confirmations[process.run_id] for process in near if process.run_id in confirmations]
             confirmation = asked_near[-1] if asked_near else None
-            asked = frozenset() if confirmation is None else confirmation.run_ids
-            fresh = [process for process in group if process.run_id in asked]
+            confirming = frozenset() if confirmation is None else confirmation.run_ids
+            fresh = [process for process in group if process.run_id in confirming]
             if confirmation is not None and confirmation.builds:
                 alerts.append(interleaved_alert(change, confirmation, fresh, noise_floor))
                 continue

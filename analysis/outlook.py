@@ -139,7 +139,7 @@ def _forecast(
         same_runtime = "runtime" not in facts.options or config.get("runtime") == run.config.get("runtime")
         if same_runtime and (facts.order == "ops" or config["sync"] == profile.config.get("sync")):
             measured_s.setdefault((config["scheduler"], int(config["threads"])), step_median(group))
-    wanted = sorted({*cores, *(threads for _, threads in measured_s)})
+    counts = sorted({*cores, *(threads for _, threads in measured_s)})
     dynamic = any(g[0].config.get("assignment") == "dynamic" for g in alike if waits_for_ops(g[0].config["scheduler"]))
     ceilings = [Ceiling(peaks, "grows"), Ceiling(peaks, "held")] if peaks else [None]
     found = [
@@ -148,7 +148,7 @@ def _forecast(
         for scheduler, run in runs.items()
         for curve in curves(
             profiles[run.run_id],
-            wanted,
+            counts,
             ceiling,
             _overhead_s(run, profiles[run.run_id]),
             measured_s,

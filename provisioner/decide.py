@@ -46,15 +46,15 @@ def _for_pool(pool: Pool, blocks: int, jobs: Sequence[Job], arrived: set[str | N
     waiting = [job for job in jobs if job.waits]
     starting = [job for job in jobs if not job.waits and job.job_id not in arrived]
     needed = max(0, blocks - len(starting))  # jobs that wait for a node, plus jobs still to be submitted
-    wanted = needed - len(waiting)
+    lacking = needed - len(waiting)
     room = {"max_jobs": pool.max_jobs - len(jobs), "max_pending": pool.max_pending - len(waiting)}
-    submit = max(0, min(wanted, *room.values()))
+    submit = max(0, min(lacking, *room.values()))
     held = ""
-    if submit < wanted:
+    if submit < lacking:
         limit = min(room, key=lambda name: room[name])
         held = f"{limit} is {getattr(pool, limit)}"
     cancellable = [job for job in reversed(waiting) if job.state == "PENDING" and job.job_id]
-    return Decision(blocks, submit, tuple(cancellable[: max(0, -wanted)]), held)
+    return Decision(blocks, submit, tuple(cancellable[: max(0, -lacking)]), held)
 
 
 def _taken(idle: list[PresentWorker], need: Need) -> int:

@@ -88,18 +88,18 @@ class Jobs:
     def update(self, listed: Iterable[QueuedJob], pools: Iterable[str]) -> list[Job]:
         """Update the jobs from the list of `squeue`; return those that have ended. Listed jobs with this provisioner's
         name that are not recorded are adopted."""
-        known, seen = set(pools), {}
+        known, entries = set(pools), {}
         for entry in listed:
             pool = entry.name.removeprefix(self._prefix).rpartition(".")[0]
             if entry.name.startswith(self._prefix) and pool in known:
-                seen[entry.name] = entry
-        for name, entry in seen.items():
+                entries[entry.name] = entry
+        for name, entry in entries.items():
             pool = name.removeprefix(self._prefix).rpartition(".")[0]
             explained = name in self._jobs and self._jobs[name].explained
             self._jobs[name] = Job(name, pool, entry.job_id, entry.state, entry.reason, explained=explained)
         gone = []
         for name, job in list(self._jobs.items()):
-            if name not in seen:
+            if name not in entries:
                 job.misses += 1
                 if job.misses >= MISSES:
                     gone.append(self._jobs.pop(name))

@@ -69,7 +69,7 @@ def _watch_queue(context: Context) -> Callable[[], Awaitable[None]]:
         nonlocal seen
         latest = await context.control.run(latest_queued_at, context.database)
         if latest is not None and latest != seen:
-            context.waiting.heard()
+            context.waiting.wake()
         seen = latest
 
     return watch

@@ -151,7 +151,7 @@ class Database:
         self._watching = create_engine(parsed, pool_size=1, max_overflow=0) if self.is_sqlite else autocommit
         for engine in {self.engine, self._watching}:
             event.listen(engine, "checkin", self._returned)
-        self.heard: Callable[[object], None] = lambda _: None  # called with the facts of each committed transaction
+        self.on_fact: Callable[[object], None] = lambda _: None  # called with the facts of each committed transaction
         # SQLite has one writer. Threads of this process queue here rather than in its busy handler, which sleeps.
         self._turn: contextlib.AbstractContextManager[Any] = (
             threading.Lock() if self.is_sqlite else contextlib.nullcontext()
@@ -170,13 +170,13 @@ class Database:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Session]:
-        """A session that commits at its end. The facts that it announced are then passed to `heard`."""
+        """A session that commits at its end. The facts that it announced are then passed to `on_fact`."""
         self.check_file()
         with self._turn, Session(self._writing, expire_on_commit=False) as session, session.begin():
             session.info[CLOCK] = self.clock
             yield session
         for fact in session.info.get(FACTS, ()):
-            self.heard(fact)
+            self.on_fact(fact)
 
     def check_file(self) -> None:
         """Check that SQLite's path still leads to the file that is open. Raises DatabaseUnavailable."""
@@ -198,9 +198,9 @@ class Database:
     def mark(self) -> object:
         """A value that changes with every commit of any process; it needs no table."""
         self.check_file()
-        asked = "PRAGMA data_version" if self.is_sqlite else "SELECT CAST(pg_current_snapshot() AS text)"
+        query = "PRAGMA data_version" if self.is_sqlite else "SELECT CAST(pg_current_snapshot() AS text)"
         with self._watching.connect() as connection:
-            return connection.exec_driver_sql(asked).scalar_one()
+            return connection.exec_driver_sql(query).scalar_one()
 
     def count(self, *tables: type[Base]) -> None:
         """Update PostgreSQL's statistics of tables to which many rows were added. Until its own daemon does so, within
@@ -255,7 +255,7 @@ LOCKED: dict[str, Any] = {"key_share": True}
 
 
 def tell(session: Session, fact: object) -> None:
-    """Announce a fact to `heard` once the transaction has committed."""
+    """Announce a fact to `on_fact` once the transaction has committed."""
     session.info.setdefault(FACTS, []).append(fact)
 
 

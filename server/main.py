@@ -176,7 +176,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         stopping = asyncio.Event()
         deliveries = Deliveries(database, settings)
         loops = background.started(context, reading, pool, deliveries, stopping)
-        listening = asyncio.create_task(neighbours.listen(context.waiting.heard))
+        listening = asyncio.create_task(neighbours.listen(context.waiting.wake))
         listening.add_done_callback(background.log_end)
         try:
             yield
@@ -253,10 +253,10 @@ def serve(
     if workers > 1 and settings.database_url.startswith("sqlite"):
         raise StartRefused(f"--workers {workers} needs PostgreSQL: a SQLite file has one writer")
     _migrate(settings)
-    wanted = resolve(host, port)
-    if wanted.public:
+    endpoint = resolve(host, port)
+    if endpoint.public:
         _check_keys(settings, host)
-    listener = bind(wanted)
+    listener = bind(endpoint)
     address = listener.getsockname()
     url = f"http://[{address[0]}]:{address[1]}" if ":" in address[0] else f"http://{address[0]}:{address[1]}"
 
@@ -269,9 +269,9 @@ def serve(
 
     with listener:
         if workers > 1:
-            replicas.run(listener, workers, settings, wanted.public, listening, as_json)
+            replicas.run(listener, workers, settings, endpoint.public, listening, as_json)
         else:
-            _run(_server(settings, wanted.public, listening), listener)
+            _run(_server(settings, endpoint.public, listening), listener)
 
 
 def serve_replica(listener_fd: int, public: bool, as_json: bool) -> None:

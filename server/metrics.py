@@ -66,7 +66,7 @@ class Metrics:
         )
         self._blocks = Counter("taskloom_tuning_blocks", "Blocks queued for tunings", ("phase",), registry=own)
         self._tunings = Counter("taskloom_tunings_ended", "Tunings that ended", ("reason",), registry=own)
-        database.heard = self._hear
+        database.on_fact = self._count_fact
         if own is None:
             MultiProcessCollector(self.registry)  # type: ignore[no-untyped-call]
         else:
@@ -82,7 +82,7 @@ class Metrics:
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(duration_s)
 
-    def _hear(self, fact: object) -> None:
+    def _count_fact(self, fact: object) -> None:
         if isinstance(fact, Decided):
             if fact.phase is not None:
                 self._blocks.labels(fact.phase).inc()

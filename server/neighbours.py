@@ -40,8 +40,8 @@ class Neighbours:
         except DBAPIError as error:  # the runs are committed; polling finds them
             log.warning("other servers could not be notified of queued runs: %s", error.orig)
 
-    async def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard` when another server queued runs, or may have done so; until cancelled."""
+    async def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when another server queued runs, or may have done so; until cancelled."""
         if self._database.is_sqlite:
             return
         import psycopg  # not installed on servers with SQLite
@@ -58,10 +58,10 @@ class Neighbours:
                                     "servers are found by polling (TASKLOOM_POLL_S)")  # fmt: skip
                         return
                     await connection.execute(f"LISTEN {CHANNEL}")
-                    heard()  # for runs queued earlier
+                    wake()  # for runs queued earlier
                     async for notice in connection.notifies():
                         if notice.payload != self._name:
-                            heard()
+                            wake()
             except (psycopg.Error, OSError) as error:
                 log.warning("no notifications from other servers: %s; reconnecting", str(error).strip())
             await asyncio.sleep(RECONNECT_S)

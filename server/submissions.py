@@ -59,8 +59,8 @@ async def submit(
 
 
 async def _plan(reading: Reading, request: ExperimentRequest) -> Response:
-    asked = request.model_dump_json(exclude_unset=True)
-    return Response(await reading.answers.pool.answer("plan", (asked,), None), media_type="application/json")
+    body = request.model_dump_json(exclude_unset=True)
+    return Response(await reading.answers.pool.answer("plan", (body,), None), media_type="application/json")
 
 
 def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempotency_key: str | None) -> JSONResponse:

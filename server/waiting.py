@@ -20,7 +20,7 @@ class Empty:
 
 
 class WaitingRoom:
-    """Waiting claims of one server. `heard` and `close_soon` may be called from any thread, `changed` from any thread
+    """Waiting claims of one server. `wake` and `close_soon` may be called from any thread, `changed` from any thread
     but that of the event loop, and the others only from the event loop."""
 
     def __init__(self, at_once: int = 4, tell_others: Callable[[], None] = lambda: None) -> None:
@@ -38,10 +38,10 @@ class WaitingRoom:
 
     def changed(self) -> None:
         """Wake waiting claims after runs were queued by this server, and notify other servers. It blocks."""
-        self.heard()
+        self.wake()
         self._tell_others()
 
-    def heard(self) -> None:
+    def wake(self) -> None:
         """Wake waiting claims after any server has queued runs."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._advance)

@@ -108,8 +108,8 @@ class Client(Analyses):
 
     def extend_experiment(self, experiment_id: int, repetitions: int) -> ExperimentDetail:
         """Queue further repetitions of a finished experiment."""
-        wanted = ExperimentExtension(repetitions=repetitions)
-        return self._ask("POST", f"/experiments/{experiment_id}/extend", ExperimentDetail, body=wanted)
+        request = ExperimentExtension(repetitions=repetitions)
+        return self._ask("POST", f"/experiments/{experiment_id}/extend", ExperimentDetail, body=request)
 
     def retry_experiment(self, experiment_id: int) -> ExperimentDetail:
         """Queue every failed, cancelled or quarantined run of an experiment again."""

@@ -161,10 +161,10 @@ def carry_out(
 
 
 def _finished(
-    client: Client, asked: ExperimentRequest, notes: Console, folder: Path, check: Callable[[], None]
+    client: Client, request: ExperimentRequest, notes: Console, folder: Path, check: Callable[[], None]
 ) -> ExperimentDetail:
     """An experiment once all its runs have succeeded. Raises DemoFailed."""
-    experiment = client.submit(asked)
+    experiment = client.submit(request)
     notes.print(f"experiment {experiment.id}: {counted(experiment.runs, 'run')}", highlight=False, soft_wrap=True)
     finished = watch.until_finished(client, experiment.id, notes, check=check)
     lost = experiment.runs - finished.by_state.get("succeeded", 0)

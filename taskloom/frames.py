@@ -16,11 +16,11 @@ Make = Callable[[bytes, str | Sequence[str] | None], Any]
 
 def maker(library: str | None) -> Make:
     """Function that makes a data frame from NDJSON rows. Raises FrameLibraryMissing."""
-    wanted = LIBRARIES if library is None else (library,)
-    for name in wanted:
+    names = LIBRARIES if library is None else (library,)
+    for name in names:
         if name in LIBRARIES and importlib.util.find_spec(name) is not None:
             return {"pandas": _pandas, "polars": _polars}[name]
-    raise FrameLibraryMissing(f"a data frame needs {' or '.join(wanted)}: pip install {wanted[0]}")
+    raise FrameLibraryMissing(f"a data frame needs {' or '.join(names)}: pip install {names[0]}")
 
 
 def _pandas(lines: bytes, columns: str | Sequence[str] | None) -> Any:

@@ -23,11 +23,11 @@ class Sort(click.ParamType[str]):
         self._columns = columns
 
     def convert(self, value: str, parameter: click.Parameter | None, context: click.Context | None) -> str:
-        minus, asked = ("-", value[1:]) if value.startswith("-") else ("", value)
+        minus, name = ("-", value[1:]) if value.startswith("-") else ("", value)
         for column in self._columns:
-            if asked in (column, column.removesuffix("_at"), column.removesuffix("_s")):
+            if name in (column, column.removesuffix("_at"), column.removesuffix("_s")):
                 return minus + column
-        return self.fail(f"{asked!r} is not one of {', '.join(self._columns)}", parameter, context)
+        return self.fail(f"{name!r} is not one of {', '.join(self._columns)}", parameter, context)
 
 
 def period_options(command: F) -> F:

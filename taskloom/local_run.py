@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from gpt2core.process import launch
-from gpt2core.process.child import Child, Exited, Printed, Told, Waiting
+from gpt2core.process.child import Child, Exited, Printed, Reported, Waiting
 from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec import extras, preflight
 from gpt2core.spec.errors import ConfigError
@@ -93,7 +93,7 @@ def _listen(
     events: dict[str, Mapping[str, Any]] = {}
     while True:
         match inbox.get():
-            case Told(event):
+            case Reported(event):
                 events[str(event["event"])] = event
                 on_event(event)
             case Printed(text):
@@ -111,8 +111,8 @@ def _ending(code: int, signal_name: str | None, events: Mapping[str, Mapping[str
     if error is None:
         why = f"was ended by {signal_name}" if signal_name else f"ended with exit status {code} and no result"
         error = {"slug": "exit-status", "detail": f"the trainer {why}"}
-    wanted = error.get("exit_code", code)
-    return LocalEnding(wanted if wanted in (launch.EXIT_FAILED, launch.EXIT_BAD_INPUT) else 1, None, error)
+    status = error.get("exit_code", code)
+    return LocalEnding(status if status in (launch.EXIT_FAILED, launch.EXIT_BAD_INPUT) else 1, None, error)
 
 
 def _stop(child: Child, inbox: SimpleQueue[Any]) -> None:

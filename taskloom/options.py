@@ -151,8 +151,8 @@ def _values(name: str, text: str, kind: type) -> list[Any]:
         try:
             out.append(kind(part.strip()))
         except ValueError:
-            wanted = "an integer" if kind is int else "a number"
-            errors.append(ConfigError(name, part, f"{wanted}, or several separated by commas"))
+            expected = "an integer" if kind is int else "a number"
+            errors.append(ConfigError(name, part, f"{expected}, or several separated by commas"))
     raise_together(errors)
     return out
 
@@ -171,8 +171,8 @@ def stop_rule(text: str) -> dict[str, int | float]:
         try:
             found[name] = kind(value)
         except ValueError:
-            wanted = "an integer" if kind is int else "a number"
-            raise ConfigError(f"stop.{name}", value, wanted) from None
+            expected = "an integer" if kind is int else "a number"
+            raise ConfigError(f"stop.{name}", value, expected) from None
     return found
 
 
@@ -218,8 +218,8 @@ def _side(part: str, text: str) -> dict[str, Any]:
         try:
             found[name] = {"true": True, "false": False}[value] if kind is bool else kind(value)
         except (ValueError, KeyError):
-            wanted = {int: "an integer", float: "a number", bool: "true or false"}[kind]
-            raise ConfigError(f"primary.{name}", value, wanted) from None
+            expected = {int: "an integer", float: "a number", bool: "true or false"}[kind]
+            raise ConfigError(f"primary.{name}", value, expected) from None
     return found
 
 
@@ -228,8 +228,8 @@ def _one(name: str, text: str, kind: type) -> Any:
     try:
         return {"true": True, "false": False}[text] if kind is bool else kind(text)
     except (ValueError, KeyError):
-        wanted = {int: "an integer", float: "a number", bool: "true or false"}[kind]
-        raise ConfigError(name, text, wanted) from None
+        expected = {int: "an integer", float: "a number", bool: "true or false"}[kind]
+        raise ConfigError(name, text, expected) from None
 
 
 def space_values(texts: Sequence[str]) -> dict[str, list[Any]]:

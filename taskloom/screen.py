@@ -30,13 +30,13 @@ def fitted(table: Table, console: Console) -> Table:
 
 def _narrowed(table: Table, console: Console) -> Table | None:
     """The table with wrapped headings and text, or None if it is still too wide."""
-    needed, wanted = zip(*(_widths(column, console) for column in table.columns), strict=True)
+    needed, natural = zip(*(_widths(column, console) for column in table.columns), strict=True)
     spare = console.width - BETWEEN * (len(needed) - 1) - sum(needed)
     if spare < 0:
         return None
     out = Table(title=table.title, title_justify="left", box=table.box, show_header=table.show_header,
                 show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))  # fmt: skip
-    for column, least, most in zip(table.columns, needed, wanted, strict=True):
+    for column, least, most in zip(table.columns, needed, natural, strict=True):
         more = min(spare, most - least)
         spare -= more
         header = _stacked(column) if _is_figure(column) else column.header

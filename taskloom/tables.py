@@ -219,9 +219,9 @@ def dry_run(plan: DryRun) -> Table:
     title += f"; largest run: {plan.memory_bytes / 2**20:,.0f} MiB"
     if plan.estimated_s is not None:
         title += f"; estimated time: {estimated(plan)}"
-    for seen in plan.detectable:
-        text = "no difference" if seen.relative is None else f"a difference of {seen.relative:.2%}"
-        title += f"; {counted(seen.pairs, 'pair')} on {seen.node} can detect {text}"
+    for detectable in plan.detectable:
+        text = "no difference" if detectable.relative is None else f"a difference of {detectable.relative:.2%}"
+        title += f"; {counted(detectable.pairs, 'pair')} on {detectable.node} can detect {text}"
     table = new_table(title, "position", "block", "repetition", "variant", left=4)
     for run in plan.order:
         table.add_row(str(run.position), str(run.block), str(run.repetition), variant(run.variant))
@@ -237,13 +237,13 @@ def estimated(plan: DryRun) -> str:
 def decidable(plan: DryRun) -> list[str]:
     """Lines: what the planned repetitions can decide, and how many would suffice."""
     lines = []
-    if (asked := plan.primary) is not None:
-        lines.append(f"the question ({asked.b} against {asked.a}): {_decides(asked)}")
+    if (primary := plan.primary) is not None:
+        lines.append(f"the question ({primary.b} against {primary.a}): {_decides(primary)}")
     if (family := plan.family) is not None:
         counts = [counted(family.comparisons, "comparison")] if family.comparisons else []
         counts += [counted(family.pooled, "pooled ratio")] if family.pooled else []
         several = family.comparisons + family.pooled > 1
-        rest = "other " if asked is not None else ""
+        rest = "other " if primary is not None else ""
         which = f"each of {' and '.join(counts)} alone" if several else f"the {rest}comparison"
         lines.append(f"{which}: {_decides(family)}")
     return lines

@@ -41,9 +41,9 @@ def main(
     The commands start a trainer and measure peaks; nothing from the network can change them. grace_s: seconds between
     SIGTERM and SIGKILL for a trainer; None: as in the settings.
     """
-    asked = arguments == [preflight.OPTION]
-    read = functools.cache(lambda: parse([] if asked else arguments, os.environ))
-    if asked:
+    only_checks = arguments == [preflight.OPTION]
+    read = functools.cache(lambda: parse([] if only_checks else arguments, os.environ))
+    if only_checks:
         preflight.tell(checks(read), sys.stdout)
         return EXIT_OK
     try:

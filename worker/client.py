@@ -68,8 +68,8 @@ class ServerClient:
         output: OutputLines | None = None,
         steps: StepsDone | None = None,
     ) -> HeartbeatAnswer:
-        asked: dict[str, Any] = {"output": output, "steps": steps}
-        given = {name: value for name, value in asked.items() if value is not None}
+        fields: dict[str, Any] = {"output": output, "steps": steps}
+        given = {name: value for name, value in fields.items() if value is not None}
         body = HeartbeatRequest(worker_id=worker_id, attempt_no=attempt_no, progress=progress, **given)
         return self._parsed(
             self._send("POST", f"/attempts/{attempt_id}/heartbeat", body, BEAT_ANSWER_S), HeartbeatAnswer

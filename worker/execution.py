@@ -73,10 +73,10 @@ class Executor:
             detail = f"handed back: the run may take {lease.deadline_s:g} s, longer than this worker has left"
             return Verdict("cancelled", None, {"slug": "too-little-time", "detail": detail})
         try:
-            asked = TrainConfig.from_dict(lease.spec)
-            files = roots.find_files(asked, self._settings.data_root, self._settings.checkpoint_root)
-            team = affinity.team_cores(asked, self._settings.cores)
-            config = TrainConfig.from_dict({**asked.to_dict(), **files, "cores": team})
+            requested = TrainConfig.from_dict(lease.spec)
+            files = roots.find_files(requested, self._settings.data_root, self._settings.checkpoint_root)
+            team = affinity.team_cores(requested, self._settings.cores)
+            config = TrainConfig.from_dict({**requested.to_dict(), **files, "cores": team})
             command, unknown = self._of_build(lease.build, config)
         except CoreError as error:
             return Verdict("failed", None, {"slug": error.slug, "detail": str(error), **error.fields(), "output": []})
@@ -106,7 +106,7 @@ class Executor:
                 return _not_started(error)
             finally:
                 orphan.forget(self._settings.spool)
-            about, names = self._about(placement), {**restored(asked, files), **unknown}
+            about, names = self._about(placement), {**restored(requested, files), **unknown}
             verdict = judge(ending, trainer.result, lease, about, names)
             parts = (verdict.result or {}).get("node_time") or {}  # older builds do not report it
             start_s = max(0.0, parts.get("starting_s", 0.0) - ahead_s)  # earlier parts contain the rest of its start
@@ -142,9 +142,9 @@ def _not_started(error: OSError) -> Verdict:
     return Verdict("failed", None, {"slug": "not-started", "detail": str(error), "output": []})
 
 
-def restored(asked: TrainConfig, files: Mapping[str, str]) -> dict[str, Any]:
+def restored(requested: TrainConfig, files: Mapping[str, str]) -> dict[str, Any]:
     """The requested names, which replace this node's paths in the result."""
-    return {field: getattr(asked, field) for field in (*files, "trace")}
+    return {field: getattr(requested, field) for field in (*files, "trace")}
 
 
 def judge(ending: Ending, path: Path, lease: Lease, about: Mapping[str, Any], names: Mapping[str, Any]) -> Verdict:

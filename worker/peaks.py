@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from gpt2core.node import cache, load, peaks
-from gpt2core.process.child import Child, Exited, Told, Waiting
+from gpt2core.process.child import Child, Exited, Reported, Waiting
 from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec.locks import Taken
 from gpt2core.spec.settings import make_cache_folder
@@ -87,7 +87,7 @@ class Measurement:
     def note(self, message: object) -> bool:
         """Process a message of the measurement; return whether it has ended."""
         match message:
-            case Told(event) if event["event"] == "peak":
+            case Reported(event) if event["event"] == "peak":
                 text = f"measuring peaks, {event['done'] + 1} of {event['total']}: threads = {event['threads']}"
                 self._report.say("peak", text, threads=event["threads"])
             case Exited(code) if self._child is not None:
@@ -107,7 +107,7 @@ class Measurement:
         self._child.kill()
         others = []
         while not isinstance(message := self._inbox.get(), Exited):
-            if not isinstance(message, Told):
+            if not isinstance(message, Reported):
                 others.append(message)
         self._child = None
         self._held.close()

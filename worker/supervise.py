@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from gpt2core.node import host
-from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Told, Waiting
+from gpt2core.process.child import GRACE_S, Child, Exited, Printed, Reported, Waiting
 from gpt2core.process.launch import EXIT_CANCELLED
 from taskloom.worker.agent import Agent, DrainAsked, StopAsked, StopReason
 
@@ -80,7 +80,7 @@ class Supervisor:
                 continue
             reason: StopReason | None = None
             match message:
-                case Told(event):
+                case Reported(event):
                     kind = str(event["event"])
                     if kind == "warning":
                         warnings.append(str(event.get("message", "")))
@@ -91,8 +91,8 @@ class Supervisor:
                 case Printed(text):
                     output.append(text)
                     printed(text)
-                case StopAsked(attempt_id, asked) if self._agent.lease and attempt_id == self._agent.lease.attempt_id:
-                    reason = asked
+                case StopAsked(attempt_id, why) if self._agent.lease and attempt_id == self._agent.lease.attempt_id:
+                    reason = why
                 case DrainAsked():
                     reason = self._agent.drain()
                 case Exited(code):

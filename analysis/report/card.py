@@ -117,13 +117,13 @@ def _stopping(document: Document) -> tuple[str, str]:
         return "partly", f"{counted(added, 'repetition')} added after the first results; intervals hold at any time"
     if not stop:
         return "no", f"the number of repetitions was fixed beforehand: {document['design']['repetitions']}"
-    asked, reached = ", ".join(f"{name} = {value}" for name, value in stop.items()), document["design"]["stopping"]
+    rule, reached = ", ".join(f"{name} = {value}" for name, value in stop.items()), document["design"]["stopping"]
     if not reached or not reached["reason"]:
-        return "partly", f"{asked}; not ended yet"
+        return "partly", f"{rule}; not ended yet"
     width = "no interval yet" if reached["rel_ci"] is None else f"widest interval \u00b1{reached['rel_ci']:.2%}"
     known = "yes" if reached["reason"] == "narrow-enough" else "partly"
     ended = f"ended after {counted(reached['repetitions'], 'repetition')} ({reached['reason']})"
-    return known, f"{asked}; {ended}; {width}"
+    return known, f"{rule}; {ended}; {width}"
 
 
 def _agreement(document: Document) -> tuple[str, str]:

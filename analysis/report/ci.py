@@ -40,8 +40,8 @@ def markdown(document: Document) -> str:
     ]
     if variants:
         parts += ["### Variants", _table("variant", "median step time", "runs", rows=variants)]
-    asked, known = document["experiment"], document["environment"]["known"]
-    origin = [f"Experiment {asked['experiment_id']}", asked["state"], counted(asked["runs"], "run")]
+    experiment, known = document["experiment"], document["environment"]["known"]
+    origin = [f"Experiment {experiment['experiment_id']}", experiment["state"], counted(experiment["runs"], "run")]
     origin += [f"{name} {known[name]}" for name in ("node", "core_version") if name in known]
     parts += [f"{_plain(', '.join(origin))}."]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -49,8 +49,8 @@ def markdown(document: Document) -> str:
 
 def junit(document: Document, failing: Collection[str] = FAILING) -> str:
     """A test case for each comparison: failed if its verdict is in `failing`, else skipped if it is undecided."""
-    asked = document["experiment"]
-    suite = ElementTree.Element("testsuite", name=f"taskloom experiment {asked['experiment_id']}")
+    experiment = document["experiment"]
+    suite = ElementTree.Element("testsuite", name=f"taskloom experiment {experiment['experiment_id']}")
     counts = dict.fromkeys(("tests", "failures", "skipped", "errors"), 0)
     for row in _rows(document):
         name = f"{_side(row, 'b')} against {_side(row, 'a')}"

@@ -51,7 +51,7 @@ class Asked:
 
 
 def build(
-    asked: Asked,
+    experiment: Asked,
     processes: Sequence[Process],
     profiles: Mapping[int, Profile],
     memory: Sequence[MemoryRow],
@@ -74,11 +74,11 @@ def build(
     if leave_out_disturbed:
         judged = [process for process in processes if not disturbed(process)]
     ahead = outlook(judged, profiles)
-    measured = _measured(asked, processes, judged, calibration, primary, noise_floor)
+    measured = _measured(experiment, processes, judged, calibration, primary, noise_floor)
     document: dict[str, Any] = {
         "schema": SCHEMA,
-        "experiment": dataclasses.asdict(asked),
-        "question": _question(asked, judged, primary),
+        "experiment": dataclasses.asdict(experiment),
+        "question": _question(experiment, judged, primary),
         **measured,
         "marks": [*measured["marks"], *unreadable],
         "forecast": dataclasses.asdict(ahead),
@@ -98,19 +98,19 @@ def build(
 
 
 def card(
-    asked: Asked,
+    experiment: Asked,
     processes: Sequence[Process],
     calibration: Mapping[str, Any] | None = None,
     primary: Sides | None = None,
     noise_floor: float = NOISE_FLOOR,
 ) -> dict[str, Any]:
     """The report card and the environment, without the parts of the report that need profiles or traces."""
-    measured = _measured(asked, processes, processes, calibration, primary, noise_floor)
+    measured = _measured(experiment, processes, processes, calibration, primary, noise_floor)
     return {"card": report_card(measured), "environment": measured["environment"]}
 
 
 def _measured(
-    asked: Asked,
+    experiment: Asked,
     everyone: Sequence[Process],
     processes: Sequence[Process],
     calibration: Mapping[str, Any] | None,
@@ -119,7 +119,7 @@ def _measured(
 ) -> dict[str, Any]:
     """The parts of a report that its card judges. processes: those of `everyone` that are not left out."""
     return {
-        "design": _design(asked, processes, noise_floor),
+        "design": _design(experiment, processes, noise_floor),
         "environment": _environment(processes),
         "scaling": dataclasses.asdict(scaling(processes)),
         "sweep": dataclasses.asdict(sweep(processes, noise_floor=noise_floor, primary=primary)),
@@ -133,9 +133,9 @@ def _measured(
     }
 
 
-def _question(asked: Asked, processes: Sequence[Process], primary: Sides | None) -> str:
-    if asked.name.rstrip().endswith("?"):
-        return asked.name.strip()
+def _question(experiment: Asked, processes: Sequence[Process], primary: Sides | None) -> str:
+    if experiment.name.rstrip().endswith("?"):
+        return experiment.name.strip()
     if primary is not None:
         a, b = (settings(values) for values in primary)
         return f"Is {b} faster than {a}?"
@@ -146,18 +146,18 @@ def _question(asked: Asked, processes: Sequence[Process], primary: Sides | None)
     return f"How does the time of a training step depend on {varying}?"
 
 
-def _design(asked: Asked, processes: Sequence[Process], noise_floor: float) -> dict[str, Any]:
-    request = asked.request
+def _design(experiment: Asked, processes: Sequence[Process], noise_floor: float) -> dict[str, Any]:
+    request = experiment.request
     return {
         "axes": {name: list(values) for name, values in (request.get("axes") or {}).items()},
         "zip": list(request.get("zip") or []),
         "repetitions": request.get("repetitions", 1),
-        "extended": asked.extended,
+        "extended": experiment.extended,
         "order": request.get("order", "interleaved"),
         "seed": request.get("seed", 0),
         "primary_metric": "median step time",
         "stop": request.get("stop"),
-        "stopping": asked.stopping,
+        "stopping": experiment.stopping,
         "noise_floor": noise_floor,
         "variants": len(by_variant(processes)),
         "processes": len(processes),

@@ -50,8 +50,8 @@ def answer(document: Document) -> str:
     if not sweep["rows"] and question is None:
         return ""
     family = [(row, sweep["axis"]) for row in sweep["rows"] if not row["primary"]]
-    asked = [] if question is None else [(question, question["axis"])]
-    listed = [*asked, *family]
+    primary = [] if question is None else [(question, question["axis"])]
+    listed = [*primary, *family]
     rows = [
         (
             ("the question: " if row["primary"] else "") + at(row),
@@ -100,7 +100,7 @@ def answer(document: Document) -> str:
     return (
         figure(plots.ratios(document), f"{legend}. Lines: 95 % intervals. Grey band: the noise floor. Grey dots: "
                 "undecided or equivalent.")
-        + table(columns, [*rows[: len(asked)], *faster, *pooled, *rows[len(asked) :]], 3)
+        + table(columns, [*rows[: len(primary)], *faster, *pooled, *rows[len(primary) :]], 3)
         + f'<p class="soft">Ratio: {escape(legend)}. p: two-sided, adjusted for multiple comparisons (Holm): all rows '
         "together, but the question, ratios about places like these and comparisons with the faster loops apart. "
         "Superiority: probability that a process of the first value is faster than one of the second; 0.5: no "

@@ -79,21 +79,21 @@ def open_images(
     NotEnoughImages.
     """
     form, path = form_of(data)
-    asked = Asked(batch, side, classes, val_samples, seed)
-    found: Images = form.opener(IMAGES)(form, path, asked)
+    request = Asked(batch, side, classes, val_samples, seed)
+    found: Images = form.opener(IMAGES)(form, path, request)
     if (count := len(found.of(split))) < batch:
         kept = f", beside {len(found.val)} for validation" if split == "train" and len(found.val) else ""
         raise NotEnoughImages(data, f"{count} images for {PURPOSES[split]}{kept}; a batch needs {batch}")
     return found
 
 
-def open_synthetic(_form: Data, _path: str, asked: Asked) -> Images:
-    return synthetic_images(asked.batch, asked.side, asked.classes, asked.val_samples or 0, asked.seed)
+def open_synthetic(_form: Data, _path: str, request: Asked) -> Images:
+    return synthetic_images(request.batch, request.side, request.classes, request.val_samples or 0, request.seed)
 
 
-def open_cifar(form: Cifar, name: str, asked: Asked) -> Images:
+def open_cifar(form: Cifar, name: str, request: Asked) -> Images:
     """Map a data set's files. Of a single file all images are for training and validation."""
-    path, val_samples = Path(name), asked.val_samples
+    path, val_samples = Path(name), request.val_samples
     train, test = files_of(form, path)
     for each in (*train, *test):
         scan(each, form)

@@ -51,9 +51,9 @@ def shapes(model: ConvolutionalModel) -> dict[str, tuple[int, ...]]:
 
 def read_checkpoint(path: str | Path, model: ConvolutionalModel, weights: Weights) -> None:
     """Fill the weights from a file; F16 and BF16 are widened exactly. Nothing is written unless all tensors agree."""
-    stored, wanted = read_tensors(path).stored, shapes(model)
-    check_tensors(path, stored, wanted, "the requested model")
-    for name, shape in wanted.items():
+    stored, expected = read_tensors(path).stored, shapes(model)
+    check_tensors(path, stored, expected, "the requested model")
+    for name, shape in expected.items():
         out = np.empty(shape, np.float32)
         stored[name].copy_to(out)
         if out.ndim == 4:

@@ -180,15 +180,15 @@ def cpu_times_ticks() -> dict[str, int]:
 
 def core_times_s(cores: Sequence[int]) -> tuple[float | None, float | None]:
     """(busy, stolen) seconds of these cores together since the machine started; None if one of them is not listed."""
-    wanted, found = {f"cpu{core}" for core in cores}, {}
+    names, found = {f"cpu{core}" for core in cores}, {}
     for line in (read_text(Path("/proc/stat")) or "").splitlines():
         name, *values = line.split()
-        if name in wanted:
+        if name in names:
             user, nice, system, _idle, _iowait, irq, softirq, *rest = (int(value) for value in values)
             found[name] = (user + nice + system + irq + softirq, rest[0] if rest else 0)
         elif not name.startswith("cpu"):
             break
-    if len(found) < len(wanted):
+    if len(found) < len(names):
         return None, None
     hertz = os.sysconf("SC_CLK_TCK")
     return sum(busy for busy, _ in found.values()) / hertz, sum(stolen for _, stolen in found.values()) / hertz

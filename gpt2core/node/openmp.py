@@ -45,25 +45,25 @@ def find() -> dict[str, Path]:
     return {name: path for name in RUNTIMES if (path := next(_usable(name), None)) is not None}
 
 
-def choose(wanted: str) -> RuntimeFile:
+def choose(runtime: str) -> RuntimeFile:
     """The runtime for the setting `runtime`. Raises MachineError if it is not here, or lacks an entry point."""
-    if "/" in wanted:
-        path = Path(wanted)
+    if "/" in runtime:
+        path = Path(runtime)
         if not path.is_file():
-            raise MachineError(f"runtime = {wanted!r}: there is no such file")
+            raise MachineError(f"runtime = {runtime!r}: there is no such file")
         missing = _missing(path)
         if missing:
             raise MachineError(f"{path} has no {missing[0]}: OpenMP by GCC 9, LLVM 14 or later is needed")
         return describe(path.name, path)
     here = find()
-    name = next(iter(here), "") if wanted == AUTO else wanted
+    name = next(iter(here), "") if runtime == AUTO else runtime
     if name in here:
         return describe(name, here[name])
     found = ", ".join(here) or "none"
-    unusable = next(_candidates(wanted), None) if wanted in FILES else None
+    unusable = next(_candidates(runtime), None) if runtime in FILES else None
     if unusable is not None:
         raise MachineError(f"{unusable} has no {_missing(unusable)[0]}: OpenMP by GCC 9, LLVM 14 or later is needed")
-    raise MachineError(f"runtime = {wanted!r}: this node does not have it; it has {found}")
+    raise MachineError(f"runtime = {runtime!r}: this node does not have it; it has {found}")
 
 
 def describe(name: str, path: Path) -> RuntimeFile:

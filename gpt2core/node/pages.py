@@ -53,8 +53,8 @@ def map_files(paths: Sequence[Path]) -> tuple[NDArray[np.uint8], list[tuple[int,
     for path, (start, size) in zip(paths, places, strict=True):
         with open_regular(path) as (stream, now):
             how = mmap.MAP_PRIVATE | MAP_FIXED
-            wanted = int(region.ctypes.data) + start
-            if now != size or libc.mmap(wanted, size, mmap.PROT_READ, how, stream.fileno(), 0) != wanted:
+            address = int(region.ctypes.data) + start
+            if now != size or libc.mmap(address, size, mmap.PROT_READ, how, stream.fileno(), 0) != address:
                 raise UnreadableFile(path, os.strerror(ctypes.get_errno()) if now == size else "its size changes")
     region.flags.writeable = False
     return region, places

@@ -26,7 +26,7 @@ LINE_CHARS = 2000  # longer lines of output are cut
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """The child reported an event of the protocol (see gpt2core.process.launch)."""
 
     event: Mapping[str, Any]
@@ -108,7 +108,7 @@ class Waiting:
 
 
 class Child:
-    """A trainer process that has its settings. Its messages arrive in `inbox`: Told, Printed and, last, Exited."""
+    """A trainer process that has its settings. Its messages arrive in `inbox`: Reported, Printed and, last, Exited."""
 
     def __init__(self, waiting: Waiting, settings: Mapping[str, Any], inbox: SimpleQueue[Any]) -> None:
         self._process, self._lifeline, self._inbox = waiting.process, waiting.lifeline, inbox
@@ -145,7 +145,7 @@ class Child:
         with stream:
             for line in stream:
                 event = launch.parse_event(line)
-                self._inbox.put(Printed(line.rstrip("\n")[:LINE_CHARS]) if event is None else Told(event))
+                self._inbox.put(Printed(line.rstrip("\n")[:LINE_CHARS]) if event is None else Reported(event))
 
     def _reap(self) -> None:
         # Kill the child's remaining children while the unreaped child still reserves the group's id.

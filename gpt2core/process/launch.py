@@ -56,7 +56,7 @@ def command(
     """
     if ranks > 1 and not plan_only:
         return [*launcher(ranks), *command(result, graph=graph, prove=prove), "--ranks", str(ranks)]
-    extra = [option for option, asked in (("--plan", plan_only), ("--prove", prove)) if asked]
+    extra = [option for option, given in (("--plan", plan_only), ("--prove", prove)) if given]
     if graph is not None:
         extra += ["--graph", str(graph)]
     return [sys.executable, "-P", "-m", "gpt2core", "--result", str(result), *extra]

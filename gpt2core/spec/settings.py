@@ -135,10 +135,10 @@ def numba_processor() -> tuple[str | None, str | None]:
 
 def clock() -> str | None:
     """TASKLOOM_CLOCK: clock_gettime, to time tasks without the processor's counter; or None. Raises ConfigError."""
-    wanted = os.environ.get("TASKLOOM_CLOCK") or None
-    if wanted not in (None, "clock_gettime"):
-        raise ConfigError("TASKLOOM_CLOCK", wanted, "clock_gettime, or nothing for the fastest available clock")
-    return wanted
+    value = os.environ.get("TASKLOOM_CLOCK") or None
+    if value not in (None, "clock_gettime"):
+        raise ConfigError("TASKLOOM_CLOCK", value, "clock_gettime, or nothing for the fastest available clock")
+    return value
 
 
 def stall_s() -> float:
@@ -148,10 +148,10 @@ def stall_s() -> float:
 
 def proves_always() -> bool:
     """TASKLOOM_PROVE=always: task graphs are derived and proven even if proven ones are cached. Raises ConfigError."""
-    wanted = os.environ.get("TASKLOOM_PROVE") or None
-    if wanted not in (None, "always"):
-        raise ConfigError("TASKLOOM_PROVE", wanted, "always, or nothing to prove each graph once")
-    return wanted is not None
+    value = os.environ.get("TASKLOOM_PROVE") or None
+    if value not in (None, "always"):
+        raise ConfigError("TASKLOOM_PROVE", value, "always, or nothing to prove each graph once")
+    return value is not None
 
 
 def stress() -> int | None:

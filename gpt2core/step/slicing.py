@@ -49,8 +49,8 @@ def sizes(config: TrainConfig, threads: int | None = None) -> tuple[int, int]:
     """(samples, positions) of a slice. Automatic sizes are the model's own, or minimise the busiest thread's estimated
     time, with slices distributed evenly over `threads`, by default the config's.
     """
-    wanted = config.threads if threads is None else threads
-    threads = AUTO_THREADS if config.allow_oversubscription else max(wanted, AUTO_THREADS)
+    requested = config.threads if threads is None else threads
+    threads = AUTO_THREADS if config.allow_oversubscription else max(requested, AUTO_THREADS)
     own = config.model.slices(config.batch, config.seq, threads, (config.batch_slice, config.token_slice))
     if own:
         return own

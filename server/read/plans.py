@@ -34,7 +34,7 @@ def plan(database: Database, settings: Settings, request: ExperimentRequest) -> 
     paired = request.order == "interleaved"  # otherwise each run is a block of its own
     pairs = 0 if not paired else found.repetitions if request.stop is None else request.stop.max_repetitions
     statements = 1 if question is not None else max(1, family.size)
-    seen = [
+    detectable = [
         DetectableDifference(
             node=known.node,
             experiment_id=known.experiment_id,
@@ -51,7 +51,7 @@ def plan(database: Database, settings: Settings, request: ExperimentRequest) -> 
             **_names(question), **_decidable(Family(1), pairs, _test(request))
         ),
     }  # fmt: skip
-    return found.model_copy(update={"detectable": seen, **decided})
+    return found.model_copy(update={"detectable": detectable, **decided})
 
 
 def enough(request: ExperimentRequest, variants: Sequence[Variant]) -> int:

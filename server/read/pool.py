@@ -125,7 +125,7 @@ class Pool:
     def _check_given_up(self, *question: Hashable) -> None:
         """Raises AnalysisTooLong for a question that recently took too long, since it would delay others again."""
         at = time.monotonic()
-        self._given_up = {asked: until for asked, until in self._given_up.items() if until > at}
+        self._given_up = {request: until for request, until in self._given_up.items() if until > at}
         if question in self._given_up:
             raise AnalysisTooLong(
                 f"the analysis was recently stopped after {self.deadline_s:g} s; it is not repeated yet",

@@ -13,19 +13,19 @@ def is_allowed(url: str, targets: str) -> bool:
     Ambiguous URLs are rejected: those with a user name, `..`, a backslash or a fragment.
     """
     try:
-        asked = httpx.URL(url)
-        path = unquote(asked.path)
-        if asked.userinfo or asked.fragment or "\\" in path or ".." in path.split("/"):
+        parsed = httpx.URL(url)
+        path = unquote(parsed.path)
+        if parsed.userinfo or parsed.fragment or "\\" in path or ".." in path.split("/"):
             return False
-        return any(_is_below(asked, httpx.URL(target.strip())) for target in targets.split(",") if target.strip())
+        return any(_is_below(parsed, httpx.URL(target.strip())) for target in targets.split(",") if target.strip())
     except (httpx.InvalidURL, ValueError):
         return False
 
 
-def _is_below(asked: httpx.URL, target: httpx.URL) -> bool:
-    same_place = (asked.scheme, asked.host, _port(asked)) == (target.scheme, target.host, _port(target))
+def _is_below(url: httpx.URL, target: httpx.URL) -> bool:
+    same_place = (url.scheme, url.host, _port(url)) == (target.scheme, target.host, _port(target))
     folder = target.path.rstrip("/") + "/"
-    return same_place and (asked.path == target.path or asked.path.startswith(folder))
+    return same_place and (url.path == target.path or url.path.startswith(folder))
 
 
 def _port(url: httpx.URL) -> int | None:

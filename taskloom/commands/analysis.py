@@ -130,10 +130,10 @@ def calibrate(
             return
         commit = named_commit.options_of(given)
         base, axes = several_settings(given)
-        asked = {"name": "A/A", "base": base, "axes": axes, "repetitions": repetitions, "calibrates": True}
+        request = {"name": "A/A", "base": base, "axes": axes, "repetitions": repetitions, "calibrates": True}
         if required:
-            asked["requires"] = {"labels": required_labels(required)}
-        answer = client.submit(named_commit.completed(request_file.parse(asked), commit))
+            request["requires"] = {"labels": required_labels(required)}
+        answer = client.submit(named_commit.completed(request_file.parse(request), commit))
     queued = counted(answer.runs, "equal run")
     text = f"experiment {answer.id}: {queued} queued; then see: taskloom experiments calibrate --show"
     show_answer(answer, [text], as_json)

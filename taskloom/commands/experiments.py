@@ -84,11 +84,11 @@ def edit(
     if name is None and notes is None and not tags and not untags:
         raise click.UsageError("give --name, --tag, --untag or --notes")
     with connect(server) as client:
-        wanted: dict[str, Any] = {"name": name, "notes": notes}
+        fields: dict[str, Any] = {"name": name, "notes": notes}
         if tags or untags:
             known = client.experiment(experiment_id).tags
-            wanted["tags"] = [tag for tag in dict.fromkeys([*known, *tags]) if tag not in untags]
-        given = {key: value for key, value in wanted.items() if value is not None}
+            fields["tags"] = [tag for tag in dict.fromkeys([*known, *tags]) if tag not in untags]
+        given = {key: value for key, value in fields.items() if value is not None}
         # The server checks the values.
         _print(client, client.change_experiment(experiment_id, ExperimentChange.model_construct(**given)), as_json)
 

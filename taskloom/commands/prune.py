@@ -41,8 +41,8 @@ def prune(
 
     Unfinished experiments are left untouched. Experiments without runs and unused artifact files are deleted too.
     """
-    asked = {"older_than_s": older_than, "experiment_id": experiment_id, "dry_run": dry_run}
-    request = PruneRequest.model_validate({**asked, **({"states": list(states)} if states else {})})
+    fields = {"older_than_s": older_than, "experiment_id": experiment_id, "dry_run": dry_run}
+    request = PruneRequest.model_validate({**fields, **({"states": list(states)} if states else {})})
     total: Counter[str] = Counter()
     with connect(server) as client:
         more = True

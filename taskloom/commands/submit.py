@@ -93,7 +93,7 @@ def submit(
     """Queue an experiment from FILE (.toml, .yaml, .json) or from options. A comma list becomes an axis."""
     if follow_logs and not wait:
         raise click.UsageError("--follow-logs needs --wait")
-    asked = {
+    fields = {
         "name": name or None,
         "tags": list(tags) or None,
         "notes": notes or None,
@@ -105,7 +105,7 @@ def submit(
         "requires": {"labels": required_labels(required)} if required else None,
     }
     commit = named_commit.options_of(given)
-    request = _request(file, given, {key: value for key, value in asked.items() if value is not None})
+    request = _request(file, given, {key: value for key, value in fields.items() if value is not None})
     request = named_commit.completed(request, commit)
     with connect(server, waits=wait) as client:
         if use_tuned:
@@ -152,9 +152,9 @@ def _request(file: Path | None, given: dict[str, Any], overrides: dict[str, Any]
     if file is not None:
         content = request_file.read(file).model_dump(mode="json", exclude_unset=True)
         if "requires" in overrides:  # with the requirements of the file
-            asked = content.get("requires", {})
-            labels = {**asked.get("labels", {}), **overrides["requires"]["labels"]}
-            overrides = {**overrides, "requires": {**asked, "labels": labels}}
+            requires = content.get("requires", {})
+            labels = {**requires.get("labels", {}), **overrides["requires"]["labels"]}
+            overrides = {**overrides, "requires": {**requires, "labels": labels}}
         return request_file.parse({**content, **overrides})
     if not used:
         raise click.UsageError("give a FILE or at least one setting, such as --scheduler fork-join,task")

@@ -162,12 +162,12 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from gpt2core.process import launch
-from gpt2core.process.child import Child, Exited, Told, Waiting
+from gpt2core.process.child import Child, Exited, Reported, Waiting
 
 inbox = SimpleQueue()
 child = Child(Waiting(launch.command(Path(sys.argv[1]), ranks=2)), eval(sys.argv[2]), inbox)
 while not isinstance(message := inbox.get(), Exited):
-    if isinstance(message, Told):
+    if isinstance(message, Reported):
         print("told", message.event["event"], flush=True)
     else:
         print("printed", message.text, flush=True)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from gpt2core.process import launch
-from gpt2core.process.child import LINE_CHARS, Child, Exited, Printed, Told, Waiting, spawning_on
+from gpt2core.process.child import LINE_CHARS, Child, Exited, Printed, Reported, Waiting, spawning_on
 
 DEADLINE_S = 30.0
 
@@ -70,7 +70,7 @@ def test_a_trainer_that_nobody_hears_ends_without_a_result(tmp_path: Path, how: 
 def test_events_lines_and_the_end_arrive() -> None:
     program = 'import sys; print(\'{"event": "step", "step": 1}\'); print(\'[1]\'); sys.exit(4)'
     messages = everything(start(program)[1])
-    assert Told({"event": "step", "step": 1}) in messages
+    assert Reported({"event": "step", "step": 1}) in messages
     assert Printed("[1]") in messages
     assert messages[-1] == Exited(4)
 

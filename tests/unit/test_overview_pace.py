@@ -13,7 +13,7 @@ def test_a_look_takes_a_tenth_of_the_time_after_changes_and_a_five_hundredth_wit
     pace = Pace(every_s=0.5)
     pace.looked(100.0, cost_s=0.2)
     assert (pace.next_at, pace.at_latest) == (102.0, 200.0)
-    pace.asked(102.0)  # nothing had changed
+    pace.add_read(102.0)  # nothing had changed
     assert (pace.next_at, pace.at_latest) == (102.5, 200.0)
     cheap = Pace(every_s=0.5)
     cheap.looked(100.0, cost_s=0.01)

@@ -140,7 +140,7 @@ def test_other_servers_are_told_of_what_changed_here_and_not_of_what_they_told()
         told = []
         room = WaitingRoom(tell_others=lambda: told.append(1))
         room.open()
-        room.heard()
+        room.wake()
         await asyncio.to_thread(room.changed)
         return told
 

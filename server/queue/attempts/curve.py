@@ -18,21 +18,21 @@ from taskloom.server.queue.tables.runs import Run
 MOST = 2000  # points of an attempt: more than eight hours of heartbeats every 15 s
 
 
-def add(session: Session, attempt: Attempt, seen: Progress, at: float) -> None:
+def add(session: Session, attempt: Attempt, progress: Progress, at: float) -> None:
     """Store a point if the trainer has progressed. The attempt must be locked."""
-    if seen.stage not in STEPPING or not seen.step:
+    if progress.stage not in STEPPING or not progress.step:
         return
     known = select(func.max(Row.step), func.count()).where(Row.attempt_id == attempt.id)
     last, count = session.execute(known).one()
-    if count < MOST and (last is None or seen.step > last):
+    if count < MOST and (last is None or progress.step > last):
         session.add(
             Row(
                 attempt_id=attempt.id,
-                step=seen.step,
+                step=progress.step,
                 run_id=attempt.run_id,
                 at=at,
-                loss=seen.loss,
-                tokens_per_s=seen.tokens_per_s,
+                loss=progress.loss,
+                tokens_per_s=progress.tokens_per_s,
             )
         )
 

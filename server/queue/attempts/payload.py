@@ -200,13 +200,13 @@ def _check_config(given: Mapping[str, Any], spec: Mapping[str, Any]) -> TrainCon
         raise BadResult(f"`result.config` lacks {', '.join(missing or ['the sizes of model'])}")
     try:
         config = TrainConfig.from_dict({name: value for name, value in given.items() if name in NAME_SET})
-        asked = TrainConfig.from_dict({name: value for name, value in spec.items() if name in NAME_SET})
+        requested = TrainConfig.from_dict({name: value for name, value in spec.items() if name in NAME_SET})
     except ConfigError as error:
         raise BadResult(f"`result.config.{error.field}`: {error}") from None
-    chosen, wanted = config.to_dict(), asked.to_dict() | {"warmup": asked.warmup_steps}
-    if asked.cores is not None:  # in any order
-        chosen["cores"], wanted["cores"] = set(config.cores or ()), set(asked.cores)
-    for name, value in wanted.items():
+    chosen, expected = config.to_dict(), requested.to_dict() | {"warmup": requested.warmup_steps}
+    if requested.cores is not None:  # in any order
+        chosen["cores"], expected["cores"] = set(config.cores or ()), set(requested.cores)
+    for name, value in expected.items():
         if value is not None and chosen.get(name) != value:
             raise BadResult(f"`result.config.{name}` is {chosen.get(name)!r}; the run asked for {value!r}")
     return config

@@ -49,22 +49,22 @@ router = Router(tag="attempts")
     responses={204: {"description": "there was no run for this worker within wait_s; claim again"}},
     routine=True,
 )
-async def lease(context: Ctx, caller: Who, wanted: LeaseRequest) -> Lease | Response:
+async def lease(context: Ctx, caller: Who, request: LeaseRequest) -> Lease | Response:
     """Claim the next run that fits the worker, waiting up to wait_s seconds for one.
 
     Until the first heartbeat of the attempt, a repeated claim returns the same lease, in case the answer was lost.
     """
-    await context.control.run(ownership.check_worker, context.database, caller, wanted.worker_id)
+    await context.control.run(ownership.check_worker, context.database, caller, request.worker_id)
     asked_at = time.monotonic()
 
     async def claim_now() -> Lease | Empty | None:
         left_s = None
-        if wanted.remaining_s is not None:
-            left_s = max(0.0, wanted.remaining_s - (time.monotonic() - asked_at))
-        now_wanted = wanted.model_copy(update={"remaining_s": left_s})
+        if request.remaining_s is not None:
+            left_s = max(0.0, request.remaining_s - (time.monotonic() - asked_at))
+        now_wanted = request.model_copy(update={"remaining_s": left_s})
         return await context.control.run(claim, context.database, context.settings, now_wanted)
 
-    found = await context.waiting.wait_for(claim_now, min(wanted.wait_s, context.settings.max_wait_s))
+    found = await context.waiting.wait_for(claim_now, min(request.wait_s, context.settings.max_wait_s))
     return Response(status_code=204) if found is None else found
 
 

@@ -87,21 +87,21 @@ def _needs(session: Session, present: set[tuple[str, str]]) -> list[Need]:
     )  # fmt: skip
     rows = session.execute(grouped).all()
     labels: dict[int, dict[str, str]] = {}
-    asked = {row[0] for row in rows}
+    requested = {row[0] for row in rows}
     for experiment_id, label in session.execute(select(RequiredLabel.experiment_id, RequiredLabel.label)):
-        if experiment_id in asked:
+        if experiment_id in requested:
             key, value = json.loads(label)
             labels.setdefault(experiment_id, {})[key] = value
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     for experiment_id, cores, memory, pinned, timeout_s, node, core_set, blocks, runs, queued_at in rows:
-        wanted = labels.get(experiment_id, {})
+        required = labels.get(experiment_id, {})
         need = found.setdefault(
-            (cores, memory, pinned, timeout_s, tuple(sorted(wanted.items()))),
+            (cores, memory, pinned, timeout_s, tuple(sorted(required.items()))),
             {
                 "cores": cores,
                 "memory_bytes": memory,
                 "pinned_cores": [int(core) for core in filter(None, pinned.split(","))],
-                "labels": wanted,
+                "labels": required,
                 "timeout_s": timeout_s,
                 "blocks": 0,
                 "kept_blocks": 0,

@@ -35,12 +35,12 @@ def insert_runs(
     cause: Cause,
 ) -> None:
     """Queue planned runs of an experiment, with their blocks."""
-    asked = request.requires
+    requires = request.requires
     needs = [
         _Needs(
-            variant.cores_needed(asked.cores),
+            variant.cores_needed(requires.cores),
             frozenset(variant.config.cores or ()),
-            max(variant.memory_bytes, asked.memory_bytes or 0),
+            max(variant.memory_bytes, requires.memory_bytes or 0),
         )
         for variant in variants
     ]

@@ -134,7 +134,7 @@ def _check_calibration(request: ExperimentRequest, refusals: Refusals) -> None:
 
 def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refusals, capacity: Capacity) -> None:
     """Reject a variant that no worker could run, or that names a file outside the operators' folders."""
-    config, asked = variant.config, request.requires
+    config, requires = variant.config, request.requires
 
     def refuse(name: str, value: object, accepted: str) -> None:
         refusals.add(refusals.where(name, variant.values), name, value, accepted)
@@ -151,20 +151,20 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
         value, default = getattr(config, name), DEFAULTS[name]
         if value != default:
             refuse(name, value, f"the default {default!r}, since {FIELDS[name].metadata['local']}")
-    cores_needed = variant.cores_needed(asked.cores)
-    if not config.allow_oversubscription and asked.cores is not None and config.threads > asked.cores:
-        refuse("threads", config.threads, f"at most the required cores (requires.cores = {asked.cores})")
-    if config.cores is not None and asked.cores is not None and len(config.cores) > asked.cores:
-        refuse("cores", list(config.cores), f"at most as many as required (requires.cores = {asked.cores})")
+    cores_needed = variant.cores_needed(requires.cores)
+    if not config.allow_oversubscription and requires.cores is not None and config.threads > requires.cores:
+        refuse("threads", config.threads, f"at most the required cores (requires.cores = {requires.cores})")
+    if config.cores is not None and requires.cores is not None and len(config.cores) > requires.cores:
+        refuse("cores", list(config.cores), f"at most as many as required (requires.cores = {requires.cores})")
     if capacity.cores is not None and cores_needed > capacity.cores:
-        if asked.cores is None:
+        if requires.cores is None:
             name = "threads" if config.cores is None else "cores"
             refuse(name, cores_needed, f"at most the cores of the largest known node ({capacity.cores})")
         else:
             refusals.add(
                 "/requires/cores",
                 "cores",
-                asked.cores,
+                requires.cores,
                 f"at most the cores of the largest known node ({capacity.cores})",
             )
     needed = variant.runtime
@@ -178,21 +178,21 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
             f"arenas of at most the memory of the largest known node ({capacity.memory_bytes} bytes); "
             f"this one needs {variant.memory_bytes} bytes",
         )
-    if asked.memory_bytes is not None and variant.memory_bytes > asked.memory_bytes:
+    if requires.memory_bytes is not None and variant.memory_bytes > requires.memory_bytes:
         refuse(
             "model",
             variant.memory_bytes,
-            f"arenas of at most the required memory (requires.memory_bytes = {asked.memory_bytes}); "
+            f"arenas of at most the required memory (requires.memory_bytes = {requires.memory_bytes}); "
             f"this one needs {variant.memory_bytes} bytes",
         )
     if (
-        asked.memory_bytes is not None
+        requires.memory_bytes is not None
         and capacity.memory_bytes is not None
-        and asked.memory_bytes > capacity.memory_bytes
+        and requires.memory_bytes > capacity.memory_bytes
     ):
         refusals.add(
             "/requires/memory_bytes",
             "memory_bytes",
-            asked.memory_bytes,
+            requires.memory_bytes,
             f"at most the memory of the largest known node ({capacity.memory_bytes} bytes)",
         )

@@ -26,17 +26,17 @@ from taskloom.server.queue.transitions import ends
 from taskloom.server.queue.transitions.changes import Cause
 
 
-def change(database: Database, experiment_id: int, wanted: ExperimentChange) -> ExperimentDetail:
+def change(database: Database, experiment_id: int, request: ExperimentChange) -> ExperimentDetail:
     """Change its name, tags or notes. Raises NotFound."""
     with database.write() as session:
         experiment = get(session, experiment_id, lock=True)
-        if wanted.name is not None:
-            experiment.name = wanted.name
-        if wanted.notes is not None:
-            experiment.notes = wanted.notes
-        if wanted.tags is not None:
+        if request.name is not None:
+            experiment.name = request.name
+        if request.notes is not None:
+            experiment.notes = request.notes
+        if request.tags is not None:
             session.execute(delete(ExperimentTag).where(ExperimentTag.experiment_id == experiment_id))
-            tag(session, experiment_id, wanted.tags)
+            tag(session, experiment_id, request.tags)
         session.flush()
         return detail(session, experiment)
 

@@ -76,11 +76,11 @@ def _places(side: Mapping[str, Any], described: Sequence[Described]) -> list[int
     ]
 
 
-def _equal(name: str, actual: Any, wanted: Any) -> bool:
-    if name == "model" and isinstance(wanted, str):
+def _equal(name: str, actual: Any, expected: Any) -> bool:
+    if name == "model" and isinstance(expected, str):
         known = actual["name"] if isinstance(actual, Mapping) and "name" in actual else actual
-        return preset_name(str(known)) == preset_name(wanted)
-    return text(actual) == text(wanted)
+        return preset_name(str(known)) == preset_name(expected)
+    return text(actual) == text(expected)
 
 
 def _differing(variants: Sequence[Variant]) -> str:

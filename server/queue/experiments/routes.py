@@ -25,9 +25,9 @@ def changes(context: Ctx, experiment_id: Id, page: Paged) -> StateChangePage:
 
 
 @router.patch("/{experiment_id}", SUBMITTERS, errors=(NotFound,))
-async def change(context: Ctx, experiment_id: Id, wanted: ExperimentChange) -> ExperimentDetail:
+async def change(context: Ctx, experiment_id: Id, request: ExperimentChange) -> ExperimentDetail:
     """Change the name, tags or notes of an experiment. Its runs do not change."""
-    return await context.control.run(control.change, context.database, experiment_id, wanted)
+    return await context.control.run(control.change, context.database, experiment_id, request)
 
 
 @router.post("/{experiment_id}/cancel", SUBMITTERS, errors=(NotFound, InvalidTransition))
@@ -55,13 +55,13 @@ def _retry(context: Context, experiment_id: int, actor: str) -> ExperimentDetail
     "/{experiment_id}/extend", SUBMITTERS, errors=(NotFound, InvalidTransition, ExpansionTooLarge, QueueFull)
 )
 async def extend(
-    context: Ctx, caller: Who, experiment_id: Id, wanted: ExperimentExtension
+    context: Ctx, caller: Who, experiment_id: Id, request: ExperimentExtension
 ) -> ExperimentDetail:
     """Queue further repetitions of a finished experiment, on the node of its last block.
 
     From then on its intervals are those that hold at any time.
     """
-    return await context.expanding.run(_extend, context, caller, experiment_id, wanted.repetitions)
+    return await context.expanding.run(_extend, context, caller, experiment_id, request.repetitions)
 
 
 def _extend(context: Context, caller: Caller, experiment_id: int, repetitions: int) -> ExperimentDetail:

@@ -97,12 +97,12 @@ def submit(
                 session.add(ExperimentKey(experiment_id=experiment.id, key_id=key_id))
             tag(session, experiment.id, request.tags)
             runtimes = {variant.runtime for variant in variants if variant.runtime is not None}
-            wanted = {
+            fields = {
                 **request.requires.labels,
                 **{build_label(build): KEPT for build in request.builds},
                 **{runtime_label(runtime): INSTALLED for runtime in runtimes},
             }
-            labels = [json.dumps([key, value]) for key, value in wanted.items()]
+            labels = [json.dumps([key, value]) for key, value in fields.items()]
             if labels:
                 required = [{"experiment_id": experiment.id, "label": label} for label in labels]
                 session.execute(insert(RequiredLabel), required)
@@ -163,8 +163,8 @@ def _first_answer(session: Session, experiment: Experiment, name: str) -> Experi
     """The answer to the submission, computed again from values that do not change."""
     runs = experiment.runs
     if experiment.is_open_ended or experiment.extended:  # blocks may have been added since
-        asked = experiment.request.get("repetitions", 1)
-        first = select(func.count()).where(Run.experiment_id == experiment.id, Run.block < asked)
+        repetitions = experiment.request.get("repetitions", 1)
+        first = select(func.count()).where(Run.experiment_id == experiment.id, Run.block < repetitions)
         runs = session.execute(first).scalar_one()
     return ExperimentDetail(
         id=experiment.id,

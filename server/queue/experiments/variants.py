@@ -40,9 +40,9 @@ class Variant:
         needed: str | None = scheduler(self.config.scheduler).runtime_of(self.config)
         return needed
 
-    def cores_needed(self, asked: int | None) -> int:
-        if asked is not None:
-            return asked
+    def cores_needed(self, cores: int | None) -> int:
+        if cores is not None:
+            return cores
         if self.config.cores is not None:
             return len(self.config.cores)
         return 1 if self.config.allow_oversubscription else self.config.threads

@@ -150,16 +150,16 @@ def cancel(database: Database, settings: Settings, run_id: int, actor: str) -> R
 
 def cancel_locked(session: Session, runs: Sequence[Run | Row[Any]], cause: Cause) -> None:
     """Cancel locked runs. runs: objects, or rows of DECIDING. Raises InvalidTransition."""
-    asked, traced, others = [], [], []
+    requested, traced, others = [], [], []
     for run in runs:
         if run.state in ACTIVE:
             if run.cancel_requested_at is None:
-                asked.append(run.id)
+                requested.append(run.id)
         elif run.purpose == "tracing" and run.state == "queued":
             traced.append(run)  # it has its result, so only the tracing is cancelled
         elif run.state != "cancelled":
             others.append(run)
-    changes.mark_all(session, cause, asked, "request-cancel", cancel_requested_at=cause.at)
+    changes.mark_all(session, cause, requested, "request-cancel", cancel_requested_at=cause.at)
     changes.make_all(session, cause, traced, "succeed", cancel_requested_at=cause.at)
     changes.make_all(session, cause, others, "cancel", cancel_requested_at=cause.at)
 

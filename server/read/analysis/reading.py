@@ -37,8 +37,8 @@ PROFILE, TRACE = "profile.json.gz", "trace.json.gz"
 
 def calibrating(session: Session) -> Sequence[int]:
     """The latest A/A experiments."""
-    asked = select(Experiment.id).where(Experiment.request["calibrates"].as_boolean())
-    return session.scalars(asked.order_by(Experiment.id.desc()).limit(MOST_CALIBRATIONS)).all()
+    query = select(Experiment.id).where(Experiment.request["calibrates"].as_boolean())
+    return session.scalars(query.order_by(Experiment.id.desc()).limit(MOST_CALIBRATIONS)).all()
 
 
 def selected(session: Session, selection: Selection, causes: bool = False) -> list[Process]:

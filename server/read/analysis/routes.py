@@ -119,8 +119,8 @@ async def forecast(
 
     The answer contains the error of the forecast at each measured number of threads.
     """
-    wanted = tuple(int(n) for n in cores.split(","))
-    return await ask("forecast", experiment_id, wanted, made_from=of_experiments(experiment_id))
+    numbers = tuple(int(n) for n in cores.split(","))
+    return await ask("forecast", experiment_id, numbers, made_from=of_experiments(experiment_id))
 
 
 @router.get("/memory", READERS, errors=(*COMPUTED, NotFound), response_model=MemoryTable)

@@ -80,7 +80,7 @@ def value_of(text: str) -> Any:
         return text
 
 
-def _matches(name: str, actual: Any, wanted: Any) -> bool:
-    if name == "model" and isinstance(wanted, str):
-        return bool(actual["name"] == preset_name(wanted))
-    return bool(actual == wanted and isinstance(actual, bool) == isinstance(wanted, bool))
+def _matches(name: str, actual: Any, expected: Any) -> bool:
+    if name == "model" and isinstance(expected, str):
+        return bool(actual["name"] == preset_name(expected))
+    return bool(actual == expected and isinstance(actual, bool) == isinstance(expected, bool))

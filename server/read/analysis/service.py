@@ -123,11 +123,11 @@ def _profiles(database: Database, store: Store, processes: Sequence[Process]) ->
     there = reading.left(database, reading.PROFILE, one_thread_runs(processes))
     found: dict[int, Profile] = {}
     unreadable: list[str] = []
-    while wanted := [run_id for run_id in sources(processes, there) if run_id not in found]:
-        read, odd = _readable({run_id: there[run_id] for run_id in wanted}, partial(reading.profile, store))
+    while unread := [run_id for run_id in sources(processes, there) if run_id not in found]:
+        read, odd = _readable({run_id: there[run_id] for run_id in unread}, partial(reading.profile, store))
         found |= read
         unreadable += odd
-        for run_id in wanted:
+        for run_id in unread:
             if run_id not in read:
                 del there[run_id]
     return found, unreadable
@@ -152,7 +152,7 @@ def _readable(
 
 def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
     """The report's document. Raises NotFound."""
-    asked = _asked(database, experiment_id)
+    experiment = _asked(database, experiment_id)
     processes, primary = reading.with_question(database, experiment_id, causes=True)
     profiles, unreadable = _profiles(database, store, processes)
     traced = reading.left(database, reading.TRACE, [process.run_id for process in processes])
@@ -160,7 +160,7 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
     traces, also_unreadable = _readable(shown, partial(reading.trace, store))
     rows = _memory_rows(processes)
     return build(
-        asked,
+        experiment,
         processes,
         profiles,
         rows,
@@ -171,16 +171,16 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
         unreadable=[*unreadable, *also_unreadable],
         growth=memory_growth(by_variant(processes), rows),
         workload=workload_of(experiment_id, processes, rows, memory_growth)
-        if asked.request.get("template") == WORKLOAD
+        if experiment.request.get("template") == WORKLOAD
         else None,
     )
 
 
 def card(database: Database, experiment_id: int) -> dict[str, Any]:
     """The report card of an experiment, and its environment. Raises NotFound."""
-    asked = _asked(database, experiment_id)
+    experiment = _asked(database, experiment_id)
     processes, primary = reading.with_question(database, experiment_id, causes=True)
-    return report_card(asked, processes, _calibration_for(database, processes, primary), primary)
+    return report_card(experiment, processes, _calibration_for(database, processes, primary), primary)
 
 
 def _asked(database: Database, experiment_id: int) -> Asked:
@@ -240,9 +240,9 @@ def history(
         query = select(Run.id).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
         latest = session.scalars((query if which is None else query.where(which)).limit(limit)).all()
         confirming = Experiment.request["confirms"].as_integer()
-        asked = session.scalars(select(Experiment).where(confirming.is_not(None)).order_by(Experiment.id)).all()
+        experiments = session.scalars(select(Experiment).where(confirming.is_not(None)).order_by(Experiment.id)).all()
         confirmations = {}
-        for experiment in asked:
+        for experiment in experiments:
             runs = session.execute(select(Run.id, Run.state).where(Run.experiment_id == experiment.id)).all()
             confirmations[int(experiment.request["confirms"])] = Confirmation(
                 experiment.id,
@@ -275,7 +275,7 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
         spec = {name: value for name, value in run.spec.items() if value is not None}
         experiment = session.get_one(Experiment, run.experiment_id)
     builds = _kept_builds(database, run_id)
-    asked = {
+    request = {
         "name": f"confirm run {run_id}",
         "base": spec,
         "repetitions": CONFIRMING_PAIRS if builds else CONFIRMING_RUNS,
@@ -283,7 +283,7 @@ def confirmation(database: Database, run_id: int) -> ExperimentRequest:
         "requires": experiment.request.get("requires", {}),
         "builds": builds,
     }
-    return ExperimentRequest.model_validate(asked)
+    return ExperimentRequest.model_validate(request)
 
 
 def _kept_builds(database: Database, run_id: int) -> list[str]:
@@ -293,11 +293,11 @@ def _kept_builds(database: Database, run_id: int) -> list[str]:
     builds = next((change.builds for one in found for change in one.changes if change.first_after == run_id), [])
     if not builds:
         return []
-    wanted = {build_label(build) for build in builds}
+    required = {build_label(build) for build in builds}
     with database.read() as session:
         node = session.get_one(Run, run_id).node
         query = select(Worker).where(Worker.node == node, Worker.left_at.is_(None))
-        offered = any(wanted <= {*worker.labels} for worker in session.scalars(query))
+        offered = any(required <= {*worker.labels} for worker in session.scalars(query))
     return builds if offered else []
 
 
@@ -331,6 +331,6 @@ def _calibration_for(
     pairs = min(len(group) for group in by_variant(processes))
     sequential = any(process.stop_rule for process in processes)
     statements = 1 if primary is not None else max(1, planned_by(processes).size)
-    seen = found.at(pairs, statements, sequential)
-    return {"experiment_id": found.experiment_id, "node": found.node, "processes": pairs, "detectable": seen,
+    detectable = found.at(pairs, statements, sequential)
+    return {"experiment_id": found.experiment_id, "node": found.node, "processes": pairs, "detectable": detectable,
             "false_alarms": found.false_alarms, "comparisons": found.comparisons}  # fmt: skip

@@ -102,6 +102,6 @@ def imported(by_path: Mapping[str, File], modules: list[str]) -> list[str]:
     for name in found:  # the list grows meanwhile
         folder = posixpath.dirname(name)
         paths = (path.decode() for path in IMPORT.findall(by_path[name].plain))
-        wanted = (posixpath.normpath(posixpath.join(folder, path)) for path in paths)
-        found += [path for path in dict.fromkeys(wanted) if path not in found]
+        imports = (posixpath.normpath(posixpath.join(folder, path)) for path in paths)
+        found += [path for path in dict.fromkeys(imports) if path not in found]
     return found

@@ -55,11 +55,11 @@ async def show(
     return reading.exports.answer(Export(table, format, chosen, filters, sort), headers)
 
 
-def _columns(known: Mapping[str, Kind], asked: str | None) -> Mapping[str, Kind]:
+def _columns(known: Mapping[str, Kind], given: str | None) -> Mapping[str, Kind]:
     """Raises InvalidRequest."""
-    if asked is None:
+    if given is None:
         return known
-    names = list(dict.fromkeys(name.strip() for name in asked.split(",")))
+    names = list(dict.fromkeys(name.strip() for name in given.split(",")))
     if not set(names) <= known.keys():
         unknown = ", ".join(name for name in names if name not in known)
         raise parameters.refused("columns", unknown, "columns among " + ", ".join(known))

@@ -80,12 +80,12 @@ def _period(
     finished_until: Instant = None,
 ) -> Period:
     given = {"since": since, "until": until, "finished_since": finished_since, "finished_until": finished_until}
-    asked = {name: text for name, text in given.items() if text is not None}
-    if not asked:
+    period = {name: text for name, text in given.items() if text is not None}
+    if not period:
         return EVER
     with context.database.read() as session:
         at = now(session)
-    return Period(**{name: _instant(name, text, at) for name, text in asked.items()})
+    return Period(**{name: _instant(name, text, at) for name, text in period.items()})
 
 
 Periods = Annotated[Period, Depends(_period)]

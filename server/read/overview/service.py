@@ -41,8 +41,8 @@ class Pace:
         self._costs_s: deque[float] = deque(maxlen=COSTS)
         self.next_at = self.at_latest = 0.0
 
-    def asked(self, at: float) -> None:
-        """The database was asked for changes at this time (`time.monotonic`)."""
+    def add_read(self, at: float) -> None:
+        """The database was read for changes at this time (`time.monotonic`)."""
         self.next_at = at + self._every_s
 
     def looked(self, at: float, cost_s: float) -> None:
@@ -89,7 +89,7 @@ class Overviews:
                 self._kept, self._mark = look(self._database, self._settings, self._etas), mark
                 self._pace.looked(begun, self._clock_s() - before_s)
             else:
-                self._pace.asked(begun)
+                self._pace.add_read(begun)
             return self._kept, 0.0
 
 

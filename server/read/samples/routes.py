@@ -43,10 +43,10 @@ async def index(
     """
     selection, settings = parse(runs, "runs"), context.settings
     if format == "json":
-        wanted = limit or min(paging.DEFAULT_LIMIT, settings.max_page)
-        paging.check_limit(wanted, settings.max_page)
-        return await ask("samples", runs, cursor, wanted, made_from=of_selections(selection))
-    wanted = limit or settings.max_runs
-    paging.check_limit(wanted, settings.max_runs)
-    chosen, more = await to_thread.run_sync(service.select_ids, context.database, selection, cursor, wanted)
+        most = limit or min(paging.DEFAULT_LIMIT, settings.max_page)
+        paging.check_limit(most, settings.max_page)
+        return await ask("samples", runs, cursor, most, made_from=of_selections(selection))
+    most = limit or settings.max_runs
+    paging.check_limit(most, settings.max_runs)
+    chosen, more = await to_thread.run_sync(service.select_ids, context.database, selection, cursor, most)
     return StreamingResponse(service.lines(context.database, chosen, more), media_type=NDJSON)

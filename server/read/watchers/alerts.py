@@ -87,8 +87,8 @@ class Alerts:
         known = await self._control.run(_confirming, self._database, run_id)
         if known is not None:  # not computed again, since the stored builds may have changed since
             return known, False
-        asked = await self._pool.answer("confirmation", (run_id,), None)
-        return await self._control.run(_queue, self._database, self._settings, run_id, asked, key_id)
+        request = await self._pool.answer("confirmation", (run_id,), None)
+        return await self._control.run(_queue, self._database, self._settings, run_id, request, key_id)
 
     def _ended(self) -> Sequence[Experiment]:
         unsearched = or_(Experiment.alerts_at.is_(None), Experiment.alerts_at < Experiment.finished_at)
@@ -126,17 +126,17 @@ def _key(run_id: int) -> str:
 
 def _confirming(database: Database, run_id: int) -> ExperimentDetail | None:
     """The experiment that confirms the change at a run."""
-    asked = select(Experiment.id).where(Experiment.owner == OWNER, Experiment.idempotency_key == _key(run_id))
+    query = select(Experiment.id).where(Experiment.owner == OWNER, Experiment.idempotency_key == _key(run_id))
     with database.read() as session:
-        experiment_id = session.scalar(asked)
+        experiment_id = session.scalar(query)
     return None if experiment_id is None else show(database, experiment_id)
 
 
 def _queue(
-    database: Database, settings: Settings, run_id: int, asked: bytes, key_id: int | None
+    database: Database, settings: Settings, run_id: int, body: bytes, key_id: int | None
 ) -> tuple[ExperimentDetail, bool]:
     """Submit the request of `confirmation`. Raises InvalidRequest or QueueFull."""
-    request = ExperimentRequest.model_validate_json(asked)
+    request = ExperimentRequest.model_validate_json(body)
     detail, new = submit(database, settings, request, OWNER, _key(run_id), key_id)
     if new:
         with database.write() as session:
