@@ -28,16 +28,16 @@ export const key = {
 export class Problem extends Error {
 	/**
 	 * @param {{title: string, detail?: string, status?: number, type?: string, requestId?: string | null,
-	 *   errors?: FieldError[]}} told
+	 *   errors?: FieldError[]}} found
 	 */
-	constructor(told) {
-		super(told.title);
-		this.title = told.title;
-		this.detail = told.detail ?? '';
-		this.status = told.status ?? 0;
-		this.type = told.type ?? '';
-		this.requestId = told.requestId ?? null;
-		this.errors = told.errors ?? [];
+	constructor(found) {
+		super(found.title);
+		this.title = found.title;
+		this.detail = found.detail ?? '';
+		this.status = found.status ?? 0;
+		this.type = found.type ?? '';
+		this.requestId = found.requestId ?? null;
+		this.errors = found.errors ?? [];
 	}
 }
 
@@ -45,15 +45,15 @@ export class Problem extends Error {
 async function problemOf(response) {
 	const requestId = response.headers.get('X-Request-Id');
 	/** @type {any} */
-	let told = {};
-	if (response.headers.get('Content-Type')?.includes('json')) told = await response.json().catch(() => ({}));
+	let found = {};
+	if (response.headers.get('Content-Type')?.includes('json')) found = await response.json().catch(() => ({}));
 	return new Problem({
-		title: typeof told.title === 'string' ? told.title : `The server answered with status ${response.status}`,
-		detail: typeof told.detail === 'string' ? told.detail : '',
+		title: typeof found.title === 'string' ? found.title : `The server answered with status ${response.status}`,
+		detail: typeof found.detail === 'string' ? found.detail : '',
 		status: response.status,
-		type: told.type,
+		type: found.type,
 		requestId,
-		errors: Array.isArray(told.errors) ? told.errors : []
+		errors: Array.isArray(found.errors) ? found.errors : []
 	});
 }
 

@@ -3,12 +3,12 @@ import {signal, useEffect, useRef} from './vendor/preact.js';
 import {Problem, request} from './api.js';
 import {changed, staleSince} from './answers.js';
 
-/** @typedef {{event: string, data: any, id: string}} Told */
+/** @typedef {{event: string, data: any, id: string}} TopicEvent */
 
 /**
  * Each event of a stream's body.
  * @param {ReadableStream<Uint8Array>} body
- * @returns {AsyncGenerator<Told>}
+ * @returns {AsyncGenerator<TopicEvent>}
  */
 export async function* events(body) {
 	const reader = body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
@@ -35,7 +35,7 @@ export async function* events(body) {
 	}
 }
 
-/** Listeners by topic. @type {Map<string, Set<(told: Told) => void>>} */
+/** Listeners by topic. @type {Map<string, Set<(message: TopicEvent) => void>>} */
 const listeners = new Map();
 /** Topics without a stream: they have ended, or are not known yet. An action reopens them. @type {Set<string>} */
 const over = new Set();
@@ -55,19 +55,19 @@ export function goesOn(topic) {
 /**
  * Subscribe to a topic: `overview`, `workers`, `experiment:7`, `run:12`. One stream carries all topics.
  * @param {string | null} topic null subscribes to nothing
- * @param {(told: Told) => void} heard
+ * @param {(message: TopicEvent) => void} listener
  */
-export function useTopic(topic, heard) {
-	const latest = useRef(heard);
-	latest.current = heard;
+export function useTopic(topic, listener) {
+	const latest = useRef(listener);
+	latest.current = listener;
 	useEffect(() => {
 		if (topic === null) return undefined;
-		const listener = (/** @type {Told} */ told) => latest.current(told);
+		const own = (/** @type {TopicEvent} */ message) => latest.current(message);
 		const those = listeners.get(topic) ?? new Set();
-		listeners.set(topic, those.add(listener));
+		listeners.set(topic, those.add(own));
 		settle();
 		return () => {
-			those.delete(listener);
+			those.delete(own);
 			if (!those.size) {
 				listeners.delete(topic);
 				over.delete(topic);
@@ -98,9 +98,9 @@ export function useWhile(topic, underWay) {
 export function useFollow(topic, isNews = () => false) {
 	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
 	const last = useRef(0);
-	useTopic(topic, told => {
-		if (told.event === 'line' || timer.current !== undefined) return;
-		const first = last.current === 0 && !isNews(told.data);
+	useTopic(topic, message => {
+		if (message.event === 'line' || timer.current !== undefined) return;
+		const first = last.current === 0 && !isNews(message.data);
 		timer.current = setTimeout(
 			() => {
 				timer.current = undefined;
@@ -133,12 +133,12 @@ export function useStream() {
 						...(headers ? {headers} : {})
 					});
 					staleSince.value = null;
-					for await (const told of events(/** @type {ReadableStream<Uint8Array>} */ (response.body))) {
+					for await (const message of events(/** @type {ReadableStream<Uint8Array>} */ (response.body))) {
 						pauseS = 0.5;
-						if (told.id) lastId = told.id;
-						const {topic, data} = told.data;
-						if (told.event === 'ended') over.add(topic);
-						listeners.get(topic)?.forEach(heard => heard({...told, data}));
+						if (message.id) lastId = message.id;
+						const {topic, data} = message.data;
+						if (message.event === 'ended') over.add(topic);
+						listeners.get(topic)?.forEach(listener => listener({...message, data}));
 					}
 					settle();
 				} catch (error) {

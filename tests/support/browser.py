@@ -70,7 +70,7 @@ class Tab:
         return [f"{each['id']}: {node['html'][:160]} {node['failureSummary']}" for each in found
                 for node in each["nodes"]]  # fmt: skip
 
-    def told(self) -> str:
+    def report(self) -> str:
         """What the page shows and its errors, for the report of a failed test."""
         shown = self.page.locator("body").inner_text()
         return "\n".join([self.page.url, *self.wrong, *self.unanswered, "", shown])

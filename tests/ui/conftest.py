@@ -36,7 +36,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report = yield
     if report.when == "call" and report.failed:
         for _, tab in item.stash.get(OPENED, []):
-            report.sections.append(("page", tab.told()))
+            report.sections.append(("page", tab.report()))
     return report
 
 

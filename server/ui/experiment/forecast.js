@@ -215,7 +215,7 @@ export function Forecast({of, topic}) {
 			html`
 				<section class="panel">
 					<h2>Assumptions</h2>
-					<ul class="told">
+					<ul class="notes">
 						${found.forecasts[0].assumptions.map((/** @type {string} */ each) => html`<li key=${each}>${each}</li>`)}
 					</ul>
 				</section>

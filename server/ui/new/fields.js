@@ -135,7 +135,7 @@ const described = (id, refused) => ({
 });
 
 /** @param {{id: string, help: Children, refused?: string | undefined}} props */
-const Told = ({id, help, refused}) => html`
+const Hint = ({id, help, refused}) => html`
 	<span class="help" id=${`${id}-help`}>${help}</span>
 	${refused && html`<span class="refused" id=${`${id}-refused`} role="alert">${refused}</span>`}
 `;
@@ -145,7 +145,7 @@ const Told = ({id, help, refused}) => html`
 export const Field = ({id, label, help, refused, children}) => html`<div class="field">
 	<label for=${id}>${label}</label>
 	${children}
-	<${Told} id=${id} help=${help} refused=${refused} />
+	<${Hint} id=${id} help=${help} refused=${refused} />
 </div>`;
 
 /**
@@ -190,7 +190,7 @@ export function Setting({name, schema, text, refused, unread, onText}) {
 				</label>`
 			)}
 		</span>
-		<${Told} id=${id} help=${help} refused=${refused} />
+		<${Hint} id=${id} help=${help} refused=${refused} />
 	</fieldset>`;
 }
 

@@ -79,16 +79,16 @@ function decides({pairs, needed, decidable}) {
  * @returns {string[]}
  */
 function decidable({primary, family}) {
-	const told = [];
-	if (primary) told.push(`The question (${primary.b} against ${primary.a}): ${decides(primary)}.`);
+	const sentences = [];
+	if (primary) sentences.push(`The question (${primary.b} against ${primary.a}): ${decides(primary)}.`);
 	if (family) {
 		const parts = [plural(family.comparisons, 'comparison')];
 		if (family.pooled) parts.push(plural(family.pooled, 'pooled ratio'));
 		const several = family.comparisons + family.pooled > 1;
 		const which = several ? `Each of ${parts.join(' and ')} alone` : `The ${primary ? 'other ' : ''}comparison`;
-		told.push(`${which}: ${decides(family)}.`);
+		sentences.push(`${which}: ${decides(family)}.`);
 	}
-	return told;
+	return sentences;
 }
 
 /** @param {{plan: import('../schemas').Schemas['DryRun'] | null, problem: Problem | null}} props */

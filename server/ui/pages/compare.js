@@ -73,7 +73,7 @@ function Ratio({of}) {
 			`
 		};
 	};
-	const told = rows.map((row, i) => ({
+	const listed = rows.map((row, i) => ({
 		verdict: i ? null : of.verdict,
 		...row,
 		p_value: i ? null : of.p_value,
@@ -85,7 +85,7 @@ function Ratio({of}) {
 		title="Ratio"
 		name="ratio"
 		draw=${draw}
-		rows=${told}
+		rows=${listed}
 		said=${'Time of A / time of B with its 95 % interval; above 1: B is faster.' +
 		(rows.length > 1 ? ' Instructions of A / of B in the same way; above 1: B takes fewer.' : '') +
 		` Grey band: the noise floor of ${percent(floor)}, declared beforehand.`}

@@ -134,8 +134,8 @@ export default function Experiment() {
 	/** @type {import('../schemas').Schemas['ExperimentDetail'] | undefined} */
 	const known = answer.data;
 	useWhile(topic, known?.state === 'active');
-	useFollow(topic, told => told.state !== known?.state);
-	useTopic(topic, told => setLive(told.data));
+	useFollow(topic, message => message.state !== known?.state);
+	useTopic(topic, message => setLive(message.data));
 	const views = {...(known?.tuning && TUNING), ...(known?.request['template'] === 'workload' && WORKLOAD), ...VIEWS};
 	const first = /** @type {string} */ (Object.keys(views)[0]);
 	const said = params.get('view') ?? first;

@@ -26,7 +26,7 @@ function said(of) {
 export default function Now() {
 	const answer = useAnswer('overview');
 	const [live, setLive] = useState(/** @type {import('../schemas').Schemas['Overview'] | null} */ (null));
-	useTopic('overview', told => setLive(told.data));
+	useTopic('overview', message => setLive(message.data));
 	const first = answer.data;
 	const of = live && (!first?.at || live.at >= first.at) ? live : first;
 	return html`

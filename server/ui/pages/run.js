@@ -26,8 +26,8 @@ export function Log({of, topic}) {
 	const answer = useGrowing(`runs/${of.id}/log`, topic, whole ? null : TAIL);
 	const [added, add] = useState(/** @type {import('../schemas').Schemas['LogLine'][]} */ ([]));
 	const place = useRef(/** @type {HTMLElement | null} */ (null));
-	useTopic(topic, told => {
-		if (told.event === 'line') add(before => [...before.slice(-4000), told.data]);
+	useTopic(topic, message => {
+		if (message.event === 'line') add(before => [...before.slice(-4000), message.data]);
 	});
 	const first = answer.data?.[0];
 	const later = first ? added.filter(line => order(first, line) < 0) : added; // events repeat a run's first lines
@@ -240,9 +240,9 @@ export default function Run() {
 	/** @type {import('../schemas').Schemas['RunDetail'] | undefined} */
 	const known = answer.data;
 	useWhile(topic, known !== undefined && !known.finished_at);
-	useFollow(topic, told => told.state !== known?.state);
-	useTopic(topic, told => {
-		if (told.event !== 'line') setLive(told.data);
+	useFollow(topic, message => message.state !== known?.state);
+	useTopic(topic, message => {
+		if (message.event !== 'line') setLive(message.data);
 	});
 	return html`
 		<${Head}

@@ -5,8 +5,8 @@ import {XAxis, YAxis, plain, scale} from './scale.js';
 
 /**
  * @typedef {{label: string, token: string, values: (number | null)[], kind?: 'line' | 'area' | 'points',
- *   dash?: string, show?: (value: number) => string, told?: (number | null)[]}} Series
- * told: the values in the legend, if they differ from the drawn ones
+ *   dash?: string, show?: (value: number) => string, legend?: (number | null)[]}} Series
+ * legend: the values in the legend, if they differ from the drawn ones
  */
 const LEFT = 54;
 
@@ -169,9 +169,9 @@ export function Lines({
 			${series.map(
 				each => html`<span key=${each.label}>
 					<i class="key-colour" style=${{background: `var(--${each.token})`}}></i>
-					${each.label} ${(each.told ?? each.values)[shown] == null
+					${each.label} ${(each.legend ?? each.values)[shown] == null
 						? '–'
-						: (each.show ?? plain)(/** @type {number} */ ((each.told ?? each.values)[shown]))}
+						: (each.show ?? plain)(/** @type {number} */ ((each.legend ?? each.values)[shown]))}
 				</span>`
 			)}
 		</div>`}

@@ -38,7 +38,7 @@ function Times({rows, flagged, busy, threads}) {
 				token: phase,
 				values: sums[i],
 				kind: 'area',
-				told: rows.map(row => phase_s(row, phase) * 1e3),
+				legend: rows.map(row => phase_s(row, phase) * 1e3),
 				show: unit
 			}))
 			.reverse(),

@@ -179,13 +179,13 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 	/** @param {import('./trace.js').Place} place */
 	const words = place => {
 		const of = trace.threads[place.thread];
-		const told = said(trace, place);
+		const task = said(trace, place);
 		const took = of.end[place.index] - of.begin[place.index];
-		const op = told.op && told.op !== told.name.split(/[[ ]/)[0] ? ` (${told.op})` : '';
-		const phase = told.phase ? `, ${told.phase}` : '';
+		const op = task.op && task.op !== task.name.split(/[[ ]/)[0] ? ` (${task.op})` : '';
+		const phase = task.phase ? `, ${task.phase}` : '';
 		const lost = of.preempted.get(place.index);
 		const away = lost ? `, not running for ${timeSaid(lost, took)} of it` : '';
-		return `${told.name}${op}${phase}: ${timeSaid(took, took)} on thread ${place.thread}${away}`;
+		return `${task.name}${op}${phase}: ${timeSaid(took, took)} on thread ${place.thread}${away}`;
 	};
 	const keys = {
 		n: () => {
