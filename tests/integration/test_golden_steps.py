@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from golden import record_steps
+
+from tests.golden import record_steps
 
 RECORDED = json.loads(record_steps.PATH.read_text())
 SAME_BITS = RECORDED["processor"] == record_steps.processor()
