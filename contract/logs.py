@@ -45,6 +45,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
+def printable_lines(text: str) -> str:
+    """Lines without characters that control a terminal."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def to_standard_error(
     formatter: logging.Formatter, *talkative: str, as_json: bool = True, machines: Sequence[str] = ()
 ) -> None:

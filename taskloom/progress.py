@@ -9,6 +9,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from taskloom.contract.logs import printable_lines
+
 SAY_EVERY_S = 10.0  # without a terminal; later after a tenth of the elapsed time
 
 
@@ -18,7 +20,7 @@ class Bar:
     def __init__(self, console: Console, shown: bool, text: str, say_every_s: float = SAY_EVERY_S) -> None:
         self._console, self._say_every_s = console, say_every_s
         self._drawn, self._said = shown and console.is_terminal, shown and not console.is_terminal
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
         self._progress = Progress(
             *columns, TimeElapsedColumn(), console=console, disable=not self._drawn, transient=True
         )
@@ -44,6 +46,7 @@ class Bar:
     def update(self, text: str | None = None, completed: int | None = None, total: int | None = None) -> None:
         """Change the text or the count; arguments that are not given keep their value."""
         before = self._state
+        text = None if text is None else printable_lines(text)
         self._state = (before[0] if text is None else text, before[1] if completed is None else completed,
                        before[2] if total is None else total)  # fmt: skip
         self._progress.update(self._task, description=text, completed=completed, total=total)

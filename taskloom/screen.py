@@ -8,12 +8,22 @@ from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Column, Table
+from rich.text import Text
+
+from taskloom.contract.logs import printable_lines
 
 BETWEEN = 2  # columns of the terminal between two of a table
 
 
 class Screen(Console):
-    """A console that reshapes tables that are too wide."""
+    """A console that reshapes tables that are too wide. Names and output of other people have no markup here, and
+    control no terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable_lines(text), **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(fitted(each, self) if isinstance(each, Table) else each for each in objects), **options)

@@ -53,10 +53,9 @@ def junit(document: Document, failing: Collection[str] = FAILING) -> str:
     suite = ElementTree.Element("testsuite", name=f"taskloom experiment {experiment['experiment_id']}")
     counts = dict.fromkeys(("tests", "failures", "skipped", "errors"), 0)
     for row in _rows(document):
-        name = f"{_side(row, 'b')} against {_side(row, 'a')}"
-        at = settings(row["at"])
+        name = ", ".join(filter(None, (f"{_side(row, 'b')} against {_side(row, 'a')}", settings(row["at"]))))
         case = ElementTree.SubElement(
-            suite, "testcase", name=f"{name}, {at}" if at else name, classname=_printable(document["question"])
+            suite, "testcase", name=_printable(name), classname=_printable(document["question"])
         )
         counts["tests"] += 1
         outcome = "failure" if row["verdict"] in failing else "skipped" if row["verdict"] == "undecided" else None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from starlette.types import Message, Receive
 
-from taskloom.server.errors import BodyTooLarge, BodyTooSlow, ServerBusy
+from taskloom.server.errors import BodyTooLarge, BodyTooSlow, ServerBusy, UnknownMediaType
 
 STREAM_BYTES = 1 << 20  # of a streamed body in memory
 
@@ -59,6 +59,12 @@ def check_declared(content_length: str | None, limit_bytes: int) -> None:
     """Check the declared length before the body is read. Raises BodyTooLarge."""
     if content_length is not None and content_length.isdecimal() and int(content_length[:20]) > limit_bytes:
         raise _too_large(limit_bytes)
+
+
+def check_coding(content_encoding: str | None) -> None:
+    """Check that a JSON body is not compressed, before it is read. Raises UnknownMediaType."""
+    if content_encoding is not None and content_encoding.strip().lower() not in ("", "identity"):
+        raise UnknownMediaType("a body is not compressed: send no Content-Encoding", accepted=["application/json"])
 
 
 async def read(receive: Receive, limit_bytes: int, share: Share) -> bytes:

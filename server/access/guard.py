@@ -67,6 +67,7 @@ async def _guarded(route: Guarded, handle: Handle, request: Request) -> Response
         if route.body_field is not None:
             limit_bytes = route.body_limit(context.settings)
             bodies.check_declared(request.headers.get("Content-Length"), limit_bytes)
+            bodies.check_coding(request.headers.get("Content-Encoding"))
             body = await bodies.read(_paced(request.receive, context.settings), limit_bytes, share)
             request = _JsonRequest(request, body)
         return await _answer(request, handle(request))

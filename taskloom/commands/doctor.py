@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 from rich import box
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from gpt2core.node import load, peaks
 from gpt2core.spec import extras
@@ -60,8 +60,7 @@ def show(checks: Sequence[diagnosis.Check], found: Mapping[str, Any] | None, as_
     for column in ("result", "check", "finding", "advice"):
         table.add_column(column, overflow="fold")
     for check in checks:
-        mark = f"[{COLOURS[check.status]}]{check.status}[/]"
-        table.add_row(mark, *map(escape, (check.name, check.found, check.advice)))
+        table.add_row(Text(check.status, COLOURS[check.status]), check.name, check.found, check.advice)
     console().print(table, *([] if found is None else [peaks_table(found)]))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from taskloom.contract.logs import printable_lines
 from taskloom.contract.options import DEFAULT_SERVER
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def say_verdict(out: Console, experiment: ExperimentDetail, server: str) -> None
 
 def failure(message: str, document: Mapping[str, Any], exit_code: int, as_json: bool) -> click.exceptions.Exit:
     """Print an error on standard error, as JSON if requested; return the exception that exits with this code."""
-    click.echo(json.dumps(dict(document)) if as_json else f"error: {message}", err=True)
+    click.echo(json.dumps(dict(document)) if as_json else f"error: {printable_lines(message)}", err=True)
     return click.exceptions.Exit(exit_code)
 
 
@@ -145,6 +146,6 @@ def console() -> Console:
 
 def error_console() -> Console:
     """For progress and notes: standard error."""
-    from rich.console import Console
+    from taskloom.screen import Screen
 
-    return Console(stderr=True)
+    return Screen(stderr=True)

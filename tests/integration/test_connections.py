@@ -2,6 +2,7 @@
 requests."""
 
 import contextlib
+import gzip
 import json
 import socket
 import time
@@ -145,6 +146,18 @@ def test_a_body_that_keeps_up_may_take_long(start_server):
 
     answer = api.http.post("/api/v1/experiments", content=slowly(), headers={"Content-Type": "application/json"})
     assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("coding", ["gzip", "GZIP, br", "identity"])
+def test_a_compressed_body_is_refused_and_never_unpacked(api, coding):
+    packed = gzip.compress(b" " * 16 * MIB) if coding != "identity" else b"{}"
+    headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+    answer = api.http.post("/api/v1/experiments", content=packed, headers=headers)
+    if coding == "identity":
+        assert answer.status_code == 201
+    else:
+        assert (answer.status_code, answer.json()["type"]) == (415, "/problems/unknown-media-type")
+        assert "send no Content-Encoding" in answer.json()["detail"]
 
 
 def test_an_endless_body_ends_where_nobody_reads_it(connect):

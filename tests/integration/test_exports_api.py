@@ -1,8 +1,10 @@
 """Exports of every format agree with lists and samples, also over several pages."""
 
+import contextlib
 import csv
 import io
 import json
+import math
 import re
 from pathlib import Path
 
@@ -224,7 +226,7 @@ def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
     assert "No such file" in taskloom("export", "runs", "-o", str(tmp_path / "none" / "x.csv"), code=2)
 
 
-@pytest.mark.parametrize("detail", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1"])
+@pytest.mark.parametrize("detail", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1+1", "＠SUM(A1)"])
 def test_text_of_a_worker_is_no_formula(api, detail):
     api.submit()
     node = api.worker()
@@ -232,3 +234,21 @@ def test_text_of_a_worker_is_no_formula(api, detail):
     (row,) = csv.DictReader(io.StringIO(exported(api, "runs", "csv").decode(), newline=""))
     assert row["error_detail"] == f"'{detail}"
     assert rows_of("ndjson", exported(api, "runs", "ndjson"))[0]["error_detail"] == detail
+
+
+def test_text_of_a_submitter_is_no_formula(api, make_result):
+    named = {"commit": "=1+1", "branch": "@SUM(A1)", "version": "-1"}
+    api.submit(name="+1", tags=["night"], **named)
+    node = api.worker()
+    node.upload(node.claim(), make_result())
+    for table in ("runs", "steps", "variants"):
+        for row in csv.DictReader(io.StringIO(exported(api, table, "csv").decode(), newline="")):
+            assert not any(cell.startswith(formats.FORMULA) and not is_number(cell) for cell in row.values()), row
+            if table == "runs":
+                assert {row[name] for name in named} == {f"'{text}" for text in named.values()}
+
+
+def is_number(cell):
+    with contextlib.suppress(ValueError):
+        return math.isfinite(float(cell))
+    return False

@@ -1,8 +1,10 @@
 """Filters by expressions: what a list contains equals a scan of its rows, and what does not exist is named."""
 
 import pytest
+from sqlalchemy import event
 
 from taskloom.server.read.lists import keyset
+from taskloom.server.read.lists.parameters import MOST_VALUES
 from tests.support.walked import walk
 
 pytestmark = pytest.mark.both_databases
@@ -130,6 +132,20 @@ def test_what_does_not_exist_is_an_error_that_names_what_does(api, measured):  #
         (error,) = problem["errors"]
         assert (problem["type"], error["field"], error["value"]) == ("/problems/invalid-request", "filter", text)
         assert said in error["accepted"], text
+
+
+def test_the_largest_filters_are_answered_and_larger_ones_refused(api, measured):  # noqa: ARG001
+    """SQLite refuses conditions that nest deeper than 1,000; queries of stored values are not repeated."""
+    executed: list[str] = []
+    event.listen(api.context.database.engine, "before_cursor_execute", lambda *given: executed.append(given[2]))
+    ten = "data = stdlib or " * 9 + "data = stdlib"
+    for largest in ([f"threads in ({', '.join(['1'] * MOST_VALUES)})"], [ten] * (MOST_VALUES // 10)):
+        for path in ("/runs", "/experiments", "/analysis/history/series"):
+            executed.clear()
+            assert api.get(path, filter=largest)["items"]
+            assert len(executed) < 50, path
+            problem = api.get(path, 422, filter=[*largest[:-1], f"{largest[-1]} or threads = 1"])
+            assert f"at most {MOST_VALUES} values in all" in problem["errors"][0]["accepted"]
 
 
 VALUES = {"integer": "1", "number": "0.5", "boolean": "true", "instant": "7d", "json": "null", "text": "x"}

@@ -53,3 +53,22 @@ def test_text_is_wrapped_between_words_before_a_row_becomes_a_block() -> None:
     assert any(line.split() == ["threads=2"] for line in wide)
     blocks = printed(runs(), 60)
     assert ["median", "step", "1,234.5", "ms"] in [line.split() for line in blocks]
+
+
+@pytest.mark.parametrize("width", [20, 160])
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("[/]", "[/]"), ("[red]a[/red]", "[red]a[/red]"), ("[link=file:///etc/passwd]a", "[link=file:///etc/passwd]a"),
+        ("a\x1b[2Jb\x9b5m", "a�[2Jb�5m"), ("a\u202eb\x07", "a�b�"), ("a:bug:b", "a:bug:b"),
+    ],
+)  # fmt: skip
+def test_names_have_no_markup_and_control_no_terminal(name: str, shown: str, width: int) -> None:
+    table = new_table(f"title {name}", "experiment", "name", left=2)
+    table.add_row("1", name)
+    lines = "".join(printed(table, width)).replace(" ", "")
+    assert lines.count(shown) == 2 or width == 20, lines
+    assert lines.replace("─", "").isprintable()
+    file = io.StringIO()
+    Screen(file=file, width=width, force_terminal=True, color_system=None).print(name, highlight=False, soft_wrap=True)
+    assert file.getvalue() == f"{shown}\n"

@@ -20,7 +20,7 @@ MEDIA_TYPES: dict[Format, str] = {
     "parquet": "application/vnd.apache.parquet",
     "arrow": "application/vnd.apache.arrow.file",
 }
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # as OWASP lists them
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # as OWASP lists them, with wide forms
 ROWS_AT_ONCE = 1000
 ROWS_OF_A_GROUP = 50_000  # large groups make reading Parquet fast
 

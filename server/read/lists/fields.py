@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import datetime
 import difflib
+import functools
 import itertools
 import json
 import math
@@ -49,6 +51,25 @@ class Refused(ValueError):
     """What a filter would accept instead."""
 
 
+class Stored:
+    """What the database has to say about values: its time, and the stored values of fields. Each is queried once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._values: dict[str, list[str]] = {}
+
+    @functools.cached_property
+    def now(self) -> float:
+        return now(self._session)
+
+    def values(self, field: Field) -> list[str]:
+        """The stored values of a field, sorted."""
+        if field.name not in self._values:
+            found = self._session.scalars(field.stored)
+            self._values[field.name] = sorted({str(each) for each in found if each is not None})
+        return self._values[field.name]
+
+
 @dataclass(frozen=True)
 class Field:
     """A name: its column or, with `inside`, the member of a column of JSON.
@@ -72,24 +93,26 @@ class Field:
     def operators(self) -> tuple[str, ...]:
         return OPERATORS[self.kind]
 
-    def read(self, value: Value, operator: str, session: Session) -> Any:
+    def read(self, value: Value, operator: str, stored: Stored) -> Any:
         """The value as its column has it. Raises Refused."""
         if value.is_null:
             if not self.nullable or operator not in ("=", "!="):
                 raise Refused("null takes = and !=" if self.nullable else f"{self.name} is never null")
             return None
-        found = READ[self.kind](self, value, session)
+        found = READ[self.kind](self, value, stored)
         if self.inside == (self.name,) and self.name in FIELDS and operator in EQUALITY:
             _check_setting(self.name, found)
         if self.kind == "text" and operator != "~":
-            self._check_stored(found, session)
+            self._check_stored(found, stored)
         return found
 
-    def _check_stored(self, value: str, session: Session) -> None:
+    def _check_stored(self, value: str, stored: Stored) -> None:
         if self.stored is None or (self.name == "model" and value in MODELS):
             return
-        known = sorted({str(each) for each in session.scalars(self.stored) if each is not None})
-        if value not in known and not (self.is_commit and any(_begins(each, value) for each in known)):
+        known = stored.values(self)
+        place = bisect.bisect_left(known, value)
+        found = known[place : place + 1]  # the value itself, or the first one that begins with it
+        if found != [value] and not (self.is_commit and found and _begins(found[0], value)):
             among = ", ".join(known[:MOST_NAMED]) + (", ..." if len(known) > MOST_NAMED else "")
             raise Refused(f"a stored value, which {value!r} is not{near(value, known)}: {among or 'there is none'}")
 
@@ -141,12 +164,12 @@ class Field:
             return or_(text.is_(None), text == "null")
         return text.in_(spellings(preset_name(value) if self.name == "model" else value))
 
-    def described(self, session: Session) -> FilterName:
+    def described(self, stored: Stored) -> FilterName:
         choices: Iterable[Any] = self.choices
         if self.name == "model":
             choices = MODELS
         elif self.stored is not None:
-            choices = sorted({str(each) for each in session.scalars(self.stored) if each is not None})[:MOST_NAMED]
+            choices = stored.values(self)[:MOST_NAMED]
         return FilterName(
             name=self.name, kind=self.kind, operators=list(self.operators), choices=list(choices),
             description=self.description,
@@ -196,29 +219,36 @@ def _setting_kind(name: str) -> FilterKind:
     return {float: "number", bool: "boolean"}.get(field_type(name), "json")  # type: ignore[return-value]
 
 
-def resolved(tree: Tree, known: Fields, session: Session) -> Tree:
+def resolved(tree: Tree, known: Fields, stored: Stored) -> Tree:
     """The expression with values as its columns have them. Raises Refused."""
     match tree:
         case Not(part):
-            return Not(resolved(part, known, session))
+            return Not(resolved(part, known, stored))
         case Every(parts):
-            once = [part.name for part in parts if isinstance(part, Comparison) and part.operator == "="]
-            for name in once:
-                if once.count(name) > 1:
-                    raise Refused(f"{name} equals one value at a time; several: {name} in (A, B)")
-            return Every(tuple(resolved(part, known, session) for part in parts))
+            check_once(parts)
+            return Every(tuple(resolved(part, known, stored) for part in parts))
         case Either(parts):
-            return Either(tuple(resolved(part, known, session) for part in parts))
+            return Either(tuple(resolved(part, known, stored) for part in parts))
     if tree.name not in known:
         raise Refused(f"there is no {tree.name!r}{near(tree.name, known)}; names are {', '.join(known)}")
     field = known[tree.name]
     if tree.operator not in field.operators:
         raise Refused(f"{field.name} takes {' '.join(field.operators)}, not {tree.operator}")
     try:
-        values = tuple(field.read(value, tree.operator, session) for value in tree.values)
+        values = tuple(field.read(value, tree.operator, stored) for value in tree.values)
     except Refused as refusal:
         raise Refused(f"{field.name}: {refusal}") from None
     return Comparison(tree.name, tree.operator, values)
+
+
+def check_once(parts: Sequence[Tree]) -> None:
+    """Check that no name must equal two values. Raises Refused."""
+    once: set[str] = set()
+    for part in parts:
+        if isinstance(part, Comparison) and part.operator == "=":
+            if part.name in once:
+                raise Refused(f"{part.name} equals one value at a time; several: {part.name} in (A, B)")
+            once.add(part.name)
 
 
 def condition(tree: Tree, known: Fields) -> Condition:
@@ -248,13 +278,13 @@ def _check_setting(name: str, value: Any) -> None:
         raise Refused(errors[0].accepted)
 
 
-def _choice(field: Field, value: Value, _: Session) -> str:
+def _choice(field: Field, value: Value, _: Stored) -> str:
     if value.text not in field.choices:
         raise Refused(f"one of {', '.join(field.choices)}{near(value.text, field.choices)}")
     return value.text
 
 
-def _number(field: Field, value: Value, _: Session) -> float:
+def _number(field: Field, value: Value, _: Stored) -> float:
     try:
         found = None if value.quoted else json.loads(value.text)
     except ValueError:
@@ -266,19 +296,19 @@ def _number(field: Field, value: Value, _: Session) -> float:
     return found
 
 
-def _text(_: Field, value: Value, __: Session) -> str:
+def _text(_: Field, value: Value, __: Stored) -> str:
     if "\0" in value.text or any("\ud800" <= character <= "\udfff" for character in value.text):
         raise Refused("text without U+0000 and without halves of characters (U+D800 to U+DFFF)")
     return value.text
 
 
-def _boolean(_: Field, value: Value, __: Session) -> bool:
+def _boolean(_: Field, value: Value, __: Stored) -> bool:
     if value.quoted or value.text not in ("true", "false"):
         raise Refused(f"true or false, not {value.text!r}")
     return value.text == "true"
 
 
-def _json(field: Field, value: Value, _: Session) -> Any:
+def _json(field: Field, value: Value, _: Stored) -> Any:
     if field.name == "cores" and not value.text.startswith("["):
         _check_setting(field.name, value.text)
         return list(parse_cores(value.text))
@@ -306,12 +336,12 @@ def instant(text: str, at: float) -> float:
     return seconds
 
 
-READ: Mapping[FilterKind, Callable[[Field, Value, Session], Any]] = {
+READ: Mapping[FilterKind, Callable[[Field, Value, Stored], Any]] = {
     "integer": _number,
     "number": _number,
     "text": _text,
     "choice": _choice,
     "boolean": _boolean,
-    "instant": lambda _, value, session: instant(value.text, now(session)),
+    "instant": lambda _, value, stored: instant(value.text, stored.now),
     "json": _json,
 }

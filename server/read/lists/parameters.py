@@ -17,9 +17,10 @@ from taskloom.server.errors import InvalidRequest
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.lists import grammar
-from taskloom.server.read.lists.fields import INSTANT, Fields, Refused, instant, resolved
+from taskloom.server.read.lists.fields import INSTANT, Fields, Refused, Stored, check_once, instant, resolved
 from taskloom.server.read.lists.grammar import Every, Tree
 
+MOST_VALUES = 200  # in the expressions of one request; SQLite nests conditions up to 1,000 deep
 Instant = Annotated[str | None, Query(max_length=40, description=INSTANT, examples=["7d"])]
 Labels = Annotated[
     list[str] | None,
@@ -113,12 +114,16 @@ def expression(database: Database, texts: Sequence[str], known: Fields, paramete
     if not texts:
         return None
     with database.read() as session:
-        parts: list[Tree] = []
+        stored, parts, values = Stored(session), list[Tree](), 0
         for text in texts:
             try:
                 tree = grammar.parse(text)
-                parts += tree.parts if isinstance(tree, Every) else [tree]
-                found = resolved(Every(tuple(parts)), known, session)
+                values += sum(len(comparison.values) for comparison in grammar.comparisons(tree))
+                if values > MOST_VALUES:
+                    raise Refused(f"at most {MOST_VALUES} values in all expressions together")
+                found = resolved(tree, known, stored)
+                parts += found.parts if isinstance(found, Every) else [found]
+                check_once(parts)
             except (grammar.Unparsed, Refused) as refusal:
                 raise refused(parameter, text, str(refusal)) from None
-    return found
+    return Every(tuple(parts))

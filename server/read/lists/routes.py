@@ -9,7 +9,7 @@ from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx
 from taskloom.server.read.experiments.fields import EXPERIMENT_FIELDS
 from taskloom.server.read.history.fields import SERIES_FIELDS
-from taskloom.server.read.lists.fields import Fields
+from taskloom.server.read.lists.fields import Fields, Stored
 from taskloom.server.read.runs.fields import RUN_FIELDS
 from taskloom.server.routing import Router
 
@@ -21,4 +21,5 @@ KNOWN: Mapping[Filtered, Fields] = {"runs": RUN_FIELDS, "experiments": EXPERIMEN
 def names(context: Ctx, of: Filtered) -> FilterNames:
     """List the names that `filter` accepts in a list, with their operators and values."""
     with context.database.read() as session:
-        return FilterNames(items=[field.described(session) for field in KNOWN[of].values()])
+        stored = Stored(session)
+        return FilterNames(items=[field.described(stored) for field in KNOWN[of].values()])

@@ -201,7 +201,7 @@ export function csv(fields, rows) {
 	const cell = (/** @type {unknown} */ value) => {
 		let text = value == null ? '' : String(value);
 		// A spreadsheet would read this text as a formula.
-		if (typeof value === 'string' && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+		if (typeof value === 'string' && /^[=+\-@\t\r\n＝＋－＠]/.test(text)) text = `'${text}`;
 		return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 	};
 	return (
