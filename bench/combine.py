@@ -78,7 +78,7 @@ def by_occasion(records: Sequence[Mapping[str, Any]]) -> list[Measured]:
 
 def time_of(record: Mapping[str, Any]) -> str:
     """When the recording was written. One of bench.server has a time in each of its parts."""
-    return record["at"] if "at" in record else max(part["at"] for part in record["parts"].values())
+    return str(record["at"] if "at" in record else max(part["at"] for part in record["parts"].values()))
 
 
 def machine_of(record: Mapping[str, Any]) -> str:

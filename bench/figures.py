@@ -13,6 +13,7 @@ import numpy as np
 
 from bench import canary, node_time, observing, peers, slices, ui_figures
 from gpt2core.spec.result import median
+from taskloom.analysis.node_time import timed_share
 
 MIB, MB = 1 << 20, 1_000_000
 PRODUCTS = ("logits", "fc", "fc_projection", "qkv", "projection")
@@ -85,13 +86,15 @@ def _observing(record: Mapping[str, Any]) -> Figures:
 def _granularities(record: Mapping[str, Any]) -> Figures:
     for (pattern, system), by_round in peers.values(record).items():
         if by_round:
-            yield f"METG, {pattern}, {system}", 1e6 * median(by_round.values()), "us"
+            yield f"METG, {pattern}, {system}", 1e6 * median([*by_round.values()]), "us"
 
 
 def _node_time(record: Mapping[str, Any]) -> Figures:
     for model, runs in record["models"].items():
         sums = node_time.total(runs)
-        yield f"{model}: timed steps, of the node's time", 100 * node_time.timed_share(sums), "%"
+        share = timed_share(sums)
+        assert share is not None
+        yield f"{model}: timed steps, of the node's time", 100 * share, "%"
         yield f"{model}: warm-up, of the node's time", 100 * sums["warmup_s"] / math.fsum(sums.values()), "%"
         yield f"{model}: from claim to first step", median(node_time.first_s(runs)), "s"
 

@@ -184,7 +184,7 @@ def run(
 ) -> dict[str, list[Point]]:
     """A system's sweep of a pattern."""
     if system not in built:
-        how = {} if system == "ours" else {"scheduler": OPENMP, "runtime": system}
+        how: dict[str, Any] = {} if system == "ours" else {"scheduler": OPENMP, "runtime": system}
         return run_ours(dataclasses.replace(config, pattern=(pattern,), **how), folder / "result.json")
     return {f"{COMPILERS[system]} {name}": run_peer(config, pattern, built[system], mode)
             for name, mode in MODES.items()}  # fmt: skip
@@ -324,7 +324,7 @@ def row_line(pattern: str, row: Mapping[str, Any]) -> str:
     return f"| {pattern} | {row['system']} | {' | '.join(cells)} | {ratio_cells(row)} |"
 
 
-def ratio_cells(found: Measured) -> str:
+def ratio_cells(found: Mapping[str, Any]) -> str:
     """A ratio and its interval as two cells of a table."""
     return " | " if found["ratio"] is None else f"{found['ratio']:.2f} | {told(found['ratio_interval'], 2)}"
 

@@ -136,7 +136,7 @@ def measure(asked: Mapping[str, Any]) -> Measured:
     found = candidates(asked["candidates"], precision)
     cold_bytes = COLD * (host.last_level_cache_bytes([core]) or UNKNOWN_CACHE)
     before, first = registers(core, precision), clock.pair()
-    products = []
+    products: list[Measured] = []
     for (product, weight), ops in products_of(config_of(asked)).items():
         check(product, found, precision)
         copies = -(-cold_bytes // (4 * product.k * product.n)) if weight else 1

@@ -23,7 +23,7 @@ import datetime
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +203,7 @@ async def _workers(stack: contextlib.AsyncExitStack, served: Served, count: int)
     return workers
 
 
-PARTS: dict[str, Callable[[Served, argparse.Namespace], Awaitable[Figures]]] = {
+PARTS: dict[str, Callable[[Served, argparse.Namespace], Coroutine[Any, Any, Figures]]] = {
     "latency": latency, "submit": submit, "drain": drain, "queries": queries, "memory": memory,
     "readers": readers, "largest": largest,
 }  # fmt: skip
@@ -241,14 +241,16 @@ def main() -> None:
             before = machine()
             folder = None if given.keep is None else given.keep / kind / ("history" if part == "queries" else part)
             with database(kind, folder) as url, serve(url) as served:
-                figures = asyncio.run(PARTS[part](served, given))
+                figures: Figures = asyncio.run(PARTS[part](served, given))
             record(given.out, kind, part, before, figures)
 
 
 def record(out: Path, kind: str, part: str, on: Figures, figures: Figures) -> None:
     """Store a part's figures in the report, and write the report."""
     path = out.with_name(out.name + ".json")
-    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"schema": "taskloom.bench.server/1"}
+    report: Figures = {"schema": "taskloom.bench.server/1"}
+    if path.exists():
+        report = json.loads(path.read_text(encoding="utf-8"))
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     on = {**on, "load_average_after": machine()["load_average"]}
     record = {"at": at, "command": command(), "machine": on, **figures}

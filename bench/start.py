@@ -27,7 +27,7 @@ from gpt2core.networks.gpt2.initial import initial_weights
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.models import model_from
+from gpt2core.spec.models import ModelConfig, model_from
 from gpt2core.spec.result import median
 
 
@@ -64,6 +64,7 @@ def main() -> None:
 def prepare(folder: Path, name: str, precision: str) -> TrainConfig:
     """A short run of a model whose weights come from a checkpoint, on all cores."""
     model = model_from(name)
+    assert isinstance(model, ModelConfig)
     weights = {spec.name: np.empty(spec.shape, np.float32) for spec in weight_specs(model)}
     initial_weights(model, 1337, weights)
     write_checkpoint(folder / f"{name}.bin", model, weights)

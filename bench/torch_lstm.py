@@ -26,7 +26,8 @@ class LSTM(nn.Module):
 
     def __init__(self, sizes: Lstm, carries: bool = False) -> None:
         super().__init__()
-        self.carries, self.state = carries, None
+        self.carries = carries
+        self.state: tuple[Tensor, ...] | None = None
         self.embedding = nn.Embedding(sizes.vocab, sizes.embedding)
         self.lstm = nn.LSTM(sizes.embedding, sizes.hidden, sizes.layers, batch_first=True)
         self.head = nn.Linear(sizes.hidden, sizes.vocab)

@@ -13,9 +13,9 @@ import argparse
 import functools
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from taskloom.analysis.tuning.share import beats_at_least
 from taskloom.analysis.tuning.space import Space, space
 
 BASE = {"model": "small", "batch": 8, "seq": 256}
-VALUES = {
+VALUES: dict[str, Sequence[Any]] = {
     "scheduler": ["fork-join", "task"], "sync": ["phase", "step", "none"],
     "policy": ["breadth-first", "critical-path", "program-order"], "assignment": ["static", "dynamic"],
     "threads": [1, 2, 4, 8, 16], "batch_slice": [1, 2, 4, 8], "token_slice": [16, 32, 64, 128, 256],
@@ -52,7 +52,8 @@ def weather(rng: np.random.Generator, blocks: int) -> np.ndarray:
 def rough(rng: np.random.Generator, runs: int, blocks: int) -> np.ndarray:
     """2 % a run, 3 % a block, and 5 % of runs are 5 to 50 % slower."""
     slow = np.log1p(rng.uniform(0.05, 0.5, (runs, blocks))) * (rng.random((runs, blocks)) < 0.05)
-    return rng.normal(0, 0.03, (1, blocks)) + own(rng, runs, blocks, 0.02) + slow
+    found: np.ndarray = rng.normal(0, 0.03, (1, blocks)) + own(rng, runs, blocks, 0.02) + slow
+    return found
 
 
 NOISES: dict[str, Noise] = {

@@ -17,6 +17,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +83,14 @@ def measure(parts: Parts, browser: Browser, served: Served, options: argparse.Na
     known = {"run": run, "experiment": served.sql(f"SELECT experiment_id FROM run WHERE id = {run}")}
     for name, address in PAGES.items():
         where = url + address.format(**known)
-        report["pages"][name] = parts.measure(name, lambda at=where: ui_browser.loads(browser, at, options.rounds))
+        report["pages"][name] = parts.measure(name, partial(ui_browser.loads, browser, where, options.rounds))
     for name, address in LISTS.items():
         presses = min(options.rounds, options.runs // ON_A_PAGE[name] - 1)
         report["lists"][name] = parts.measure(
-            f"list of {name}", lambda at=address, n=presses: ui_browser.lists(browser, url + at, n)
+            f"list of {name}", partial(ui_browser.lists, browser, url + address, presses)
         )
     for spans in TRACES:
-        found = parts.measure(f"trace of {spans:,} spans", lambda n=spans: ui_browser.opened(browser, url, run, n))
+        found = parts.measure(f"trace of {spans:,} spans", partial(ui_browser.opened, browser, url, run, spans))
         report["traces"][str(spans)] = found
     page = browser.new_page()
     page.goto(url)
@@ -131,9 +132,9 @@ def main() -> None:
             browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
             parts.measure("everything", lambda: measure(parts, browser, served, options))
             browser.close()
-    found = list(figures(report))
-    record.save(options.out, report, table(report, found))
-    if report["failed"] or any(figure.missed for figure in found):
+    measured = list(figures(report))
+    record.save(options.out, report, table(report, measured))
+    if report["failed"] or any(figure.missed for figure in measured):
         raise SystemExit(1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ class Figure:
         return f"| {self.name} | {median} {self.unit} | {high} {self.unit} | {budget} |"
 
 
-def figures(report: dict[str, Any]) -> Iterator[Figure]:
+def figures(report: Mapping[str, Any]) -> Iterator[Figure]:
     """Every figure that was measured, with its budget."""
     for name, found in report["pages"].items():
         if found:

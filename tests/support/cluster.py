@@ -118,7 +118,7 @@ class Cluster:
 
     def nodes(self) -> dict[str, str]:
         """Each node's state."""
-        return dict(line.split() for line in self._run("sinfo", "-h", "-N", "-o", "%N %t").splitlines())  # type: ignore[misc]
+        return dict(line.split() for line in self._run("sinfo", "-h", "-N", "-o", "%N %t").splitlines())
 
     def jobs(self) -> list[dict[str, str]]:
         """Jobs that have not ended: id, name, state, node."""
@@ -159,7 +159,8 @@ def exposing(paths: Sequence[Path], folder: Path) -> str:
 
     The closed folder, such as /root, is covered by one that contains only what must be reachable.
     """
-    binds, covers = [], {}
+    binds: list[str] = []
+    covers: dict[Path, Path] = {}
     for path in (path.resolve() for path in paths):
         closed = next((parent for parent in reversed(path.parents) if not parent.stat().st_mode & stat.S_IXOTH), None)
         if closed is not None:

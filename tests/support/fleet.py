@@ -55,7 +55,8 @@ class Null:
         settings = dataclasses.replace(parse([*options, *more], {}), cores=(number,))
         report = Report(as_json=True)
         loop = ClaimLoop(
-            settings, ServerClient(server, None), self._agent, self._inbox, Spool(settings.spool), NullExecutor(),
+            settings, ServerClient(server, None), self._agent, self._inbox, Spool(settings.spool),
+            NullExecutor(),  # type: ignore[arg-type]
             Measurement(settings, self._inbox, report, peaks.command), report,
         )  # fmt: skip
         self.codes: list[int] = []
@@ -73,7 +74,12 @@ def main() -> int:
     parser.add_argument("--spool", type=Path, required=True)
     given = parser.parse_args()
     workers = [Null(given.server[i % len(given.server)], i, given.spool) for i in range(given.workers)]
-    signals.listen(lambda: [worker.drain() for worker in workers])
+
+    def drain() -> None:
+        for worker in workers:
+            worker.drain()
+
+    signals.listen(drain)
     for worker in workers:
         worker.thread.start()
     for worker in workers:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +64,9 @@ class Ranks(Training):
             return exchange.NORM_SHARES
 
         update, parts = update_of(config, share if own else None), [each for mine in own for each in mine]
+        folded: Any = FOLDED  # gradients in a tensor, where a step's own are an arena
         super().__init__(
-            step, config, lambda step, parameters, layer, _: update(step, parts or parameters, layer, FOLDED)
+            step, config, lambda step, parameters, layer, _: update(step, parts or parameters, layer, folded)
         )
 
     def accumulates(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 from urllib.parse import urlencode
 
 from taskloom.server.main import create_app
@@ -71,13 +72,14 @@ REQUESTS = {
 }  # fmt: skip
 
 
-def request_of(name):
+def request_of(name: str) -> tuple[int, str, Any]:
     """Status for an allowed caller, URL and body of a route's request."""
     declared, route = OPERATIONS[name]
     status, address, body = REQUESTS.get(name, (200, None, None))
     if address is None:
+        assert route.methods is not None
         (method,) = route.methods
-        wanted = DOCUMENT["paths"].get(declared, {}).get(method.lower(), {}).get("parameters", [])
-        query = {each["name"]: VALUES[each["name"]] for each in wanted if each["in"] == "query" and each["required"]}
+        known = DOCUMENT["paths"].get(declared, {}).get(method.lower(), {}).get("parameters", [])
+        query = {each["name"]: VALUES[each["name"]] for each in known if each["in"] == "query" and each["required"]}
         address = f"{declared.format_map(VALUES)}?{urlencode(query)}"
     return status, address, body

@@ -10,7 +10,7 @@ from tests.support.caller import Caller
 def walk(api: Caller, path: str, **query: Any) -> list[int]:
     """The ids on all pages."""
     found: list[int] = []
-    cursor: dict[str, str] | None = {}
+    cursor: dict[str, Any] | None = {}
     while cursor is not None:
         page = api.get(path, **query, **cursor)
         found += [item["id"] for item in page["items"]]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from gpt2core.node import load
 from gpt2core.spec.threads import end_with_threads
-from taskloom.worker import claim_loop
+from taskloom.worker import claim_loop, peaks
 from taskloom.worker.__main__ import main
 
 HERE = Path(__file__).parent
 load.MOST_BUSY_CORES = float("inf")  # other tests run at the same time
-claim_loop.IDLE_S = float(os.environ.get("FAKE_IDLE_S", claim_loop.IDLE_S))
+claim_loop.IDLE_S = float(os.environ.get("FAKE_IDLE_S", peaks.IDLE_S))  # type: ignore[attr-defined]
 
 if __name__ == "__main__":
     end_with_threads()

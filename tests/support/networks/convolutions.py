@@ -72,6 +72,6 @@ class Convolutions(toy.ToyNetwork):
 
 W = {f"w{i}": (CHANNELS[i + 1], 9 * CHANNELS[i]) for i in range(3)}
 IMAGES = {f"{d}x{i}": (AREAS[i], CHANNELS[i]) for i in range(3) for d in ("", "d")[: i + 1]}
-OTHERS = {f"{d}p{i}": (AREAS[i + 1], 9 * CHANNELS[i]) for i in range(3) for d in ("", "d")[: i + 1]}
-OTHERS |= {"logits": (1, 5), "loss": (1,)}
+OTHERS: dict[str, tuple[int, ...]] = {"logits": (1, 5), "loss": (1,)}
+OTHERS |= {f"{d}p{i}": (AREAS[i + 1], 9 * CHANNELS[i]) for i in range(3) for d in ("", "d")[: i + 1]}
 NETWORK = Convolutions(toy.sizes("convolutions", vocab=5, context=1), W, {**IMAGES, **OTHERS})
