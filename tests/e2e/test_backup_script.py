@@ -46,7 +46,7 @@ def test_a_backup_belongs_to_its_user_and_only_the_latest_are_kept(database: dic
     (folder / "notes").mkdir(parents=True)
     for day in range(1, 5):
         (folder / f"2026010{day}T000000Z").mkdir()
-    made = Path(run(folder, "3", **database))
+    made = Path(run(folder, "3", status=0, **database))
     assert (made.stat().st_mode & 0o777, (made / "taskloom.db").stat().st_mode & 0o777) == (0o700, 0o600)
     assert backups(folder) == ["20260103T000000Z", "20260104T000000Z", made.name, "notes"]
 

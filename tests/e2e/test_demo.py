@@ -84,7 +84,8 @@ def judged(url: str, number: int) -> dict[str, Any]:
     """An experiment once its verdict is stored, which may be after the server that it ended on."""
 
     def experiment() -> dict[str, Any]:
-        return httpx.get(f"{url}/api/v1/experiments/{number}").raise_for_status().json()
+        found: dict[str, Any] = httpx.get(f"{url}/api/v1/experiments/{number}").raise_for_status().json()
+        return found
 
     until(lambda: experiment()["verdict"] is not None, "the stored verdict")
     return experiment()

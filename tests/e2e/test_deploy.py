@@ -47,7 +47,7 @@ def test_units_are_copied_and_a_worker_works_with_the_key_that_was_made(home: Ho
     assert keys == {"admin-key.json": "600", "worker-key.json": "600"}
     settings = dict(line.split("=", 1) for line in (config / "worker.env").read_text().splitlines())
     assert settings["TASKLOOM_SERVER"] == home.url
-    worker = [Path(sys.executable).with_name("taskloom"), "worker", "--idle-exit", "1s", "--peaks", "never"]
+    worker = [str(Path(sys.executable).with_name("taskloom")), "worker", "--idle-exit", "1s", "--peaks", "never"]
     environment = {**os.environ, **settings, "TASKLOOM_SPOOL": str(tmp_path / "spool")}
     done = subprocess.run(worker, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

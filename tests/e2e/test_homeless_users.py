@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Run:
         environment = {
             **kept, "PATH": f"{slurm}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path / "site"), **more,
         }  # fmt: skip
-        command = [Path(sys.executable).with_name("taskloom"), *arguments]
+        command = [str(Path(sys.executable).with_name("taskloom")), *arguments]
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
         )

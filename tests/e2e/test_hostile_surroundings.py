@@ -172,6 +172,8 @@ def test_every_value_that_cannot_be_used_is_named(run: Run) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("surrounding", LOST)
 def test_no_command_ends_in_a_traceback_where_nothing_can_be_written(run: Run, surrounding: str) -> None:
-    calls = [(command, {}, LOST[surrounding]) for command in COMMANDS if command != "serve"]
+    calls: list[tuple[str, Mapping[str, str], str]] = [
+        (command, {}, LOST[surrounding]) for command in COMMANDS if command != "serve"
+    ]
     for told in every(run, calls):
         holds(told, (0, 1, 2, 3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def fresh(tmp_path: Path) -> dict[str, str]:
     return {"TASKLOOM_PEAKS": "forced", "TASKLOOM_CACHE_DIR": str(tmp_path / "cache"), "FAKE_ROOF": "quick"}
 
 
-def kept(fresh: dict[str, str]) -> list[dict]:
+def kept(fresh: dict[str, str]) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in Path(fresh["TASKLOOM_CACHE_DIR"]).glob("peaks-*.json")]
 
 

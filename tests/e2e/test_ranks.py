@@ -192,6 +192,7 @@ def started(tmp_path):
     """A process that started two ranks, which have ended a step, and the processes below it."""
     command = [sys.executable, "-c", STARTER, str(tmp_path / "result.json"), str(LONG.to_dict())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
         told = list(iter(process.stdout.readline, "told step\n"))
         below = psutil.Process(process.pid).children(recursive=True)
         assert len(ranks_of(below)) == 2, told

@@ -55,8 +55,9 @@ def record(wheel: Path) -> dict[str, Any]:
 
 def shown(folder: Path) -> str:
     """What `taskloom --version` of an environment prints."""
-    command = [folder / "bin/taskloom", "--version"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    command = [str(folder / "bin/taskloom"), "--version"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.strip()
 
 
 def test_a_wheel_of_another_commit_replaces_the_installed_one(sources: Path, tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_wheel_of_another_commit_replaces_the_installed_one(sources: Path, tmp
     for file, version, text in ((new, versions[1], "new"), (old, versions[0], "old"), (changed, None, "not committed")):
         install(folder, "--upgrade", file)
         assert shown(folder).startswith(f"taskloom, version {version or versions[0] + '.d'}")
-        read = [folder / "bin/python", "-P", "-c", "import taskloom.server.changed as m; print(m.__doc__)"]
+        read = [str(folder / "bin/python"), "-P", "-c", "import taskloom.server.changed as m; print(m.__doc__)"]
         assert subprocess.run(read, capture_output=True, text=True, check=True, timeout=60).stdout.strip() == text
     install(folder, "--upgrade", new)
     url = f"sqlite:///{tmp_path}/taskloom.db"
