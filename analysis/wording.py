@@ -60,10 +60,10 @@ class Sides:
     shared: bool
 
 
-def sides_of(axis: str | None, compared: Iterable[tuple[Any, Any]]) -> Sides:
-    """compared: (first value, second value) of each comparison."""
-    pairs = {(value_name(axis, a), value_name(axis, b)): b for a, b in compared}
+def sides_of(compared: Iterable[tuple[str | None, Any, Any]]) -> Sides:
+    """compared: (axis, first value, second value) of each comparison; axis: None for several settings."""
+    pairs = {(value_name(axis, a), value_name(axis, b)): (axis, b) for axis, a, b in compared}
     if len(pairs) != 1:
         return Sides("first time / second time", "the second is faster", False)
-    ((first, second), value), = pairs.items()
+    ((first, second), (axis, value)), = pairs.items()
     return Sides(f"{first} time / {second} time", f"{second} {is_or_are(axis, value)} faster", True)

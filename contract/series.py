@@ -54,6 +54,9 @@ class SeriesRun(Commits, TrainerCommit):
     node: str | None = Field(None, description="the machine that ran it")
     canary_s: float | None = Field(None, description="time of the canary before the run; null: no canary")
     memory_bytes: int | None = Field(None, description="peak of the trainer's memory; null: unknown")
+    compiled: int | None = Field(
+        None, description="kernels that the run compiled; above 0, `memory_bytes` contains the compiler; null: unknown"
+    )
     op_s: float | None = Field(None, description="time of the operation `op` in a timed step; null: none or not asked")
     flagged_steps: int | None
     environment_sha256: str | None = Field(description="differs if machine or software changed")

@@ -47,7 +47,7 @@ def sweep(found: Sweep) -> Shown:
     """A line for each comparison, the pooled ratios, what is missing, and the fastest variant."""
     yield f"{'the question: ' if found.verdict.primary else ''}{found.verdict.sentence}"
     if not found.rows:
-        yield f"{found.axis or 'no setting'} {'does not vary' if found.axis else 'varies'} in this experiment"
+        yield f"no two variants differ in {found.axis} alone" if found.axis else "no setting varies in this experiment"
         return
     columns = ("other settings", str(found.axis), "verdict", "ratio [95 %]", "p, adjusted", "paired")
     table = new_table(None, *columns, left=3)
@@ -59,7 +59,7 @@ def sweep(found: Sweep) -> Shown:
             NONE if row.p_adjusted is None else f"{row.p_adjusted:.2g}", "yes" if row.paired else "no",
         )  # fmt: skip
     yield table
-    sides = sides_of(found.axis, ((row.a, row.b) for row in found.rows))
+    sides = sides_of((found.axis, row.a, row.b) for row in found.rows)
     yield f"ratio: {sides.ratio}; above 1: {sides.above_1}"
     verdict = found.verdict.sentence
     sentences = [*(row.sentence for row in found.against_faster), *(row.sentence for row in found.pooled)]
@@ -142,7 +142,9 @@ def forecast(found: Outlook) -> Shown:
                 cells.append(f"{seconds(there.step_s)}, x{there.speedup:.2f}{error}")
             table.add_row(str(point.cores), *cells)
         yield table
-        yield "x: speedup over one core; in brackets: forecast time / measured time - 1"
+        unchecked = "not checked: no step on more than one thread was measured"
+        checked = "in brackets: forecast time / measured time - 1"
+        yield f"x: speedup over one core; {unchecked if one.worst_error is None else checked}"
         yield from (f"assumption: {assumption}" for assumption in one.assumptions)
     yield from found.missing
 

@@ -128,6 +128,8 @@ def carry_out(
         finished = wait(client, request(model, len(cores), repetitions))
         table = client.scaling(finished.id)
         elapsed_s, found, waiting = time.monotonic() - began, None, {}
+        answered = f"the first answer, after {elapsed_s:.0f} s: {verdict_sentence(finished)}"
+        notes.print(answered, markup=False, highlight=False, soft_wrap=True)
         if len(cores) > 1:  # on one core nothing waits for another thread
             found = wait(client, finding_request(len(cores), repetitions))
             waiting = waiting_shares(client.efficiency(found.id))

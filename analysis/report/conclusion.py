@@ -32,18 +32,29 @@ def milliseconds(value_s: float) -> str:
     return f"{value:,.0f} ms" if value >= 1e4 else f"{value:,.4g} ms"
 
 
+def across(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The question, if it lies across the axis and so is no row of the sweep."""
+    question = sweep["primary"]
+    return [] if question is None or any(row["primary"] for row in sweep["rows"]) else [question]
+
+
+def axis_of(sweep: Mapping[str, Any], row: Mapping[str, Any]) -> str | None:
+    """The setting of which a row's sides are values; null: they differ in several."""
+    return row.get("axis", sweep["axis"])
+
+
 def sides(sweep: Mapping[str, Any]) -> Sides:
     """What the comparisons of a sweep have in common."""
-    return sides_of(sweep["axis"], ((row["a"], row["b"]) for row in sweep["rows"]))
+    return sides_of((axis_of(sweep, row), row["a"], row["b"]) for row in (*across(sweep), *sweep["rows"]))
 
 
 def place(sweep: Mapping[str, Any], row: Mapping[str, Any], where: str = "") -> str:
     """The subject of a row of a sweep, its values in the order of the ratio: fork-join / task, 2 threads; without the
     values that all rows share. where: in place of the row's settings."""
-    where = where or at(row)
+    where = where or ("the question: " if row["primary"] else "") + at(row)
     if sides(sweep).shared:
         return where
-    return f"{' / '.join(value_name(sweep['axis'], row[side]) for side in 'ab')}, {where}"
+    return f"{' / '.join(value_name(axis_of(sweep, row), row[side]) for side in 'ab')}, {where}"
 
 
 def by_order(row: Mapping[str, Any]) -> str:

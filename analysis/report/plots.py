@@ -11,7 +11,16 @@ from gpt2core.spec.phases import PHASES, by_phase, in_order
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import SCHEDULERS
 from gpt2core.spec.wording import slices
-from taskloom.analysis.report.conclusion import by_order, milliseconds, place, sides, threads, variant_name
+from taskloom.analysis.report.conclusion import (
+    across,
+    axis_of,
+    by_order,
+    milliseconds,
+    place,
+    sides,
+    threads,
+    variant_name,
+)
 from taskloom.analysis.report.svg import (
     INK,
     SOFT,
@@ -117,7 +126,11 @@ def ratios(document: Document) -> str:
         for row in sweep.get("against_faster", ())
         if row["ratio"] is not None
     ]
-    rows = [*faster, *pooled, *((place(sweep, row), row) for row in sweep["rows"] if row["ratio"] is not None)]
+    asked, others = (
+        [(place(sweep, row), row) for row in listed if row["ratio"] is not None]
+        for listed in (across(sweep), sweep["rows"])
+    )
+    rows = [*asked, *faster, *pooled, *others]
     if not rows:
         return ""
     of, floor = sides(sweep), sweep["noise_floor"]
@@ -131,8 +144,9 @@ def ratios(document: Document) -> str:
     parts.append(text(x(1) + 12, bottom + 54, f"{of.above_1} \u2192", size=12))
     for i, (name, row) in enumerate(rows):
         y = top + ROW * i + ROW / 2
-        decided = row["verdict"] in ("faster", "slower")
-        colour = colour_of(row["b"] if row["ratio"] > 1 else row["a"]) if decided else "var(--edge)"
+        side = row["b"] if row["ratio"] > 1 else row["a"]
+        colour = colour_of(side) if axis_of(sweep, row) == "scheduler" else INK
+        colour = colour if row["verdict"] in ("faster", "slower") else "var(--edge)"
         parts.append(text(LEFT - 8, y + 4, name, "end", 12))
         if row["ratio_low"] is not None:
             low, high = x(row["ratio_low"]), x(row["ratio_high"])

@@ -31,6 +31,7 @@ FACTORS = (
     "Parallel efficiency = load balance x serialisation x transfer. Computation scalability: useful time of one thread "
     "/ useful time of all threads. T1/Tinf: work / span. Gain of task: upper bound of fork-join time / task time."
 )
+NOT_CHECKED = "Not checked: no step on more than one thread was measured."
 NOT_GIVEN = f", more than {LARGE_ERROR:.0%}: no other number of cores is forecast"
 MEMORY_BOUND = (
     "A phase is memory-bound if at least half of its time is in ops below the ridge and its computation scalability is "
@@ -304,12 +305,12 @@ def forecast(document: Document) -> str:
     for one in found["forecasts"]:
         worst = one["worst_error"]
         doubt = "" if one["given"] else NOT_GIVEN
-        error = "" if worst is None else f" Largest error against a measured step: {worst:.1%}{doubt}."
+        error = NOT_CHECKED if worst is None else f"Largest error against a measured step: {worst:.1%}{doubt}."
         runs = " and ".join(f"{run_id} ({scheduler})" for scheduler, run_id in one["source_run_ids"].items())
         noun = noun_for(len(set(one["source_run_ids"].values())), "run")
         caption = (
             f"Slices {slices(one['source'])}: forecast from the one-thread {noun} {runs}. "
-            f"Solid: bandwidth grows with the cores. Dashed: it stays constant.{error}"
+            f"Solid: bandwidth grows with the cores. Dashed: it stays constant. {error}"
         )
         parts.append(figure(plots.forecast(one), caption))
     if found["forecasts"]:

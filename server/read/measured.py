@@ -31,8 +31,8 @@ def goals(session: Session, run_ids: Sequence[int]) -> dict[int, Mapping[str, An
 
 
 def machine(session: Session, run_ids: Sequence[int], op: str | None = None) -> dict[int, dict[str, Any]]:
-    """Time of the canary and peak memory of each of these runs that has a result, the names of its operations, and the
-    time of one of them in a timed step, over all threads."""
+    """Time of the canary, peak memory and number of compiled kernels of each of these runs that has a result, the names
+    of its operations, and the time of one of them in a timed step, over all threads."""
     if not run_ids:
         return {}
     query = select(Result.run_id, Digest.measured, Digest.causes, Run.spec).join(
@@ -42,7 +42,8 @@ def machine(session: Session, run_ids: Sequence[int], op: str | None = None) -> 
     out: dict[int, dict[str, Any]] = {}
     for run_id, measured, causes, spec in session.execute(query):
         found, about = orjson.loads(measured), orjson.loads(causes)
-        entry = {"canary_s": canary_s(found), "memory_bytes": (about.get("memory_bytes") or {}).get("peak_rss")}
+        peak = (about.get("memory_bytes") or {}).get("peak_rss")
+        entry = {"canary_s": canary_s(found), "memory_bytes": peak, "compiled": about.get("compiled")}
         rows = about.get(OPS) or []
         entry[OPS] = list(dict.fromkeys(row["op"] for row in rows))
         spent_s = [row["time_s"] for row in rows if row["op"] == op]

@@ -123,7 +123,8 @@ function named(variant) {
 	}
 	if (rest['batch_slice'] != null && rest['token_slice'] != null)
 		parts.push(`${take('batch_slice')}×${take('token_slice')}`);
-	for (const [name, value] of Object.entries(rest)) parts.push(`${name.replaceAll('_', ' ')} ${setting(value)}`);
+	for (const [name, value] of Object.entries(rest))
+		parts.push(`${name.replaceAll('_', ' ')} ${setting(value ?? 'default')}`);
 	return parts.join(', ');
 }
 

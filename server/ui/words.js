@@ -88,10 +88,16 @@ export function Shape({shape}) {
 	return html`<svg viewBox="0 0 12 12" aria-hidden="true"><path d=${SHAPES[shape]} ...${drawn} /></svg>`;
 }
 
-/** A state with its shape and colour. @param {{of: string, says?: string | undefined}} props */
-export function State({of, says}) {
+/** Whether most runs behind a verdict were disturbed. @param {{runs?: number, disturbed_runs?: number}} of */
+export const mostDisturbed = ({runs = 0, disturbed_runs = 0}) => 2 * disturbed_runs > runs;
+
+/**
+ * A state with its shape and colour; calm: without the colour of a good or bad one.
+ * @param {{of: string, says?: string | undefined, calm?: boolean}} props
+ */
+export function State({of, says, calm = false}) {
 	const [shape, colour] = look(of);
-	return html`<span class=${`state ${colour}`}><${Shape} shape=${shape} />${says ?? of}</span>`;
+	return html`<span class=${`state ${calm ? 'calm' : colour}`}><${Shape} shape=${shape} />${says ?? of}</span>`;
 }
 
 /**

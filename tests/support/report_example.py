@@ -11,7 +11,7 @@ from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import profile_of
 from taskloom.analysis.report import Asked, build
 from taskloom.analysis.trace import Trace
-from taskloom.analysis.variants import by_variant, variant_of
+from taskloom.analysis.variants import Sides, by_variant, variant_of
 
 PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
                                "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0}}}}  # fmt: skip
@@ -49,6 +49,7 @@ def make_document(
     processes: Sequence[Process],
     traces: Mapping[int, Trace] | None = None,
     stopping: Mapping[str, Any] | None = None,
+    primary: Sides | None = None,
     **request: Any,
 ) -> dict[str, Any]:
     asked = Asked(7, "tasks or <fork-join>?", "finished", len(processes), {"succeeded": len(processes)},
@@ -61,5 +62,5 @@ def make_document(
         for group in by_variant(processes)
     ]  # fmt: skip
     profiles = {p.run_id: profile_of(PROFILE) for p in processes if p.config["threads"] == 1}
-    document = build(asked, processes, profiles, rows, traces=traces)
+    document = build(asked, processes, profiles, rows, primary=primary, traces=traces)
     return dict(json.loads(json.dumps(document, allow_nan=False)))

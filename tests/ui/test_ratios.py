@@ -111,3 +111,22 @@ def test_a_question_across_the_axis_is_drawn_first(world, tab, tmp_path):
     a, b = (named("threads", sweep["primary"][side]) for side in "ab")
     assert f"{a} / {b}, the question: task: {sweep['primary']['ratio']:.3f}" in svg
     expect(page.get_by_role("region", name="Comparisons").get_by_role("row").nth(1)).to_contain_text(f"{b} against {a}")
+
+
+def test_a_question_without_other_comparisons_is_drawn_with_its_own_labels(world, tab, tmp_path):
+    """No two of these variants differ in one setting alone."""
+    number = submit(
+        world.client, name="both at once", base=PROBLEM, zip=[{"scheduler": ["fork-join", "task"], "threads": [1, 2]}],
+        primary={"a": {"threads": 1}, "b": {"threads": 2}}, requires={"cores": 2}, repetitions=1,
+    )  # fmt: skip
+    until(lambda: world.client.experiment(number).state == "finished", "the comparison", 600)
+    answer = httpx.get(f"{world.home.url}/api/v1/analysis/sweep", params={"experiment_id": number}, timeout=60)
+    sweep = answer.raise_for_status().json()
+    assert sweep["rows"] == []
+    page = tab.open(f"experiment?id={number}")
+    title = "task, 2 threads against fork-join, 1 thread"
+    figure = page.locator("figure.plot", has=page.get_by_role("heading", name=title, exact=True))
+    expect(figure).to_contain_text("task, 2 threads is faster →")
+    expect(figure).to_contain_text("fork-join, 1 thread time / task, 2 threads time with its 95 % interval")
+    svg = saved(page, figure.get_by_role("button", name="SVG").click, tmp_path)
+    assert f"the question: everything else equal: {sweep['primary']['ratio']:.3f}" in svg

@@ -55,6 +55,41 @@ def test_labels_of_ratios_name_the_times_in_the_order_of_the_number(axis, values
             assert f"<title>{names[0]} / {name}, everything else equal: {row['ratio']:.3f}, {row['verdict']}<" in text
 
 
+def test_a_question_across_the_axis_is_drawn_first(processes):
+    """The sweep runs along the scheduler; the question compares numbers of threads."""
+    document = make_document(processes, primary=tuple({"scheduler": "task", "threads": n} for n in (1, 2)))
+    question, text = document["sweep"]["primary"], page(document)
+    assert (document["sweep"]["axis"], question["axis"]) == ("scheduler", "threads")
+    assert ">first time / second time<" in text
+    figures = f"{question['ratio']:.3f}, {question['verdict']}"
+    assert f"<title>1 thread / 2 threads, the question: task: {figures}<" in text
+    assert f"<title>fork-join / task, 1 thread: {document['sweep']['rows'][0]['ratio']:.3f}, " in text
+
+
+def test_a_question_without_other_comparisons_has_its_own_labels(processes):
+    """No two of these variants differ in the scheduler alone."""
+    kept = [p for p in processes if p.variant in ({"scheduler": "fork-join", "threads": 1},
+                                                  {"scheduler": "task", "threads": 2})]  # fmt: skip
+    document = make_document(kept, primary=(kept[0].variant, kept[1].variant))
+    question, text = document["sweep"]["primary"], page(document)
+    assert document["sweep"]["rows"] == []
+    assert ">fork-join, 1 thread time / task, 2 threads time<" in text
+    assert ">task, 2 threads is faster \u2192<" in text
+    assert f"<title>the question: everything else equal: {question['ratio']:.3f}, faster<" in text
+
+
+def test_values_of_an_axis_that_are_settings_are_drawn(make_result):
+    made = []
+    for block in range(7):
+        for value, step_s in ((None, 2.0), ({"qkv": 1}, 1.0 + 0.001 * (block % 3))):
+            result = make_result([9, step_s, step_s], threads=2, op_threads=value)
+            result["memory_bytes"] = result["resident_bytes"] = {}
+            made.append(Process(len(made) + 1, result, {"op_threads": value}, (1, block)))
+    document = make_document(made)
+    assert document["sweep"]["rows"][0]["verdict"] == "faster"
+    assert ">op threads qkv=1 is faster \u2192<" in page(document)
+
+
 def test_the_page_has_words_for_keys_and_breaks_no_interval(document):
     text = page(document)
     assert "Over best T(1): best one-thread median / T(P)." in text
@@ -190,3 +225,9 @@ def test_the_page_says_which_slicings_a_pooled_ratio_is_about(document):
         "between_places": 0.01, "diagnosis": [],
     }]  # fmt: skip
     assert "3 slicings, 2 threads; these 3 places only" in page(document)
+
+
+def test_a_forecast_that_no_measured_step_checks_says_so(processes):
+    assert "Not checked" not in page(make_document(processes))
+    alone = page(make_document([process for process in processes if process.config["threads"] == 1]))
+    assert "it stays constant. Not checked: no step on more than one thread was measured." in alone

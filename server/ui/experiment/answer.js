@@ -164,11 +164,14 @@ export function Answer({of, topic}) {
 						<section class="panel">
 							<${Answered} answer=${sweep} height=${240}>
 								${found =>
-									found.rows.length
+									comparisons(found).length
 										? html`<${Ratios} sweep=${found} />`
 										: html`
 												<h2>Comparison</h2>
-												<p class="soft">There is only one variant along ${found.axis ?? 'every axis'}: nothing to compare.</p>
+												<p class="soft">
+													${found.axis ? `No two variants differ in ${found.axis.replaceAll('_', ' ')} alone` : 'No setting varies'}:
+													nothing to compare.
+												</p>
 											`}
 							<//>
 						</section>

@@ -107,6 +107,8 @@ export function Causes({of, topic}) {
 	<//>`;
 }
 
+const NOT_CHECKED = 'Not checked: no step on more than one thread was measured.';
+
 /** @param {{of: import('../schemas').Schemas['Forecast']}} props */
 function Curves({of}) {
 	const points = of.curves.flatMap(curve =>
@@ -183,9 +185,7 @@ function Curves({of}) {
 			rows=${points}
 			said=${`Replayed from the one-thread runs ${Object.entries(of.source_run_ids)
 				.map(([scheduler, run]) => `${run} (${scheduler})`)
-				.join(
-					' and '
-				)}.${of.worst_error === null ? '' : ` Largest error against a measured step: ${percent(of.worst_error)}.`}`}
+				.join(' and ')}. ${of.worst_error === null ? NOT_CHECKED : `Largest error against a measured step: ${percent(of.worst_error)}.`}`}
 			fields=${[
 				{label: 'scheduler', value: p => p.curve.scheduler},
 				{label: 'bandwidth', value: p => p.curve.bandwidth},

@@ -8,7 +8,7 @@ import {Plot} from '../plots/plot.js';
 import {Dot, Label, XAxis, YAxis, scale} from '../plots/scale.js';
 import {NoTrace, useTrace} from '../run/timed.js';
 import {Timeline} from '../timeline/timeline.js';
-import {State} from '../words.js';
+import {State, mostDisturbed} from '../words.js';
 
 /**
  * The ratio of times with its interval, over the noise floor. Below it, the ratio of instructions if it is known.
@@ -294,6 +294,10 @@ function Asking({a, b}) {
 	</form>`;
 }
 
+/** @param {import('../schemas').Schemas['Comparison']} of */
+const doubtful = ({a, b, disturbed_runs}) =>
+	mostDisturbed({runs: a.runs.length + b.runs.length, disturbed_runs: disturbed_runs ?? 0});
+
 export default function Compare() {
 	const {params} = address.value;
 	const [a, b, flagged] = [params.get('a') ?? '', params.get('b') ?? '', params.get('flagged') ?? 'count'];
@@ -307,8 +311,8 @@ export default function Compare() {
 		${a && b
 			? html`<${Answered} answer=${answer} height=${420}>
 					${(/** @type {import('../schemas').Schemas['Comparison']} */ of) => html`<div class="stack">
-						<p class=${`verdict ${of.verdict}`}>
-							<${State} of=${of.verdict} /> ${of.sentence}
+						<p class=${`verdict ${doubtful(of) ? 'undecided' : of.verdict}`}>
+							<${State} of=${of.verdict} calm=${doubtful(of)} /> ${of.sentence}
 							<small>${of.reason}</small>
 							${of.family?.sentence &&
 							html`<small>

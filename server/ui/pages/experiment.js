@@ -6,7 +6,7 @@ import {useAction, useAnswer} from '../answers.js';
 import {commit, count, plural, timeLeft} from '../format.js';
 import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
-import {State, StateBar} from '../words.js';
+import {State, StateBar, mostDisturbed} from '../words.js';
 import {Answer, Scaling} from '../experiment/answer.js';
 
 const TUNING = /** @type {Record<string, [string, Function]>} */ ({
@@ -65,9 +65,10 @@ function Verdict({of}) {
 	if (found) {
 		const word = found.verdict;
 		const more = word === 'undecided' && of.state === 'finished' && !of.tuning ? furtherOf(of, found) : 0;
-		const most = 2 * (found.disturbed_runs ?? 0) > (found.runs ?? 0);
+		const most = mostDisturbed(found);
 		return html`<p class=${`verdict ${most ? 'undecided' : word}`}>
-			${word !== 'none' && html`<${State} of=${word} says=${word === 'undecided' && !found.primary ? '' : undefined} /> `}
+			${word !== 'none' &&
+			html`<${State} of=${word} says=${word === 'undecided' && !found.primary ? '' : undefined} calm=${most} /> `}
 			${found.primary && html`<strong>The question: </strong>`}
 			${found.sentence}
 			${disturbed && html`<small class="state warn">${disturbed}</small>`}

@@ -90,7 +90,7 @@ const METRICS = {
 		])
 	),
 	final_loss: ['loss of the last step', 1, plain],
-	memory_bytes: ['MiB, peak of the process', 2 ** -20, plain],
+	memory_bytes: ['MiB, peak of processes that compiled nothing', 2 ** -20, plain],
 	canary_s: ['milliseconds, canary', 1e3, asMs],
 	latency_p99_s: ['milliseconds, 99th percentile of steps', 1e3, asMs],
 	time_to_first_token_s: ['milliseconds to the first token', 1e3, asMs],
@@ -173,7 +173,10 @@ function Points({of}) {
 	const metric = op ? 'op_s' : (params.get('metric') ?? 'median_step_s');
 	const [yLabel, factor, show] = METRICS[metric] ?? METRICS.median_step_s;
 	const {points, x, show: xShow} = useMemo(() => along(of, axis), [of, axis]);
-	const values = points.map((/** @type {any} */ p) => (p[metric] == null ? null : p[metric] * factor));
+	const values = points.map((/** @type {any} */ p) => {
+		const unlike = metric === 'memory_bytes' && p.compiled; // its peak contains the compiler
+		return p[metric] == null || unlike ? null : p[metric] * factor;
+	});
 	const firsts = new Set(of.changes.map((/** @type {any} */ change) => change.first_after));
 	const levels = /** @type {(number | null)[]} */ ([]);
 	let part = /** @type {number[]} */ ([]);

@@ -146,10 +146,11 @@ export function Ratios({sweep}) {
 	if (!rows.length) return null;
 	const [first, second] = sidesOf(sweep.axis, rows);
 	const same = first !== 'first';
-	const faster = (/** @type {'a' | 'b'} */ side) =>
-		same
-			? `${valueName(sweep.axis, rows[0][side])} ${verbOf(sweep.axis, rows[0][side])} faster`
-			: `the ${side === 'a' ? first : second} is faster`;
+	const axisOf = (/** @type {any} */ row) => (row.named ? row.axis : sweep.axis);
+	const faster = (/** @type {'a' | 'b'} */ side) => {
+		const name = side === 'a' ? first : second;
+		return same ? `${name} ${verbOf(axisOf(rows[0]), rows[0][side])} faster` : `the ${name} is faster`;
+	};
 	const names = rows.map(row => (same ? row.name : `${ratioOf(sweep.axis, row)}, ${row.name}`));
 	const floor = sweep.noise_floor;
 	const ends = rows.flatMap(row => [row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
@@ -183,7 +184,7 @@ export function Ratios({sweep}) {
 					x=${x(1) - 10}
 					y=${bottom + 48}
 					text-anchor="end"
-					fill=${same ? sideColour(sweep.axis, rows[0], 'a') : 'var(--soft)'}
+					fill=${same ? sideColour(axisOf(rows[0]), rows[0], 'a') : 'var(--soft)'}
 					font-weight="600"
 				>
 					← ${faster('a')}
@@ -191,7 +192,7 @@ export function Ratios({sweep}) {
 				<${Label}
 					x=${x(1) + 10}
 					y=${bottom + 48}
-					fill=${same ? sideColour(sweep.axis, rows[0], 'b') : 'var(--soft)'}
+					fill=${same ? sideColour(axisOf(rows[0]), rows[0], 'b') : 'var(--soft)'}
 					font-weight="600"
 				>
 					${faster('b')} →
@@ -207,7 +208,7 @@ export function Ratios({sweep}) {
 						r=${row.pooled ? 6 : 4.5}
 						colour=${row.verdict === 'undecided' || row.verdict === 'same'
 							? 'var(--edge)'
-							: sideColour(row.named ? row.axis : sweep.axis, row, row.ratio > 1 ? 'b' : 'a')}
+							: sideColour(axisOf(row), row, row.ratio > 1 ? 'b' : 'a')}
 						says=${`${names[i]}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}, ${row.verdict}`}
 					/>`
 				)}
