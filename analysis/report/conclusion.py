@@ -40,7 +40,8 @@ def across(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def axis_of(sweep: Mapping[str, Any], row: Mapping[str, Any]) -> str | None:
     """The setting of which a row's sides are values; null: they differ in several."""
-    return row.get("axis", sweep["axis"])
+    axis: str | None = row.get("axis", sweep["axis"])
+    return axis
 
 
 def sides(sweep: Mapping[str, Any]) -> Sides:

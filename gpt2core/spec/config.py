@@ -39,7 +39,7 @@ from gpt2core.spec.fields import (
     setting,
 )
 from gpt2core.spec.goals import parse_goal
-from gpt2core.spec.models import PRESETS, model_from
+from gpt2core.spec.models import PRESETS, model_from, wrong_sizes
 from gpt2core.spec.networks import Model
 from gpt2core.spec.phases import MODES
 
@@ -390,4 +390,5 @@ def wrong(name: str, value: object) -> list[ConfigError]:
     if name not in NAME_SET:
         return [ConfigError(str(name), value, "no such setting; known: " + ", ".join(NAMES))]
     unset = value is None and DEFAULTS[name] is None
-    return [] if unset or name not in CHECK_OF else caught(CHECK_OF[name], name, value)
+    found = [] if unset or name not in CHECK_OF else caught(CHECK_OF[name], name, value)
+    return (wrong_sizes(value) or found) if found and name == "model" else found

@@ -96,3 +96,25 @@ def model_from(value: object) -> Model:
         model: Model = networks.network(sizes.pop("network")).model.from_sizes(sizes)
         return model
     raise ConfigError("model", value, f"one of {', '.join(model_names())}, or a mapping of a network's sizes")
+
+
+def wrong_sizes(value: object) -> list[ConfigError]:
+    """Every size that no model of the network has, whatever the others; none for what is no mapping of sizes."""
+    network = value.get("network", networks.DEFAULT) if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(network, str) or network not in networks.KNOWN:
+        return []
+    ones = {name: 1 for name, size in model_from({"network": network}).to_dict().items() if type(size) is int}
+    found = []
+    for name, size in value.items():
+        errors = [error for others in ({}, ones) if (error := _refused({"network": network, **others, name: size}))]
+        if [error.field.removeprefix("model.") for error in errors] == [name, name]:
+            found.append(ConfigError(f"model.{name}", size, errors[0].accepted))
+    return found
+
+
+def _refused(sizes: Mapping[str, object]) -> ConfigError | None:
+    try:
+        model_from(sizes)
+    except ConfigError as error:
+        return error
+    return None

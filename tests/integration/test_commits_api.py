@@ -168,7 +168,7 @@ def test_exports_and_frames_have_the_commits(measured):
 def run_all(node, make_result, step_s, **environment):
     for s in step_s:
         result = make_result([9, s, s], environment=environment)
-        node.upload(node.claim(), {**result, "canary": {"sha256": "c", "times_s": [0.02] * 4}})
+        node.upload(node.claim(), {**result, "compiled": 3, "canary": {"sha256": "c", "times_s": [0.02] * 4}})
 
 
 @pytest.mark.parametrize("template", ["", "https://example.org/compare/{from}...{to}"])
@@ -208,7 +208,7 @@ def test_points_have_their_node_canary_memory_and_operation(api, make_result):
     page = api.get("/analysis/history/series/1/points", op="qkv")
     assert page["ops"] == ["qkv"]
     for point in page["items"]:
-        assert (point["node"], point["canary_s"]) == ("node-of-w1", 0.02)
+        assert (point["node"], point["canary_s"], point["compiled"]) == ("node-of-w1", 0.02, 3)
         assert (point["commit"], point["trainer_commit"]) == (NEW, OLD)
         assert point["op_s"] == pytest.approx(point["median_step_s"])
     assert {point["op_s"] for point in api.get("/analysis/history/series/1/points", op="x")["items"]} == {None}

@@ -9,6 +9,7 @@ import pytest
 
 from taskloom.server.queue.experiments import tuning as queue
 from taskloom.server.queue.experiments.tuning import Part
+from taskloom.server.read.experiments.verdict import verdict as judged
 from taskloom.server.read.tuning import service
 from tests.support.patience import until
 from tests.support.tunings import (
@@ -295,6 +296,10 @@ def test_the_verdict_of_a_tuning_is_its_sentence_and_webhooks_hear_of_it(start_s
     found, told = answer(api, made), verdict()
     assert told["sentence"] == found["sentence"]
     assert (told["a"], told["verdict"], told["ratio"]) == ("default", "faster", found["confirmed"]["ratio"])
+    api.sql("UPDATE run SET flagged_steps = 1 WHERE state = 'succeeded'")
+    runs = found["spent_runs"]
+    most = f"Most runs were disturbed ({runs} of {runs}). {found['sentence']}"
+    assert judged(api.context.database, made["id"]).sentence == most
     until(lambda: bodies, "the message")
     (body,) = bodies
     assert (body["event"], body["experiment"]["id"], body["best"]) == ("tuning.confirmed", made["id"], found["best"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2core.spec.config import NAMES
+from gpt2core.spec.config import NAMES, wrong
 from gpt2core.step import slicing
 from taskloom.analysis.comparison import decide
 from taskloom.analysis.estimators import anytime
@@ -322,3 +322,16 @@ def test_what_calls_between_may_end_it():
 
 def test_many_refusals_end_it_early():
     assert len(refused({"axes": {"threads": list(range(-5000, 0)), "seed": [1, 2]}})) == MAX_ERRORS
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fields"),
+    [
+        ({"layers": 0, "heads": 0, "channels": 10, "vocab": "a"}, ["layers", "heads", "vocab"]),
+        ({"network": "lstm", "hidden": 0, "embedding": -3, "foo": 2}, ["hidden", "embedding", "foo"]),
+        ({"network": "vgg", "width": -1, "hidden": 0}, ["width", "hidden"]),
+        ({"channels": 10, "heads": 3}, ["channels"]),
+    ],
+)
+def test_every_wrong_size_of_a_model_is_named(sizes, fields):
+    assert [error.field.removeprefix("model.") for error in wrong("model", sizes)] == fields

@@ -185,7 +185,9 @@ function Curves({of}) {
 			rows=${points}
 			said=${`Replayed from the one-thread runs ${Object.entries(of.source_run_ids)
 				.map(([scheduler, run]) => `${run} (${scheduler})`)
-				.join(' and ')}. ${of.worst_error === null ? NOT_CHECKED : `Largest error against a measured step: ${percent(of.worst_error)}.`}`}
+				.join(
+					' and '
+				)}. ${of.worst_error === null ? NOT_CHECKED : `Largest error against a measured step: ${percent(of.worst_error)}.`}`}
 			fields=${[
 				{label: 'scheduler', value: p => p.curve.scheduler},
 				{label: 'bandwidth', value: p => p.curve.bandwidth},
