@@ -96,6 +96,8 @@ const METRICS = {
 	time_to_first_token_s: ['milliseconds to the first token', 1e3, asMs],
 	op_s: ['milliseconds of threads a step', 1e3, asMs]
 };
+/** A point's value; a peak that contains the compiler is like no other. @param {any} p @param {string} metric */
+const valueOf = (p, metric) => (metric === 'memory_bytes' && p.compiled ? null : p[metric]);
 /** The commit of a point: the submitter's, else the trainer's. @param {any} point */
 const commitOf = point => point.commit ?? point.trainer_commit;
 
@@ -173,10 +175,7 @@ function Points({of}) {
 	const metric = op ? 'op_s' : (params.get('metric') ?? 'median_step_s');
 	const [yLabel, factor, show] = METRICS[metric] ?? METRICS.median_step_s;
 	const {points, x, show: xShow} = useMemo(() => along(of, axis), [of, axis]);
-	const values = points.map((/** @type {any} */ p) => {
-		const unlike = metric === 'memory_bytes' && p.compiled; // its peak contains the compiler
-		return p[metric] == null || unlike ? null : p[metric] * factor;
-	});
+	const values = points.map((/** @type {any} */ p) => (valueOf(p, metric) == null ? null : valueOf(p, metric) * factor));
 	const firsts = new Set(of.changes.map((/** @type {any} */ change) => change.first_after));
 	const levels = /** @type {(number | null)[]} */ ([]);
 	let part = /** @type {number[]} */ ([]);
@@ -197,7 +196,7 @@ function Points({of}) {
 		firsts.has(point.run_id) ? values[i] : null
 	);
 	const offered = Object.keys(METRICS).filter(
-		name => name !== 'op_s' && of.points.some((/** @type {any} */ point) => point[name] != null)
+		name => name !== 'op_s' && of.points.some((/** @type {any} */ point) => valueOf(point, name) != null)
 	);
 	return html`<section class="panel stack">
 		<div class="filters">
