@@ -108,7 +108,7 @@ def wrong_sizes(value: object) -> list[ConfigError]:
     for name, size in value.items():
         errors = [error for others in ({}, ones) if (error := _refused({"network": network, **others, name: size}))]
         if [error.field.removeprefix("model.") for error in errors] == [name, name]:
-            found.append(ConfigError(f"model.{name}", size, errors[0].accepted))
+            found.append(errors[0])
     return found
 
 
