@@ -173,8 +173,8 @@ def pointer(dtype: str) -> Any:
     return intrinsic(declared)
 
 
-pointer_f32, pointer_f64, pointer_i64, pointer_i32, pointer_u8 = (
-    pointer(dtype) for dtype in ("float32", "float64", "int64", "int32", "uint8")
+pointer_f32, pointer_f64, pointer_i64, pointer_i32, pointer_u16, pointer_u8 = (
+    pointer(dtype) for dtype in ("float32", "float64", "int64", "int32", "uint16", "uint8")
 )
 
 

@@ -134,16 +134,15 @@ class Panels(NamedTuple):
 
 @kernel
 def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, rounded):
-    """Compute C (rows, n) from a Block of A, of `length` words, and an Operand B (depth, n), panel by panel. A
-    transposed B is float32.
+    """Compute C (rows, n) from a Block of A, of `length` words, and an Operand B (depth, n), panel by panel.
 
     While a panel is multiplied, the next one is packed: a share of its words with each register tile. The lines of a
     share are prefetched during the tile before, so that few prefetched lines are in the caches at a time. B's rows are
     some KB apart, and the lines of a whole panel would evict each other. What register_tile can pack of a share is
-    packed during the tile, the rest after it. A transposed B is packed in shares only where the blocking packs
-    segments, these are whole, and a tile has as many turns (with 96 rows or more). Otherwise it is packed as a whole
-    with the last share, and its lines, which are consecutive, are prefetched during the panel before. During the last
-    panel, the lines of the next block's first panel are prefetched, from next_b on.
+    packed during the tile, the rest after it. A transposed B of float32 is packed in shares only where the blocking
+    packs segments, these are whole, and a tile has as many turns (with 96 rows or more). Otherwise a transposed B is
+    packed as a whole with the last share, and its lines, which are consecutive, are prefetched during the panel before.
+    During the last panel, the lines of the next block's first panel are prefetched, from next_b on.
 
     If `c.fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores
     do not wait.
@@ -158,7 +157,7 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
     within = 1 if WITHIN_TILES and (pairs or not rounded) else 0
     segments = (share + LANES - 1) // LANES * PANEL  # of a tile's share, a turn each
     whole = depth % (LANES * step) == 0 and segments <= length // AT_ONCE
-    if not (SEGMENTS and within and trans_b and a.word == WORD and whole):
+    if not (SEGMENTS and within and trans_b and not half_b and a.word == WORD and whole):
         segments = 0
     if segments:
         share = segments // PANEL * LANES
@@ -211,7 +210,7 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
                     pack_share(next_panel, at_b, ldb, depth, right, pairs, rounded, half_b, begin, end)
                 elif end == length:
                     width = (right + LANES - 1) // LANES * LANES
-                    pack_transposed(next_panel, at_b, ldb, depth, right, width, pairs, rounded)
+                    pack_transposed(next_panel, at_b, ldb, depth, right, width, pairs, rounded, half_b)
                 begin = end
             i += rows_of
         panel, next_panel = next_panel, panel

@@ -179,8 +179,8 @@ def is_own(by):
 
 @kernel
 def weight_or_panels(by, weight, panels):
-    """Address and row length of a float32 weight for `multiply`: its panels, if there are any and our own product
-    computes it.
+    """Address and row length of a weight for `multiply`: its panels, if there are any, then it is float32, and our own
+    product computes it.
     """
     if is_own(by) and panels.shape[0]:
         return address_of(panels, 0), 0
@@ -190,8 +190,8 @@ def weight_or_panels(by, weight, panels):
 @kernel
 def multiply(by, m, n, k, a, b, c):
     """C (m, n) = A (m, k) @ B (k, n), or += if `c.adds` is set: an Out and two Operands. Matrices of bfloat16 are for
-    products that round their operands, and B only if it is not transposed. With a B of row length 0, its address is
-    that of its panels, which only our own product of float32 takes (`weight_or_panels`).
+    products that round their operands. With a B of row length 0, its address is that of its panels, which only our own
+    product of float32 takes (`weight_or_panels`).
 
     `by` is the address of an entry and its first arguments: see `Asked`. Products are compiled once, not into each
     kernel. With `c.fetches`, a large product of our own on vector registers fetches C's lines before it writes them.

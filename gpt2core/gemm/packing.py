@@ -1,7 +1,9 @@
 """Packs matrices into the words (gemm/words.py) that our own product multiplies."""
 
-from gpt2core.compile.bfloat16 import nearest
-from gpt2core.compile.jit import kernel, pointer_f32, pointer_i32
+import numpy as np
+
+from gpt2core.compile.bfloat16 import nearest, whole
+from gpt2core.compile.jit import kernel, pointer_f32, pointer_i32, pointer_u16
 from gpt2core.compile.lanes import HALF_BYTES, LANES, WORD
 from gpt2core.gemm.blocking import GROUP, PANEL, PANEL_ROW
 from gpt2core.gemm.words import (
@@ -15,12 +17,15 @@ from gpt2core.gemm.words import (
     pair,
     round_line,
     transpose_floats,
+    transpose_half_pairs,
+    transpose_halves,
     transpose_pairs,
     transpose_rounded,
     widen_line,
 )
 
 GROUPS = 8  # of LANES columns that are packed together
+ZERO = np.float32(0.0)
 
 
 
@@ -125,18 +130,25 @@ def pack_columns(words, length, source, stride, depth, count, pairs, rounded, ha
 
 
 @kernel
-def pack_transposed(panel, source, stride, depth, count, width, pairs, rounded):
+def pack_transposed(panel, source, stride, depth, count, width, pairs, rounded, halves):
     """Pack (count, depth) into a panel's first `width` columns, a multiple of LANES: rows become columns, then zeros.
 
-    Rows of the source are `stride` elements apart.
+    Rows of the source are `stride` elements apart. Halves become pairs, or words that need no rounding.
     """
     length = (depth + 1) // 2 if pairs else depth
-    whole = count - count % LANES
+    squares = count - count % LANES
     blocks = (depth // 2 if pairs else depth) // LANES
-    for i in range(0, whole, LANES):
-        at, to = source + WORD * i * stride, panel + WORD * i
+    size = HALF_BYTES if halves else WORD
+    for i in range(0, squares, LANES):
+        at, to = source + size * i * stride, panel + WORD * i
         for _ in range(blocks):
-            if pairs:
+            if pairs and halves:
+                transpose_half_pairs(at, HALF_BYTES * stride, to)
+                at += 2 * LANES * HALF_BYTES
+            elif halves:
+                transpose_halves(at, HALF_BYTES * stride, to)
+                at += LANES * HALF_BYTES
+            elif pairs:
                 transpose_pairs(at, WORD * stride, to)
                 at += 2 * LANES * WORD
             elif rounded:
@@ -147,11 +159,16 @@ def pack_transposed(panel, source, stride, depth, count, width, pairs, rounded):
                 at += LANES * WORD
             to += LANES * PANEL_ROW
     for i in range(width):
-        row = pointer_f32(source + WORD * i * stride)
-        for p in range(blocks * LANES if i < whole else 0, length):
+        row, half_row = pointer_f32(source + WORD * i * stride), pointer_u16(source + HALF_BYTES * i * stride)
+        for p in range(blocks * LANES if i < squares else 0, length):
             words, floats = pointer_i32(panel + p * PANEL_ROW), pointer_f32(panel + p * PANEL_ROW)
             if i >= count:
                 words[i] = 0
+            elif halves and not pairs:
+                floats[i] = whole(half_row[p])
+            elif halves:
+                high = whole(half_row[2 * p + 1]) if 2 * p + 1 < depth else ZERO
+                words[i] = pair(whole(half_row[2 * p]), high)
             elif rounded:
                 floats[i] = nearest(row[p])
             elif not pairs:
@@ -172,6 +189,6 @@ def pack_panels(panels, b, ldb, trans_b, k, begin, end):
         to, columns = panels + WORD * j * k, min(PANEL, end - j)
         width = (columns + LANES - 1) // LANES * LANES
         if trans_b:
-            pack_transposed(to, b + WORD * j * ldb, ldb, k, columns, width, False, False)
+            pack_transposed(to, b + WORD * j * ldb, ldb, k, columns, width, False, False, False)
         else:
             pack_depth(to, PANEL_ROW, b + WORD * j, ldb, k, columns, width, False, False, False)

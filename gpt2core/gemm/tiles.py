@@ -190,7 +190,7 @@ def pack_panel(panel, b, ldb, trans_b, half_b, depth, length, columns):
     """
     width = (columns + LANES - 1) // LANES * LANES
     if trans_b:
-        pack_transposed(panel, b, ldb, depth, columns, width, True, False)
+        pack_transposed(panel, b, ldb, depth, columns, width, True, False, half_b)
     else:
         for first in range(0, depth, 2 * WORDS_AT_ONCE):
             to, rows = panel + first // 2 * PANEL_ROW, min(2 * WORDS_AT_ONCE, depth - first)

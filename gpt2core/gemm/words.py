@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from gpt2core.compile import bfloat16, lanes, llvm
 from gpt2core.compile.jit import intrinsic, kernel, types
-from gpt2core.compile.lanes import FLOATS, LANE, LANES, WORD, WORDS
+from gpt2core.compile.lanes import FLOATS, HALF_BYTES, LANE, LANES, WORD, WORDS
 from gpt2core.compile.line import LINE_BYTES
 from gpt2core.compile.llvm import I32, I64
 from gpt2core.gemm.blocking import PANEL_ROW
@@ -181,9 +181,9 @@ def _transposed(builder, rows):
     return rows
 
 
-def transposer(pairs: bool = False, rounded: bool = False) -> Any:
+def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False) -> Any:
     """An intrinsic (source, source_row, panel) that transposes 16 words of each of 16 rows, source_row bytes apart, to
-    16 columns of a panel.
+    16 columns of a panel. Two halves that follow each other are a pair as they lie.
     """
 
     @intrinsic
@@ -193,8 +193,11 @@ def transposer(pairs: bool = False, rounded: bool = False) -> Any:
             rows = []
             for i in LANE:
                 start = builder.add(source, builder.mul(source_row, ir.Constant(I64, i)))
-                words = lanes.load(builder, start, WORDS, 0, align=WORD)
-                if pairs:
+                if halves and pairs:
+                    words = lanes.load(builder, start, WORDS, 0, align=HALF_BYTES)
+                else:
+                    words = lanes.load_bits(builder, start, 0, halves)
+                if pairs and not halves:
                     more = lanes.load(builder, start, WORDS, LANES * WORD, align=WORD)
                     words = _consecutive(builder, words, more)
                 rows.append(bfloat16.rounded(builder, words) if rounded else words)
@@ -208,6 +211,7 @@ def transposer(pairs: bool = False, rounded: bool = False) -> Any:
 
 
 transpose_floats, transpose_rounded, transpose_pairs = transposer(), transposer(rounded=True), transposer(pairs=True)
+transpose_halves, transpose_half_pairs = transposer(halves=True), transposer(pairs=True, halves=True)
 
 
 def whole_line_packer(halves: bool) -> Any:

@@ -4,19 +4,21 @@ from collections.abc import Mapping
 from functools import partial
 
 from gpt2core.compile.jit import kernel
+from gpt2core.compile.later import whole
 from gpt2core.step import parameters
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
 from gpt2core.step.ops import Read, Tensor, Use, Write, add_or_set
 from gpt2core.step.parameters import BLOCK, Destination
-from gpt2core.step.signature import Int32s, Matrix, OwnMatrix, Scalar, TileInt
+from gpt2core.step.signature import Int32s, Matrix, MatrixOrHalves, OwnMatrix, Scalar, TileInt
 from gpt2core.step.tape import Share
 
 
 @kernel
 def encoder_forward(
-    out: Matrix, tokens: Int32s, positions: Int32s, wte: Matrix, wpe: Matrix, row0: TileInt, row1: TileInt
-):
+    out: Matrix, tokens: Int32s, positions: Int32s, wte: MatrixOrHalves, wpe: MatrixOrHalves, row0: TileInt,
+    row1: TileInt,
+):  # fmt: skip
     """Add the embeddings of token and position.
 
     Writes:   out (N, C) =
@@ -30,11 +32,11 @@ def encoder_forward(
     for n in range(row0, row1):
         token, position = tokens[n], positions[n]
         for c in range(C):
-            out[n, c] = wte[token, c] + wpe[position, c]
+            out[n, c] = whole(wte[token, c]) + whole(wpe[position, c])
 
 
 @kernel
-def embedding_forward(out: Matrix, tokens: Int32s, weight: Matrix, row0: TileInt, row1: TileInt):
+def embedding_forward(out: Matrix, tokens: Int32s, weight: MatrixOrHalves, row0: TileInt, row1: TileInt):
     """Take the embeddings of tokens.
 
     Writes:   out (N, C) =
@@ -47,7 +49,7 @@ def embedding_forward(out: Matrix, tokens: Int32s, weight: Matrix, row0: TileInt
     for n in range(row0, row1):
         token = tokens[n]
         for c in range(out.shape[1]):
-            out[n, c] = weight[token, c]
+            out[n, c] = whole(weight[token, c])
 
 
 @kernel
@@ -81,7 +83,8 @@ def forward(
     """
     C = step.shape(out)[-1]
     step.op(
-        "encoder", "forward", encoder_forward, grid, grid.cost(ROWS, C, 3 * F32 * C),
+        "encoder", "forward", encoder_forward, grid,
+        grid.cost(ROWS, C, (F32 + step.itemsize(wte) + step.itemsize(wpe)) * C),
         out=Write(out, ROWS), tokens=Read(tokens, ROWS), positions=Read(positions, ROWS),
         wte=Read(wte), wpe=Read(wpe),
     )  # fmt: skip
@@ -99,7 +102,7 @@ def forward_of_tokens(
     """
     C = step.shape(out)[-1]
     step.op(
-        "embedding", "forward", embedding_forward, grid, grid.cost(ROWS, 0, 2 * F32 * C),
+        "embedding", "forward", embedding_forward, grid, grid.cost(ROWS, 0, (F32 + step.itemsize(weight)) * C),
         out=Write(out, ROWS), tokens=Read(tokens, ROWS), weight=Read(weight),
     )  # fmt: skip
     reverse = partial(_backward, step, out=out, of={weight: Read(tokens)})

@@ -1,13 +1,14 @@
 """Linear layers: y = x W^T + b, W (OC, C) as llm.c stores it.
 
-Inputs, outputs and their gradients are float32, or bfloat16 (`halves`) where products round their operands.
+Inputs, outputs and their gradients are float32, or bfloat16 (`halves`) where products round their operands. So are
+weights that no step updates.
 """
 
 from functools import partial
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import half, is_half, whole
-from gpt2core.gemm.operands import Operand, Out, into, plain, transposed
+from gpt2core.gemm.operands import Operand, Out, into, plain
 from gpt2core.gemm.products import multiply
 from gpt2core.gemm.sizes import PANEL
 from gpt2core.layers.sizes import PART, PART_ROWS
@@ -33,7 +34,7 @@ from gpt2core.step.tape import Share
 
 @kernel
 def matmul_forward(
-    out: Matrix, inp: MatrixOrHalves, weight: Matrix, bias: Vector, by: Multiply, row0: TileInt, row1: TileInt
+    out: Matrix, inp: MatrixOrHalves, weight: MatrixOrHalves, bias: Vector, by: Multiply, row0: TileInt, row1: TileInt
 ):
     """Apply a linear layer to rows [row0, row1).
 
@@ -46,7 +47,7 @@ def matmul_forward(
     """
     C, OC = inp.shape[1], out.shape[1]
     rows, to = Operand(address_of(inp, row0 * C), C, 0, is_half(inp)), Out(address_of(out, row0 * OC), OC, 0, 1)
-    multiply(by, row1 - row0, OC, C, rows, transposed(address_of(weight, 0), C), to)
+    multiply(by, row1 - row0, OC, C, rows, Operand(address_of(weight, 0), C, 1, is_half(weight)), to)
     if bias.shape[0]:
         for n in range(row0, row1):
             for o in range(OC):
@@ -108,7 +109,7 @@ def matmul_backward_weight(
 
 @kernel
 def matmul_forward_to_halves(
-    out: Halves, inp: Matrix, weight: Matrix, rounded: OwnHalves, part: OwnVector, by: Multiply, rows: Scalar,
+    out: Halves, inp: Matrix, weight: MatrixOrHalves, rounded: OwnHalves, part: OwnVector, by: Multiply, rows: Scalar,
     columns: Scalar, row0: TileInt, row1: TileInt,
 ):  # fmt: skip
     """Apply a linear layer without bias to rows [row0, row1). Its output is rounded to bfloat16.
@@ -134,7 +135,7 @@ def matmul_forward_to_halves(
             width = min(columns, OC - o0)
             multiply(
                 by, some, width, C, Operand(address_of(rounded, 0), rounded.shape[1], 0, 1),
-                transposed(address_of(weight, o0 * C), C), into(address_of(part, 0), width, 0),
+                Operand(address_of(weight, o0 * C), C, 1, is_half(weight)), into(address_of(part, 0), width, 0),
             )  # fmt: skip
             for n in range(some):
                 row, to = part[n * width : (n + 1) * width], out[n0 + n, o0 : o0 + width]
@@ -144,16 +145,17 @@ def matmul_forward_to_halves(
 
 @kernel
 def own_matmul_forward(
-    out: OwnMatrix, inp: MatrixOrHalves, weight: Matrix, bias: Vector, by: Multiply, row0: TileInt, row1: TileInt
-):
+    out: OwnMatrix, inp: MatrixOrHalves, weight: MatrixOrHalves, bias: Vector, by: Multiply, row0: TileInt,
+    row1: TileInt,
+):  # fmt: skip
     """`matmul_forward` of rows [row0, row1) into the first rows of the thread's own `out`."""
     matmul_forward(out, inp[row0:row1], weight, bias, by, 0, row1 - row0)
 
 
 @kernel
 def own_matmul_forward_to_halves(
-    out: OwnHalves, inp: Matrix, weight: Matrix, rounded: OwnHalves, part: OwnVector, by: Multiply, rows: Scalar,
-    columns: Scalar, row0: TileInt, row1: TileInt,
+    out: OwnHalves, inp: Matrix, weight: MatrixOrHalves, rounded: OwnHalves, part: OwnVector, by: Multiply,
+    rows: Scalar, columns: Scalar, row0: TileInt, row1: TileInt,
 ):  # fmt: skip
     """`matmul_forward_to_halves` of rows [row0, row1) into the first rows of the thread's own `out`."""
     matmul_forward_to_halves(out, inp[row0:row1], weight, rounded, part, by, rows, columns, 0, row1 - row0)
@@ -186,21 +188,23 @@ def apply(
     """
     OC, C = step.shape(weight)
     own, rows, half_inp = isinstance(out, Own), max(longest, grid.longest(ROWS)), step.is_half(inp)
+    weight_bytes, half_weight = step.itemsize(weight) * OC * C, int(step.is_half(weight))
     to: Own | Write = out if isinstance(out, Own) else Write(out, ROWS)
     if step.is_half(Tensor(out.name) if isinstance(out, Own) else out):
         part = min(rows, PART_ROWS)
         step.op(
             name, "forward", own_matmul_forward_to_halves if own else matmul_forward_to_halves, grid,
-            grid.cost(ROWS, 2 * OC * C, F32 * C + BF16 * OC, F32 * OC * C), layer,
+            grid.cost(ROWS, 2 * OC * C, F32 * C + BF16 * OC, weight_bytes), layer,
             out=to, inp=Read(inp, ROWS), weight=Read(weight), rounded=Own("rounded"), part=Own("part"),
-            by=Product(0, 1, part, OC, C, half_a=1), rows=part, columns=min(OC, PART // part // PANEL * PANEL),
+            by=Product(0, 1, part, OC, C, half_a=1, half_b=half_weight), rows=part,
+            columns=min(OC, PART // part // PANEL * PANEL),
         )  # fmt: skip
     else:
         step.op(
             name, "forward", own_matmul_forward if own else matmul_forward, grid,
-            grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, F32 * OC * C), layer,
+            grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, weight_bytes), layer,
             out=to, inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
-            by=Product(0, 1, rows, OC, C, half_a=int(half_inp)),
+            by=Product(0, 1, rows, OC, C, half_a=int(half_inp), half_b=half_weight),
         )  # fmt: skip
 
 

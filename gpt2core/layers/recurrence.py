@@ -9,14 +9,14 @@ shifted rows.
 from typing import NamedTuple
 
 from gpt2core.compile.jit import address_of, kernel
-from gpt2core.compile.later import float32
-from gpt2core.gemm.operands import Out, into, plain, transposed
+from gpt2core.compile.later import float32, is_half
+from gpt2core.gemm.operands import Operand, Out, into, plain, transposed
 from gpt2core.gemm.products import multiply, weight_or_panels
 from gpt2core.layers import linear
 from gpt2core.layers.cell import cell_backward, cell_forward, state_before
 from gpt2core.layers.units import GATES
-from gpt2core.step.grid import F32
-from gpt2core.step.signature import Matrix, Multiply, OwnMatrix, OwnVector, Scalar, TileInt, Vector
+from gpt2core.step.grid import BF16, F32
+from gpt2core.step.signature import Matrix, MatrixOrHalves, Multiply, OwnMatrix, OwnVector, Scalar, TileInt, Vector
 
 ZERO = float32(0.0)
 
@@ -83,7 +83,7 @@ class Outputs(NamedTuple):
 
 @kernel
 def lstm_forward(
-    h: Matrix, cell: Matrix, gates: Matrix, past: Matrix, cell_past: Matrix, first: States, weight: Matrix,
+    h: Matrix, cell: Matrix, gates: Matrix, past: Matrix, cell_past: Matrix, first: States, weight: MatrixOrHalves,
     panels: Matrix, bias: Vector, by: Multiply, chunk: Chunk, units: PackedUnits,
 ):  # fmt: skip
     """Run some units of the cells over a chunk of time: over one time, unless these are all units.
@@ -100,7 +100,7 @@ def lstm_forward(
     sample0, sample1, pos0, pos1, row0 = chunk
     unit0, unit1, panel0, panel1 = units
     H, n, carried = h.shape[1], sample1 - sample0, first.first_h.shape[0]
-    G, width = GATES * H, unit1 - unit0
+    G, width, size = GATES * H, unit1 - unit0, BF16 if is_half(weight) else F32
     at_b, ldb = weight_or_panels(by, weight, panels)
     parts = 1 if width == H else GATES  # products, each of whose columns are consecutive
     length = GATES // parts * width
@@ -109,9 +109,9 @@ def lstm_forward(
         before = address_of(past, (row - n) * H) if t else address_of(first.first_h, sample0 * H)
         for part in range(parts if t or carried else 0):
             j = part * H + unit0
-            at = at_b + F32 * (j * H if ldb else (panel0 + part * (panel1 - panel0) // parts) * panels.shape[1])
+            at = at_b + size * (j * H if ldb else (panel0 + part * (panel1 - panel0) // parts) * panels.shape[1])
             to = into(address_of(gates, row * G + j), G, 1)
-            multiply(by, n, length, H, plain(before, H), transposed(at, ldb), to)
+            multiply(by, n, length, H, plain(before, H), Operand(at, ldb, 1, is_half(weight)), to)
         for s in range(n):
             r = row + s
             past_cell = state_before(cell_past, first.first_cell, t, r - n, sample0 + s, unit0, unit1)

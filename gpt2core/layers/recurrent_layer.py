@@ -70,7 +70,8 @@ class Layer:
 
     def _by(self) -> Product:
         """A time's product."""
-        return Product(0, 1, self.BS, self.units.width, self.units.count, packed=int(self.panels is not None))
+        packed, half_weight = int(self.panels is not None), int(self.step.is_half(self.weight))
+        return Product(0, 1, self.BS, self.units.width, self.units.count, half_b=half_weight, packed=packed)
 
     def _by_back(self) -> Product:
         """A time's product in the reverse pass."""
@@ -219,7 +220,7 @@ class Layer:
             (
                 (row1 - row0 - (0 if more1 > more0 else sample1 - sample0)) * 2 * GATES * H * (unit1 - unit0)
                 + (row1 - row0) * cell_flop * (unit1 - unit0),
-                F32 * GATES * H * (unit1 - unit0)
+                self.step.itemsize(self.weight) * GATES * H * (unit1 - unit0)
                 + (row1 - row0) * F32 * (values * (unit1 - unit0) + width * (H - unit1 + unit0)),
             )
             for (row0, row1), (sample0, sample1), (unit0, unit1), (more0, more1) in spans

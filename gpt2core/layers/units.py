@@ -49,6 +49,12 @@ class Units:
         tiles = chunk.only([i for i in range(len(chunk)) for _ in self.blocks])
         return [self._with_units(self._at(tiles, t)) for t in range(*tiles.ranges("pos0:pos1")[0])]
 
+    def of_token(self) -> Grid:
+        """A tile for each block: the columns unit0:unit1, and those of the gates, `gates`."""
+        first, last = zip(*self.blocks, strict=True)
+        grid = Grid(tuple(f"u{number}" for number in range(len(self.blocks)))).with_columns(unit0=first, unit1=last)
+        return dataclasses.replace(grid, sets={"gates": tuple(self.gates_of(block) for block in self.blocks)})
+
     def _at(self, tiles: Grid, t: int) -> Grid:
         """One time of a chunk's tiles, with the rows past0:row0 of the time before and row1:next1 of the time after."""
         counts = [last - first for first, last in tiles.ranges("sample0:sample1")]

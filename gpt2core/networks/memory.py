@@ -25,6 +25,7 @@ def plan(config: TrainConfig, rank: int = 0) -> dict[str, ArenaPlan]:
     if not config.evaluate_every:
         return own
     other = _plan(modes.evaluation(config, DEFAULTS))
+    assert other["weights"].bytes == own["weights"].bytes, "evaluations read the run's weights where they lie"
     sizes = {
         ACTIVATIONS: max(own[ACTIVATIONS].bytes, other[ACTIVATIONS].bytes),  # a step's are not needed after it
         "temporary": own["temporary"].bytes + other["temporary"].bytes,

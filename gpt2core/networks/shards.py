@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from gpt2core.networks import halves
 from gpt2core.node.files import open_regular
 from gpt2core.spec.errors import BadMagic, BadVersion, CountMismatch, ShapeMismatch, TruncatedFile
 
@@ -53,10 +54,10 @@ class Stored:
             else:
                 yield first, part.astype(np.float32, copy=False)
 
-    def copy_to(self, out: NDArray[np.float32]) -> None:
-        """Fill `out`, which has this shape."""
+    def copy_to(self, out: NDArray[Any]) -> None:
+        """Fill `out`, which has this shape, float32 or bfloat16."""
         for first, part in self.values():
-            out[first : first + len(part)] = part
+            halves.fill(out[first : first + len(part)], part)
 
     def same_values(self, other: Stored) -> bool:
         """Whether another tensor of this shape has the same values."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.optimizers import optimizer_of, schedule_of
 from gpt2core.step import slicing
-from gpt2core.step.tensors import ITEMSIZE, TensorSpec, plan_arena
+from gpt2core.step.tensors import HALF, ITEMSIZE, TensorSpec, plan_arena
 
 
 def arenas(config: TrainConfig, weights: Sequence[TensorSpec]) -> dict[str, list[TensorSpec]]:
@@ -33,6 +33,14 @@ def constant(tensors: Mapping[str, list[TensorSpec]]) -> dict[str, list[TensorSp
     """
     weights = [dataclasses.replace(spec, constant=True) for spec in tensors["weights"]]
     return {**tensors, "weights": weights, "gradients": [], "optimizer": []}
+
+
+def with_halves(tensors: Mapping[str, list[TensorSpec]], matrices: Collection[str]) -> dict[str, list[TensorSpec]]:
+    """Tensors with these weights as bfloat16."""
+    weights = [
+        dataclasses.replace(spec, dtype=HALF) if spec.name in matrices else spec for spec in tensors["weights"]
+    ]
+    return {**tensors, "weights": weights}
 
 
 def names(config: TrainConfig) -> tuple[str, ...]:

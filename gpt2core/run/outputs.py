@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2core.networks.halves import widened
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import NotFinite
 from gpt2core.spec.result import SKETCH_SIZE
@@ -36,7 +36,7 @@ def outputs(program: Program, arenas: Memory, vocab: int) -> tuple[str, list[flo
     for first in range(0, len(order), ROWS_AT_ONCE):
         some = np.ascontiguousarray(logits[order[first : first + ROWS_AT_ONCE]])
         digest.update(some.data)
-        values = whole(some).astype(np.float64)
+        values = widened(some).astype(np.float64)
         lengths = np.linalg.norm(values, axis=1)
         values /= np.where(lengths > 0, lengths, 1.0)[:, None]
         sums += (values @ directions * signs[first : first + ROWS_AT_ONCE]).sum(axis=0)
@@ -70,10 +70,3 @@ def in_order(arenas: Memory, rows: int) -> NDArray[np.int64]:
         return np.arange(rows)
     order: NDArray[np.int64] = np.lexsort(tables)
     return order
-
-
-def whole(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Float32 values, also of the bits of bfloat16."""
-    if values.dtype != np.uint16:
-        return values
-    return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)

@@ -153,7 +153,8 @@ def compile_entries(planned: RunPlan, libraries: Sequence[Library], emit: Emit) 
     """Compile or load every kernel. If one is not in the cache, events report progress, and another process compiles
     the scheduler's loop and the last kernels."""
     kernels = list(dict.fromkeys(each for step in planned.programs for each in step.kernels))
-    compiled = [*(library.entry for library in libraries), *(kernel_entry(*each) for each in kernels)]
+    of_products = [library.entry for library in libraries] if products_of(*planned.programs) else []
+    compiled = [*of_products, *(kernel_entry(*each) for each in kernels)]
     entries = list(dict.fromkeys(compiled))
     if all(entry.is_kept for entry in entries):
         for entry in entries:

@@ -123,7 +123,8 @@ class TrainConfig:
         group="parallelisation", unit="tokens", main=7, resolved=True,
     )
     precision: str = setting(
-        "fp32", "precision of the operands of matrix products, and of some activations of GPT-2; all else is fp32",
+        "fp32", "precision of the operands of matrix products, of some activations of GPT-2, and with mode infer of "
+        "the weights' matrices in memory; all else is fp32",
         choices=PRECISIONS, role="size", group="training", main=8,
     )
     blas: str = setting(
@@ -307,6 +308,11 @@ class TrainConfig:
     @property
     def tokens_per_step(self) -> int:
         return self.grad_accum * self.batch * self.seq
+
+    @property
+    def has_half_weights(self) -> bool:
+        """Whether the weights' matrices are bfloat16 in memory: training updates them, so its are float32."""
+        return self.mode == "infer" and self.precision == "bf16"
 
     @property
     def read_split(self) -> str | None:

@@ -75,8 +75,6 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     for name, why in UNREAD.items():
         if getattr(config, name) != defaults[name]:
             yield ConfigError(name, getattr(config, name), f"the default {defaults[name]!r}, since {why}")
-    if config.precision != "fp32":
-        yield ConfigError("precision", config.precision, "fp32 with generate")
     vocab, context, length = config.model.vocab, config.model.context, len(config.prompt)
     beyond = next((token for token in config.prompt if token >= vocab), None)
     if beyond is not None:
@@ -89,13 +87,20 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
         yield ConfigError("generate", config.generate, accepted)
 
 
+def read_bytes(config: TrainConfig) -> int:
+    """Bytes of the weights that a token reads."""
+    vectors = config.model.read_vectors()
+    matrices = config.model.read_weights() - vectors
+    return 4 * vectors + (2 if config.has_half_weights else 4) * matrices
+
+
 def rates(config: TrainConfig, environment: Mapping[str, Any], token_s: float) -> dict[str, float | None]:
     """GB/s at which a step of this duration reads the weights, and the node's measured triad with as many threads; null
     if it was not measured.
     """
     peaks = (environment.get("peaks") or {}).get("threads") or {}
     return {
-        "weights_gb_per_s": 4 * config.model.read_weights() / token_s / 1e9,
+        "weights_gb_per_s": read_bytes(config) / token_s / 1e9,
         "triad_gb_per_s": (peaks.get(str(config.threads)) or {}).get("triad_gb_per_s"),
     }
 

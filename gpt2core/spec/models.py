@@ -48,6 +48,9 @@ class ModelConfig(Model):
         """
         return 3 * self.forward_flop(samples, positions, samples * positions)
 
+    def read_vectors(self) -> int:
+        return self.layers * 13 * self.channels + 2 * self.channels
+
     def read_weights(self) -> int:
         C = self.channels
         return self.layers * (12 * C**2 + 13 * C) + self.padded_vocab * C + 3 * C

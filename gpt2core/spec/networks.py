@@ -62,6 +62,10 @@ class Model(ABC):
         networks that do not generate 0."""
         return 0
 
+    def read_vectors(self) -> int:
+        """How many of these are in no matrix, so that they are float32 with every precision."""
+        return 0
+
     def slices(
         self,
         batch: int,  # noqa: ARG002

@@ -50,6 +50,6 @@ class Memory:
         return self.arrays[operand.name].strides[0] if isinstance(operand, Own) else 0
 
     @property
-    def weights(self) -> dict[str, NDArray[np.float32]]:
-        """The weights' views by name, in the order in which they lie."""
-        return {spec.name: self.arrays[spec.name].view(np.float32) for spec in self.plans["weights"].specs}
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """The weights' views by name, in the order in which they lie: float32, or the bits of bfloat16."""
+        return {spec.name: self.arrays[spec.name] for spec in self.plans["weights"].specs}

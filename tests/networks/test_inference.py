@@ -14,7 +14,7 @@ from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
 from gpt2core.layers.windows import packed_places
 from gpt2core.measure.tracing import new_record
-from gpt2core.networks import program
+from gpt2core.networks import halves, program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, outputs, prepare, train
@@ -40,8 +40,9 @@ RAGGED = {"batch": 3, "seq": 10, "batch_slice": 2, "token_slice": 4, "data": "sy
 ROUNDING = 1e-6  # of the sum of exponentials, whose order is the compiler's
 libc = ctypes.CDLL(None)
 CASES = pytest.mark.parametrize(
-    ("model", "precision"), [(GPT2, "fp32"), (GPT2, "bf16"), (LSTM, "fp32")], ids=["gpt2", "gpt2-bf16", "lstm"]
-)
+    ("model", "precision"), [(GPT2, "fp32"), (GPT2, "bf16"), (LSTM, "fp32"), (LSTM, "bf16")],
+    ids=["gpt2", "gpt2-bf16", "lstm", "lstm-bf16"],
+)  # fmt: skip
 
 
 class Mallinfo2(ctypes.Structure):
@@ -64,20 +65,33 @@ def config(model: object, **settings: object) -> TrainConfig:
     return slicing.resolve(TrainConfig.from_dict(given))
 
 
+def rounded_weights(path, model):
+    """A file of initial weights that bfloat16 represents."""
+    weights = computed(config(model), "loss").weights
+    network_of(config(model)).write(
+        config(model, save=str(path)),
+        {name: halves.widened(halves.rounded(weight)) for name, weight in weights.items()},
+    )
+    return str(path)
+
+
 @CASES
-def test_forward_of_inference_has_the_bits_of_training(model, precision):
-    training = config(model, precision=precision, fusion="rows")
+def test_forward_of_inference_has_the_bits_of_training(model, precision, tmp_path):
+    """With bf16 from weights that are bfloat16, since inference keeps no others."""
+    weights = rounded_weights(tmp_path / "weights.safetensors", model) if precision == "bf16" else None
+    how = {"precision": precision, "checkpoint": weights}
+    training = config(model, fusion="rows", **how)
     logits = computed(training, "loss").arrays["logits"]
     losses = computed(training, "backward").arrays["loss"]
-    every = computed(config(model, precision=precision, mode="infer", score=True))
+    every = computed(config(model, mode="infer", score=True, **how))
     assert np.array_equal(every.arrays["logits"], logits)
     assert np.allclose(every.arrays["loss"], losses, rtol=ROUNDING)
-    alone = computed(config(model, precision=precision, mode="infer"))
+    alone = computed(config(model, mode="infer", **how))
     assert np.array_equal(alone.arrays["logits"], logits)
     assert "losses" not in alone.arrays
-    apart = computed(config(model, precision=precision, mode="infer", logits="none-kept", score=True))
+    apart = computed(config(model, mode="infer", logits="none-kept", score=True, **how))
     assert np.allclose(apart.arrays["loss"], losses, rtol=ROUNDING)
-    last = computed(config(model, precision=precision, mode="infer", logits="last", score=True))
+    last = computed(config(model, mode="infer", logits="last", score=True, **how))
     rows = outputs.in_order(every, len(logits))[training.seq - 1 :: training.seq]
     assert np.array_equal(last.arrays["logits"], logits[rows])
     assert np.allclose(last.arrays["loss"], losses[rows], rtol=ROUNDING)
@@ -141,7 +155,8 @@ def test_steps_of_inference_allocate_nothing(model):
 @pytest.mark.parametrize(
     ("model", "precision", "logits"),
     [
-        (GPT2, "fp32", "none-kept"), (GPT2, "bf16", "last"), (LSTM, "fp32", "all"), (LSTM, "fp32", "last"),
+        (GPT2, "fp32", "none-kept"), (GPT2, "bf16", "last"), (GPT2, "bf16", "none-kept"), (LSTM, "fp32", "all"),
+        (LSTM, "bf16", "all"), (LSTM, "fp32", "last"),
         (RESNET, "fp32", "all"), (VGG, "fp32", "last"),
     ],
 )  # fmt: skip
@@ -152,13 +167,18 @@ def test_tasks_of_inference_read_and_write_what_they_declare(model, precision, l
     poison.check(program.build(infer), plan(infer), lambda memory: prepare.fill(memory, infer, data), libraries)
 
 
-@pytest.mark.parametrize("model", [GPT2, LSTM, RESNET, VGG], ids=["gpt2", "lstm", "resnet", "vgg"])
-def test_outputs_do_not_depend_on_scheduler_sync_and_threads(model, monkeypatch):
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [(GPT2, "fp32"), (GPT2, "bf16"), (LSTM, "fp32"), (LSTM, "bf16"), (RESNET, "fp32"), (VGG, "fp32")],
+    ids=["gpt2", "gpt2-bf16", "lstm", "lstm-bf16", "resnet", "vgg"],
+)
+def test_outputs_do_not_depend_on_scheduler_sync_and_threads(model, precision, monkeypatch):
     monkeypatch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
     found = set()
     for scheduler, sync, threads in (("serial", "step", 1), ("fork-join", "step", 2), ("task", "none", 2)):
         result = train.train(config(
-            model, mode="infer", steps=4, scheduler=scheduler, sync=sync, threads=threads, allow_oversubscription=True
+            model, mode="infer", steps=4, scheduler=scheduler, sync=sync, threads=threads, precision=precision,
+            allow_oversubscription=True,
         ))  # fmt: skip
         found.add(result.outputs_sha256)
         assert (result.losses, result.weights_sha256) == ([], None)
@@ -168,7 +188,7 @@ def test_outputs_do_not_depend_on_scheduler_sync_and_threads(model, monkeypatch)
         assert result.latency["p99_s"] == max(result.step_s)
         assert result.memory_bytes["gradients"] == result.memory_bytes["optimizer"] == 0
     assert len(found) == 1
-    other = train.train(config(model, mode="infer", steps=4, token_slice=10, batch_slice=3))
+    other = train.train(config(model, mode="infer", steps=4, token_slice=10, batch_slice=3, precision=precision))
     assert 0 < distance(other.outputs_sketch, result.outputs_sketch) < 1e-4 or other.outputs_sha256 in found
 
 
@@ -222,6 +242,8 @@ def test_inference_of_gpt2_needs_less_memory_than_training():
     mib = {name: sum(found.values()) >> 20 for name, found in (("all", every), ("last", last))}
     assert mib["all"] <= 475 + 57
     assert mib["last"] <= 475 + 12
+    half = memory_bytes(dataclasses.replace(training, mode="infer", logits="last", precision="bf16"))
+    assert half["weights"] <= 0.501 * last["weights"]
     long = dataclasses.replace(training, batch=8, seq=1024)
     share = sum(memory_bytes(dataclasses.replace(long, mode="infer", logits="last")).values())
     assert share <= 0.12 * sum(memory_bytes(long).values())

@@ -29,9 +29,11 @@ def last_logits(run: TrainConfig, weights: dict[str, np.ndarray], prefix: list[i
         return (gpt2.lnf(x) @ gpt2.wte.weight.T).numpy()[0, -1, : run.model.vocab]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("network", MODELS)
-def test_generation_is_that_of_pytorch(network: str) -> None:
-    run = config(network, generate=20)
+def test_generation_is_that_of_pytorch(network: str, precision: str) -> None:
+    """From the same weights: with bf16 those that are rounded, since only they are."""
+    run = config(network, generate=20, precision=precision)
     tokens, logits, weights = generated(run)
     prefix = list(run.prompt)
     for token, found in zip(tokens, logits[len(prefix) - 1 :], strict=True):

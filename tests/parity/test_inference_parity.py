@@ -12,6 +12,7 @@ from safetensors.torch import save_model
 
 from bench import torch_gpt2, torch_images, torch_lstm
 from gpt2core.data.sources import open_tokens
+from gpt2core.networks import halves
 from gpt2core.networks.network import network_of
 from gpt2core.run import outputs
 from gpt2core.spec.config import TrainConfig
@@ -54,9 +55,10 @@ def test_logits_are_those_of_pytorch(network: str, logits: str, precision: str) 
         "batch_slice": 2, "token_slice": 9, "steps": 1, "warmup": 0, "data": "stdlib",
     }))  # fmt: skip
     memory = computed(config)
-    wanted = expected(config, {name: np.array(array) for name, array in memory.weights.items()})
+    whole = computed(dataclasses.replace(config, precision="fp32")).weights
+    wanted = expected(config, {name: np.array(array) for name, array in whole.items()})
     wanted = (wanted[:, -1] if logits == "last" else wanted).reshape(-1, config.model.vocab)
-    found = outputs.whole(memory.arrays["logits"][:, : config.model.vocab])
+    found = halves.widened(memory.arrays["logits"][:, : config.model.vocab])
     found = found[outputs.in_order(memory, len(found))]
     errors = np.linalg.norm(found - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
     assert errors.max() <= TOLERANCE[precision]

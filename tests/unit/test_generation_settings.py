@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, UnreadableFile
-from gpt2core.spec.generation import parse_prompt, rates
+from gpt2core.spec.generation import parse_prompt, rates, read_bytes
 from gpt2core.spec.series import without_new
 from taskloom.contract.runs import RunSpec
 from taskloom.options import prompt_of
@@ -57,7 +57,6 @@ def test_batch_length_and_steps_follow_from_the_prompt(model):
         ({"data": "synthetic"}, "data", "synthetic", "the default 'stdlib', since generation reads the prompt"),
         ({"distribution": "uniform"}, "distribution", "uniform", "since generation reads the prompt"),
         ({"model": "lstm-tiny", "carry_state": True}, "carry_state", True, "carries the state from token to token"),
-        ({"precision": "bf16"}, "precision", "bf16", "fp32 with generate"),
         ({"mode": "train"}, "generate", 5, "the default 0, since mode train generates nothing"),
         ({"model": "resnet"}, "generate", 5, "the default 0, since network resnet does not read it"),
         ({"generate": 0}, "prompt", [1, 2, 3], "the default None without generate"),
@@ -110,5 +109,7 @@ def test_the_rate_of_the_weights_stands_beside_the_triad_of_as_many_threads():
     peaks = {"peaks": {"threads": {"1": {"triad_gb_per_s": 12.5}, "2": {"triad_gb_per_s": None}}}}
     run = config()
     assert rates(run, peaks, 0.5) == {"weights_gb_per_s": 8 * run.model.read_weights() / 1e9, "triad_gb_per_s": 12.5}
+    half = dataclasses.replace(run, precision="bf16")
+    assert rates(half, peaks, 0.5)["weights_gb_per_s"] == 2 * read_bytes(half) / 1e9
     assert rates(dataclasses.replace(run, threads=2), peaks, 0.5)["triad_gb_per_s"] is None
     assert rates(run, {"peaks": None}, 0.5)["triad_gb_per_s"] is None

@@ -9,6 +9,7 @@ import pytest
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm.multiply import new_scratch
+from gpt2core.layers.columns import matmul_forward_columns
 from gpt2core.layers.linear import (
     matmul_backward_input,
     matmul_backward_weight,
@@ -120,6 +121,41 @@ def test_inputs_and_gradients_in_bfloat16(golden: Load) -> None:
         assert dweight.tobytes() == same_dweight.tobytes()
         assert dbias.tobytes() == same_dbias.tobytes()
     del words
+
+
+def test_weights_in_bfloat16(golden: Load) -> None:
+    g = golden("matmul")
+    words, scratch = new_scratch()
+    by = gemm.own("bf16").by(0, scratch)
+    weight, inp = halves(g["weight"]), halves(g["inp"])
+    for given in (g["inp"], inp):
+        out, same = np.full((2, *g["dout"].shape), -7, np.float32)
+        matmul_forward(out, given, weight, g["bias"], by, 1, 6)
+        matmul_forward(same, given, floats(weight), g["bias"], by, 1, 6)
+        assert out.tobytes() == same.tobytes()
+    rounded, part = np.empty((3, g["inp"].shape[1]), np.uint16), np.empty(3 * 7, np.float32)
+    half, same_half = np.full((2, *g["dout"].shape), 7, np.uint16)
+    matmul_forward_to_halves(half, g["inp"], weight, rounded, part, by, 3, 7, 1, 6)
+    matmul_forward_to_halves(same_half, g["inp"], floats(weight), rounded, part, by, 3, 7, 1, 6)
+    np.testing.assert_array_equal(half, same_half)
+    del words
+
+
+@pytest.mark.parametrize("rows", [1, 4, 7])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_few_rows_by_ranges_of_outputs(golden: Load, with_bias: bool, rows: int) -> None:
+    g = golden("matmul")
+    bias = g["bias"] if with_bias else NONE
+    expected = g["out"][:rows] - (0 if with_bias else g["bias"])
+    out = np.full((rows, 40), -7, np.float32)
+    matmul_forward_columns(out, g["inp"][:rows], g["weight"], bias, 0, 13)
+    assert (out[:, 13:] == -7).all()
+    matmul_forward_columns(out, g["inp"][:rows], g["weight"], bias, 13, 40)
+    np.testing.assert_allclose(out, expected, **CLOSE)
+    half, same = np.full((2, *out.shape), np.nan, np.float32)
+    matmul_forward_columns(half, g["inp"][:rows], halves(g["weight"]), bias, 0, 40)
+    matmul_forward_columns(same, g["inp"][:rows], floats(halves(g["weight"])), bias, 0, 40)
+    np.testing.assert_allclose(half, same, **CLOSE)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(7, 40), (2, 16), (3, 7)])

@@ -9,6 +9,7 @@ import pytest
 
 from gpt2core.layers.cell import sigmoid, tanh
 from gpt2core.layers.recurrence import States, lstm_backward, lstm_backward_weight, lstm_forward
+from gpt2core.layers.token_cell import lstm_of_token
 from tests.support.finite_differences import draw, gradient
 
 By = Callable[..., tuple[int, int, int, int]]
@@ -88,3 +89,20 @@ def test_the_gates_functions() -> None:
         assert abs(tanh(np.float32(x)) - np.tanh(x)) <= 2e-7
     assert np.isnan(sigmoid(np.float32(np.nan)))
     assert np.isnan(tanh(np.float32(np.nan)))
+
+
+def test_cells_of_one_token(by: By) -> None:
+    """Those of a chunk of one time, also from weights in bfloat16."""
+    first = first_h, first_cell = draw(1, H), draw(1, H)
+    gates, weight, bias = draw(1, 4 * H), draw(4 * H, H), draw(4 * H)
+    bits = weight.view(np.uint16)[..., 1::2].copy()
+    for given, whole in ((weight, weight), (bits, (bits.astype(np.uint32) << 16).view(np.float32))):
+        h, cell, kept = np.full((1, H), np.nan, np.float32), np.full((1, H), np.nan, np.float32), gates.copy()
+        expected, expected_cell, expected_gates = h.copy(), cell.copy(), gates.copy()
+        for units in ((0, 3), (3, H)):
+            lstm_of_token(h, cell, kept, first_h, first_cell, given, bias, *units)
+        lstm_forward(expected, expected_cell, expected_gates, expected, expected_cell, States(*first), whole, NONE,
+                     bias, by(), (0, 1, 0, 1, 0), (0, H, 0, 0))  # fmt: skip
+        np.testing.assert_allclose(h, expected, **CLOSE)
+        np.testing.assert_allclose(cell, expected_cell, **CLOSE)
+        np.testing.assert_allclose(kept, expected_gates, **CLOSE)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.data.header import HEADER_BYTES, Header, new_header, read_header
+from gpt2core.networks import halves
 from gpt2core.networks.gpt2 import safetensors_file
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.shards import is_safetensors
@@ -42,11 +43,11 @@ def read_model(path: str | Path) -> ModelConfig:
 
 
 def read_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> None:
-    """Fill weights, float32 arrays named and shaped as weight_specs(model) says, from a checkpoint.
+    """Fill weights, arrays of float32 or bfloat16 named and shaped as weight_specs(model) says, from a checkpoint.
 
-    llm.c's bf16 and safetensors' BF16 and F16 are widened exactly. The padded rows of wte become zero, whatever the
-    file contains. Raises ShapeMismatch naming the first tensor that differs from the model's, else as
-    read_model; nothing is written to weights unless all sizes agree.
+    llm.c's bf16 and safetensors' BF16 and F16 are widened exactly; for arrays of bfloat16 all are rounded. The padded
+    rows of wte become zero, whatever the file contains. Raises ShapeMismatch naming the first tensor that differs from
+    the model's, else as read_model; nothing is written to weights unless all sizes agree.
     """
     check_buffers(model, weights)
     if is_safetensors(path):
@@ -57,8 +58,9 @@ def read_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> N
             header = _llmc_header(path, stream)
             check_same_model(path, _llmc_model(path, header, size_bytes), model)
             for spec in weight_specs(model):
-                _read_into(path, stream, weights[spec.name], int(header[1]))
-    weights["wte"][model.vocab :] = 0.0
+                for part in halves.parts(weights[spec.name]):
+                    _read_into(path, stream, part, int(header[1]))
+    weights["wte"][model.vocab :] = 0
 
 
 def write_checkpoint(path: str | Path, model: ModelConfig, weights: Weights) -> None:
@@ -104,10 +106,11 @@ def with_preset_name(model: ModelConfig) -> ModelConfig:
 
 
 def check_buffers(model: ModelConfig, weights: Weights) -> None:
-    """Raise ValueError unless weights has every weight of the model, as a C-ordered float32 array of its shape."""
+    """Raise ValueError unless weights has every weight of the model, as a C-ordered array of its shape, of float32 or
+    bfloat16."""
     for spec in weight_specs(model):
         array = weights[spec.name]
-        if array.shape != spec.shape or array.dtype != np.float32 or not array.flags.c_contiguous:
+        if array.shape != spec.shape or array.dtype not in (np.float32, np.uint16) or not array.flags.c_contiguous:
             raise ValueError(f"{spec.name} is {array.dtype} {array.shape}, not C-ordered float32 {spec.shape}")
 
 
@@ -146,9 +149,8 @@ def _llmc_model(path: str | Path, header: Header, size_bytes: int) -> ModelConfi
     return model
 
 
-def _read_into(path: str | Path, stream: BinaryIO, out: NDArray[np.float32], version: int) -> None:
-    """Fill out with the next values of the file."""
-    flat = out.reshape(-1)
+def _read_into(path: str | Path, stream: BinaryIO, flat: NDArray[np.float32], version: int) -> None:
+    """Fill an array of one dimension with the next values of the file."""
     if version == FP32:
         _read_exactly(path, stream, flat)
         return

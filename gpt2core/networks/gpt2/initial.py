@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpt2core.networks import halves
 from gpt2core.networks.gpt2.checkpoint import Weights, check_buffers
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.normal import Normals
@@ -33,5 +34,6 @@ def initial_weights(model: ModelConfig, seed: int, weights: Weights) -> None:
             out[...] = 1.0
         else:
             std = {"wpe": POSITION_STD, "attprojw": residual_std, "fcprojw": residual_std}.get(spec.name, WEIGHT_STD)
-            normals.fill(out[: model.vocab] if spec.name == "wte" else out, std)
-    weights["wte"][model.vocab :] = 0.0
+            for part in halves.parts(out[: model.vocab] if spec.name == "wte" else out):
+                normals.fill(part, std)
+    weights["wte"][model.vocab :] = 0

@@ -13,6 +13,8 @@ from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
 from gpt2core.step.tensors import HALF, TensorSpec
 
+MATRICES = ("wte", "wpe", "qkvw", "attprojw", "fcw", "fcprojw")
+
 
 def model_of(config: TrainConfig) -> ModelConfig:
     """The sizes of the GPT-2 that a configuration trains. Raises TypeError for another network's."""
@@ -64,8 +66,8 @@ def update_parts(model: ModelConfig) -> int:
 
 
 def halves(config: TrainConfig) -> bool:
-    """Whether `attended`, `hidden` and `logits` are bfloat16 (docs/decisions/0024)."""
-    return config.precision == "bf16"
+    """Whether `attended`, `hidden` and `logits` are bfloat16 (docs/decisions/0024). Those of one token are small."""
+    return config.precision == "bf16" and not config.generate
 
 
 def activation_specs(config: TrainConfig) -> list[TensorSpec]:
@@ -136,8 +138,9 @@ def _trained(model: ModelConfig, names: tuple[str, ...], keeps_gradients: bool) 
 
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena. With fusion "all" a gradient lives only until its task has updated the weight."""
+    trained = _trained(model_of(config), state.names(config), config.fused != "all")
     return {
-        **_trained(model_of(config), state.names(config), config.fused != "all"),
+        **(state.with_halves(trained, MATRICES) if config.has_half_weights else trained),
         "activations": activation_specs(config),
         "temporary": temporary_specs(config),
     }

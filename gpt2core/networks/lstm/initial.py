@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2core.networks import halves
 from gpt2core.networks.lstm.tensors import Lstm, weight_specs
 from gpt2core.networks.normal import Normals
 
@@ -27,9 +28,11 @@ def initial_weights(model: Lstm, seed: int, scale: float, weights: Weights) -> N
     uniforms = np.random.Generator(np.random.PCG64([seed, WEIGHTS_STREAM, 1]))
     for spec in weight_specs(model):
         out = weights[spec.name]
-        if spec.name == "embedding" and not scale:
-            Normals([seed, WEIGHTS_STREAM]).fill(out, 1.0)
-        else:
-            uniforms.random(dtype=np.float32, out=out)
-            out *= 2 * bound
-            out -= bound
+        normals = Normals([seed, WEIGHTS_STREAM]) if spec.name == "embedding" and not scale else None
+        for part in halves.parts(out):
+            if normals:
+                normals.fill(part, 1.0)
+            else:
+                uniforms.random(dtype=np.float32, out=part)
+                part *= 2 * bound
+                part -= bound

@@ -75,6 +75,9 @@ class Lstm(Model):
         """Model FLOP of a step: 6 x weights in matrix products x tokens."""
         return 3 * self.forward_flop(samples, positions, samples * positions)
 
+    def read_vectors(self) -> int:
+        return 2 * self.layers * GATES * self.hidden + self.vocab
+
     def read_weights(self) -> int:
         E, H = self.embedding, self.hidden
         cells = GATES * H * (E + (2 * self.layers - 1) * H + 2 * self.layers)
@@ -135,9 +138,9 @@ def carries(config: TrainConfig) -> bool:
 
 def panels(config: TrainConfig) -> dict[str, tuple[int, int]]:
     """Shapes of a layer's recurrent weight, packed for the forward and the backward product. Only our own product of
-    float32 reads panels.
+    float32 reads panels, and a step that generates has no product.
     """
-    if config.precision != "fp32":
+    if config.precision != "fp32" or config.generate:
         return {}
     H = model_of(config).hidden
     U = config.unit_slice or H
@@ -157,9 +160,10 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     model = model_of(config)
     E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
     trains, rows = config.mode == "train", [] if config.generate else token_rows.specs(config)
+    trained = _trained(model, state.names(config), config.fused != "all")
     head = generation.specs(config, V) if config.generate else token_rows.head_specs(config, H, V)
     return {
-        **_trained(model, state.names(config), config.fused != "all"),
+        **(state.with_halves(trained, [each.name for each in matrices(model)]) if config.has_half_weights else trained),
         "activations": [
             *rows,
             *(TensorSpec(name, (N, E)) for name in ("embedded", "dembedded")),

@@ -9,7 +9,7 @@ import numpy as np
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
 from gpt2core.measure.tracing import new_record
-from gpt2core.networks import program
+from gpt2core.networks import halves, program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import prepare
@@ -24,7 +24,7 @@ MODELS = {
     "lstm": {"network": "lstm", "embedding": 40, "hidden": 48, "layers": 2, "vocab": 260, "context": 40},
     "lstm-tied": {"network": "lstm", "embedding": 48, "hidden": 48, "layers": 1, "vocab": 99, "tied": True},
 }
-LARGER = 6  # factor of the initial weights, so that the largest logit depends on the earlier tokens
+LARGER = 5  # factor of the initial weights, so that the largest logit depends on the earlier tokens
 
 
 def config(network: str, **settings: object) -> TrainConfig:
@@ -38,8 +38,8 @@ def filled(run: TrainConfig) -> tuple[Memory, dict[str, np.ndarray]]:
     data = network_of(run).data(run) if run.generate else {}
     prepare.fill(memory, run, data)
     for weight in memory.weights.values():
-        weight *= LARGER
-    return memory, {name: weight.copy() for name, weight in memory.weights.items()}
+        halves.fill(weight, halves.widened(weight) * LARGER)
+    return memory, {name: halves.widened(weight).copy() for name, weight in memory.weights.items()}
 
 
 def bound(run: TrainConfig, memory: Memory) -> dispatch.Dispatch:
