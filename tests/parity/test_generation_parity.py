@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from bench import torch_gpt2, torch_lstm
+from bench import generation, torch_generation, torch_gpt2, torch_lstm
+from gpt2core.run.train import train
 from gpt2core.spec.config import TrainConfig
 from tests.support.networks.generating import MODELS, config, generated
 
@@ -41,3 +46,18 @@ def test_generation_is_that_of_pytorch(network: str, precision: str) -> None:
         assert np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted)
         assert token == int(np.argmax(wanted))
         prefix.append(token)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("model", ["tiny", "lstm-tiny"])
+def test_the_peer_of_the_benchmark_generates_our_tokens(model: str, precision: str, tmp_path: Path) -> None:
+    """With bf16 its activations are rounded too, so tokens may differ."""
+    given = argparse.Namespace(model=model, seed=3, generate=6, prompt_tokens=4, threads="1", precisions=precision)
+    (run,) = generation.prepare(tmp_path, given)
+    with torch.inference_mode():
+        read, forget = torch_generation.reader(run)
+        first, second = [(forget(), torch_generation.generate(run, read))[1] for _ in range(2)]
+    assert first["tokens"] == second["tokens"]
+    assert len(second["token_s"]) == len(second["tokens"]) - 1 == 5
+    if precision == "fp32":
+        assert second["tokens"] == train(dataclasses.replace(run, scheduler="serial")).tokens
