@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
-from gpt2core.spec.data import IMAGES, TOKENS
+from gpt2core.spec.data import IMAGES, PAIRS, TOKENS
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.models import preset_name
 from taskloom.contract.bodies import Model, Request
@@ -19,7 +19,7 @@ from taskloom.contract.bodies import Model, Request
 Mode = Literal["train", "infer"]
 WORKLOAD = "workload"
 GENERATED = "synthetic"  # data that the trainer generates
-NETWORKS = ("small", "lstm-tiny", "resnet14-cifar", "vgg11-cifar")
+NETWORKS = ("small", "lstm-tiny", "resnet14-cifar", "vgg11-cifar", "seq2seq-tiny")
 MOST_NETWORKS = 20
 ROW = ("model", "batch", "seq", "mode", "data")  # settings that vary from network to network
 
@@ -78,6 +78,14 @@ class WorkloadTerms(Request):
     images: str | None = Field(
         None, description="real data of networks that read images, such as cifar10:PATH; null: generated only"
     )
+    pairs: str | None = Field(
+        None, description="real data of networks that read pairs, such as pairs:PATH; null: generated only"
+    )
+
+    @property
+    def real(self) -> dict[str, str | None]:
+        """Real data by what networks read."""
+        return {TOKENS: self.tokens, IMAGES: self.images, PAIRS: self.pairs}
 
 
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +112,7 @@ def _workload(terms: WorkloadTerms, base: Mapping[str, Any]) -> dict[str, Any]:
             row = _row(names, network, trained, mode, base)
             rows.append(row)
             larger += [{**row, "batch": factor * row["batch"]} for factor in dict.fromkeys(terms.batches)]
-            data = network.get("data") or {TOKENS: terms.tokens, IMAGES: terms.images}[trained.model.reads]
+            data = network.get("data") or terms.real[trained.model.reads]
             if mode == "train" and data not in (None, GENERATED):
                 real.append({**row, "data": data})
     every = [*rows, *larger, *real]
@@ -135,7 +143,7 @@ def _row(
     """The settings of a network in a mode on generated data: its own, else those of the base, else the defaults."""
     defaults = modes.in_mode(trained, mode, DEFAULTS).to_dict()
     unread = modes.UNREAD[mode]
-    given = {name: value for name, value in base.items() if name != "seq" or trained.model.reads == TOKENS}
+    given = {name: value for name, value in base.items() if name != "seq" or trained.model.reads != IMAGES}
     given |= {name: value for name, value in network.items() if name not in unread}
     row = {name: defaults[name] if given.get(name) is None else given[name] for name in names}
     return {**row, "model": network["model"], "mode": mode, "data": GENERATED}

@@ -22,8 +22,9 @@ SIZES = {
     "layers": "L: number of layers",
     "heads": "gpt2: NH: attention heads",
     "channels": "gpt2: C: channels, a multiple of heads",
-    "embedding": "lstm: E: width of the embedding",
-    "hidden": "lstm: H: hidden units of a layer; vgg: outputs of a dense layer",
+    "embedding": "lstm, seq2seq: E: width of the embedding",
+    "hidden": "lstm: H: hidden units of a layer; vgg: outputs of a dense layer; seq2seq: H: hidden units of the "
+    "decoder, half of them for each direction of the encoder",
     "tied": "lstm: the head's weight is the embedding's; needs E = H",
     "blocks": "resnet: blocks of a stage",
     "width": "resnet, vgg: channels of the first stage",
@@ -129,7 +130,7 @@ def model_value(preset: str | None, sizes: Mapping[str, int], network: str | Non
     for name, value in sizes.items():
         if name not in known:
             owners = [each for each in KNOWN if name in sizes_of(each)]
-            accepted = f"no size of {base.network}, but of {' and '.join(owners)}; {base.network} has "
+            accepted = f"no size of {base.network}, but of {', '.join(owners)}; {base.network} has "
             accepted += ", ".join(each for each in SIZES if each in known)
             raise ConfigError(name, value, accepted)
     return {key: sizes.get(key, value) for key, value in known.items() if key != "name"}

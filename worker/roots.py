@@ -23,7 +23,7 @@ class RefusedName(InputError):
 
 
 def find_file(field: str, name: str, root: Path | None, folders: bool = False) -> Path:
-    """Path of the regular file with this name below `root`; with `folders`, also of a folder of weights or of images.
+    """Path of the regular file with this name below `root`; with `folders`, also of a folder of weights or of data.
 
     Links may lead to files below the root only, and so may those of other files that are read with this one. Raises
     RefusedName.

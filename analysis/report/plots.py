@@ -60,9 +60,9 @@ def colour_of(scheduler: str) -> str:
 def op_colour(op: str) -> str:
     """One colour for a kind of op, forward or backward, in every report."""
     for names, colour in (
-        (("attention",), "attention"),
-        (("qkv", "projection", "fc", "logits", "gates_in", "recurrence", "conv"), "products"),
-        (("gelu", "relu", "residual", "layernorm", "pool"), "elementwise"),
+        (("attention", "cross_attention"), "attention"),
+        (("qkv", "projection", "fc", "logits", "gates_in", "recurrence", "combine", "conv"), "products"),
+        (("gelu", "relu", "tanh", "residual", "layernorm", "pool"), "elementwise"),
         ((*OPTIMIZERS, "update"), "update-op"),
         (("cross_entropy", "mean_loss", "mean_accuracy", "end_at_goal"), "loss-op"),
     ):

@@ -65,9 +65,10 @@ def small(config: TrainConfig) -> TrainConfig:
     chunks = -(-config.seq // slicing.sizes(config)[1])
     if config.op_order == "layers":
         chunks = min(MOST_CHUNKS, chunks)
+    seq = max(chunks, config.model.shortest)
     return dataclasses.replace(
-        config, fusion=fusion_of(config), batch=1, seq=chunks, batch_slice=1, token_slice=1, threads=1, grad_accum=1,
-        op_threads=None, split=None, evaluate_every=0, **NOT_OF_LIVES,
+        config, fusion=fusion_of(config), batch=1, seq=seq, batch_slice=1, token_slice=-(-seq // chunks), threads=1,
+        grad_accum=1, op_threads=None, split=None, evaluate_every=0, **NOT_OF_LIVES,
     )  # fmt: skip
 
 

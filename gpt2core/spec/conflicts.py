@@ -18,6 +18,9 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     """The settings that do not fit together, each as an error."""
     if config.seq > config.model.context:
         yield ConfigError("seq", config.seq, f"at most the model's context ({config.model.context})")
+    if config.seq < config.model.shortest:
+        accepted = f"{config.model.shortest} or more, since network {config.model.network} has no shorter samples"
+        yield ConfigError("seq", config.seq, accepted)
     if config.ranks > 1:
         yield from of_ranks(config)
     if config.batch_slice is not None and config.batch_slice > max(config.batch // config.ranks, 1):

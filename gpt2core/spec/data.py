@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
 
 CHANNELS, CIFAR_SIDE = 3, 32
-TOKENS, IMAGES = "tokens", "images"  # data that a network reads
+TOKENS, IMAGES, PAIRS = "tokens", "images", "pairs"  # data that a network reads
+END, BEGIN = 0, 1  # tokens of pairs that are no words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,13 @@ CIFAR = {
 # Form of data by name. Data with a path is NAME:PATH; a name that is not here is the path of a token file.
 DATA: dict[str, Data] = {
     "synthetic": Data(
-        openers={TOKENS: "gpt2core.data.sources:synthetic_tokens", IMAGES: "gpt2core.data.images:open_synthetic"}
+        openers={
+            TOKENS: "gpt2core.data.sources:synthetic_tokens",
+            IMAGES: "gpt2core.data.images:open_synthetic",
+            PAIRS: "gpt2core.data.pairs:open_synthetic",
+        }
     ),
+    "pairs": Data(openers={PAIRS: "gpt2core.data.pairs:open_folder"}, has_path=True),
     "stdlib": Data(openers={TOKENS: "gpt2core.data.sources:open_stdlib"}),
     **CIFAR,
 }
@@ -99,6 +105,11 @@ def with_path(data: str, path: str) -> str:
 def conflicts(config: TrainConfig) -> Iterator[ConfigError]:
     """Data that the network of a run does not read, or whose images do not fit its model."""
     model, (prefix, path), (form, _) = config.model, parts(config.data), form_of(config.data)
+    if model.reads == PAIRS:
+        if PAIRS not in form.openers or (prefix and not path):
+            accepted = f"synthetic or pairs:PATH, a folder with source.bin and target.bin: network {model.network}"
+            yield ConfigError("data", config.data, f"{accepted} reads pairs")
+        return
     if model.reads != IMAGES:
         if model.reads not in form.openers:
             named = ", ".join(name for name, each in DATA.items() if TOKENS in each.openers)

@@ -22,6 +22,7 @@ NETWORKS = {
     "lstm": "gpt2core.networks.lstm.network",
     "resnet": "gpt2core.networks.resnet.network",
     "vgg": "gpt2core.networks.vgg.network",
+    "seq2seq": "gpt2core.networks.seq2seq.network",
 }
 KNOWN = Registry("networks", NETWORKS, "NETWORK")  # with those of other packages
 DEFAULT = "gpt2"  # network of a model without the key `network`
@@ -41,6 +42,7 @@ class Model(ABC):
     settings: ClassVar[tuple[str, ...]] = ("distribution",)  # those of OWN_SETTINGS that it reads
     reads: ClassVar[str] = TOKENS
     unit: ClassVar[str] = "tokens"  # what a position of a sample is
+    shortest: ClassVar[int] = 1  # minimum number of positions of a sample
     metrics: ClassVar[tuple[str, ...]] = ("loss",)  # of each step: "accuracy" too if it has classes
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16")
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # of settings, where they are not TrainConfig's

@@ -34,6 +34,7 @@ LISTS = {"scheduler": "schedulers", "threads": "threads", "mode": "modes"}
     "--batches", metavar="N,...", help="factors of the batch of further runs, for the growth of memory  [default: 2]"
 )
 @click.option("--images", metavar="DATA", help="real data of networks that read images, such as cifar10:NAME")
+@click.option("--pairs", metavar="DATA", help="real data of networks that read pairs, such as pairs:NAME")
 @click.option("--name", default="", help="name of the experiment")
 @click.option(
     "--repetitions", type=click.IntRange(1),
@@ -50,6 +51,7 @@ LISTS = {"scheduler": "schedulers", "threads": "threads", "mode": "modes"}
 def workload(
     batches: str | None,
     images: str | None,
+    pairs: str | None,
     name: str,
     repetitions: int | None,
     dry_run: bool,
@@ -70,7 +72,7 @@ def workload(
     if output is not None and not wait:
         raise click.UsageError("--output needs --wait")
     commit = named_commit.options_of(given)
-    request = _request(given, batches, images, {"name": name, "repetitions": repetitions})
+    request = _request(given, batches, {"images": images, "pairs": pairs}, {"name": name, "repetitions": repetitions})
     request = named_commit.completed(request, commit)
     with connect(server, waits=wait) as client:
         if dry_run:
@@ -100,11 +102,11 @@ def workload(
 
 
 def _request(
-    given: dict[str, Any], batches: str | None, images: str | None, named: dict[str, Any]
+    given: dict[str, Any], batches: str | None, real: dict[str, str | None], named: dict[str, Any]
 ) -> ExperimentRequest:
     """Raises ConfigError for several values of another setting."""
     base, axes = several_settings(given)
-    terms: dict[str, Any] = {} if images is None else {"images": images}
+    terms: dict[str, Any] = {name: data for name, data in real.items() if data is not None}
     every = {**{name: [value] for name, value in base.items()}, **axes}
     if "model" in every:
         terms["networks"] = [{"model": model} for model in every["model"]]

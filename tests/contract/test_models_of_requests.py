@@ -28,6 +28,8 @@ RECORDED: list[Any] = [
     {"network": "lstm", "embedding": 8, "hidden": 8, "layers": 1, "tied": True},
     {"network": "lstm", "embedding": 32, "hidden": 32, "layers": 2, "vocab": 256, "context": 1024, "tied": False,
      "name": "lstm-tiny"},
+    "seq2seq-tiny",
+    {"network": "seq2seq", "embedding": 6, "hidden": 10, "vocab": 23},
 ]  # fmt: skip
 
 

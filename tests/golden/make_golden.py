@@ -20,7 +20,18 @@ from bench.torch_gpt2 import GPT2, attention, load_weights, random_model, train,
 from gpt2core.spec import networks
 from gpt2core.spec.config import TrainConfig
 from tests.networks import test_gru
-from tests.support.networks import cases, lstms, resnets, torch_gru, torch_lstms, torch_toys, torch_trained, vggs
+from tests.support.networks import (
+    cases,
+    lstms,
+    resnets,
+    seq2seqs,
+    torch_gru,
+    torch_lstms,
+    torch_seq2seq,
+    torch_toys,
+    torch_trained,
+    vggs,
+)
 
 FOLDER = Path(__file__).parent
 N, C, OC, NH, B, T, V, VP, CONTEXT = 7, 24, 40, 3, 2, 5, 50, 128, 16
@@ -217,11 +228,16 @@ def make_vgg() -> None:
     np.savez_compressed(FOLDER / "vgg.npz", losses=losses, accuracies=accuracies)
 
 
+def make_seq2seq() -> None:
+    """Store PyTorch's losses for the seq2seq of tests/networks."""
+    np.savez_compressed(FOLDER / "seq2seq.npz", losses=torch_seq2seq.losses(seq2seqs.config()))
+
+
 def main() -> None:
     torch.set_num_threads(1)
     for make in (make_encoder, make_layernorm, make_matmul, make_attention, make_gelu, make_residual,
                  make_cross_entropy, make_adamw, make_sgd, make_small_gpt2, make_clipped_gpt2, make_toys,
-                 make_lstms, make_gru, make_resnet, make_vgg):  # fmt: skip
+                 make_lstms, make_gru, make_resnet, make_vgg, make_seq2seq):  # fmt: skip
         make()
 
 

@@ -26,6 +26,9 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "resnet": {"model": "resnet14-cifar", "batch": 64},
     "vgg": {"model": {"network": "vgg", "width": 16, "hidden": 64}, "batch": 64},
+    "seq2seq": {
+        "model": {"network": "seq2seq", "embedding": 256, "hidden": 512, "vocab": 8192}, "batch": 8, "seq": 64,
+    },
 }  # fmt: skip
 
 

@@ -20,7 +20,8 @@ SIZES = "from gpt2core.spec.config import TrainConfig; from gpt2core.networks.me
 def test_memory_is_known_without_numba(name: str) -> None:
     """Servers and workers need the figure, and do not load Numba."""
     model = f"{{'network': '{name}'}}"
-    program = f"import sys; {SIZES}; print(sum(memory_bytes(TrainConfig({model}, seq=1)).values()))"
+    seq = networks.network(name).model.shortest
+    program = f"import sys; {SIZES}; print(sum(memory_bytes(TrainConfig({model}, seq={seq})).values()))"
     program += "; print(sorted({'numba', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     size, loaded = done.stdout.split("\n", 1)
@@ -34,7 +35,7 @@ def test_a_network_has_models_of_its_own_class(name: str) -> None:
     assert network.model.network == name
     sizes = [network.model(), *network.presets.values()]
     for model in sizes:
-        config = TrainConfig(model, seq=1)
+        config = TrainConfig(model, seq=model.shortest)
         assert network_of(config) is network
         assert TrainConfig.from_dict(config.to_dict()) == config
         assert model.step_flop(2, 1) == 2 * model.step_flop(1, 1) > 0

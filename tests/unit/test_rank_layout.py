@@ -30,6 +30,7 @@ MODELS = {
     "gpt2": {"layers": 2, "heads": 2, "channels": 32, "vocab": 61, "context": 16},
     "lstm": {"network": "lstm", "embedding": 12, "hidden": 9, "layers": 2, "vocab": 61, "context": 16},
     "resnet": {"network": "resnet", "blocks": 1, "width": 5, "classes": 7, "side": 9},
+    "seq2seq": {"network": "seq2seq", "embedding": 6, "hidden": 10, "vocab": 23, "context": 16},
 }
 
 

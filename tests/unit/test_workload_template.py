@@ -45,7 +45,7 @@ def test_each_network_runs_in_both_modes_and_once_more_on_real_data_and_with_lar
 
 def test_the_default_networks_can_all_run():
     found = variants({"template": "workload", "base": {"steps": 4}})
-    assert {config.model.network for config in found} == {"gpt2", "lstm", "resnet", "vgg"}
+    assert {config.model.network for config in found} == {"gpt2", "lstm", "resnet", "vgg", "seq2seq"}
     assert {config.seq for config in found if config.model.reads == "images"} == {1}
 
 
@@ -63,6 +63,14 @@ def test_real_images_and_no_real_tokens():
     found = variants({"template": "workload", "workload": terms, "base": {"steps": 4, "batch": 2}})
     assert sorted((config.model.network, config.data) for config in found) == [
         ("gpt2", "synthetic"), ("resnet", "cifar10:c10"), ("resnet", "synthetic"),
+    ]  # fmt: skip
+
+
+def test_pairs_have_a_length_and_real_data_of_their_own():
+    terms = {"networks": ["seq2seq-tiny"], "threads": [2], "schedulers": ["task"], "batches": [], "pairs": "pairs:fr"}
+    found = variants({"template": "workload", "workload": terms, "base": {"steps": 4, "batch": 2, "seq": 24}})
+    assert sorted((config.mode, config.data, config.seq) for config in found) == [
+        ("infer", "synthetic", 24), ("train", "pairs:fr", 24), ("train", "synthetic", 24),
     ]  # fmt: skip
 
 
@@ -134,7 +142,7 @@ def test_the_command_has_the_templates_fields():
     from taskloom.commands.workload import _request
 
     made = _request({"model": "tiny,lstm-tiny", "threads": "1,2", "mode": "train", "data": "stdlib", "steps": "4"},
-                    "2,4", None, {"name": "", "repetitions": 2})  # fmt: skip
+                    "2,4", {"images": None, "pairs": None}, {"name": "", "repetitions": 2})  # fmt: skip
     assert made.workload is not None
     assert made.workload.model_dump(exclude_unset=True) == {
         "networks": [{"model": "tiny"}, {"model": "lstm-tiny"}], "threads": [1, 2], "modes": ["train"],
@@ -142,6 +150,6 @@ def test_the_command_has_the_templates_fields():
     }  # fmt: skip
     assert (made.base.steps, made.repetitions, made.name) == (4, 2, "workload of tiny, lstm-tiny")
     with pytest.raises(ConfigError, match=r"batch .*one value"):
-        _request({"batch": "1,2"}, None, None, {})
+        _request({"batch": "1,2"}, None, {}, {})
     with pytest.raises(ConfigError, match="whole numbers"):
-        _request({}, "two", None, {})
+        _request({}, "two", {}, {})

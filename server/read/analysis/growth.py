@@ -45,7 +45,7 @@ def memory_growth(groups: Sequence[Group], rows: Sequence[MemoryRow]) -> list[Gr
         if row.memory.peak_rss_bytes and not row.memory.peak_compiled and _alike(config, drawn[config.mode])
     ]
     shape = shape_of(first)
-    limits = {"batch": (1, MOST_BATCH), "seq": (1, first.model.context)}
+    limits = {"batch": (1, MOST_BATCH), "seq": (first.model.shortest, first.model.context)}
     if isinstance(first.model, ImageModel):
         limits["side"] = first.model.sides
     return growth(

@@ -130,9 +130,9 @@ export function schedulerColour(scheduler) {
 export function opKind(op) {
 	/** @type {[string[], string][]} */
 	const kinds = [
-		[['attention'], 'attention'],
-		[['qkv', 'projection', 'fc', 'logits', 'gates_in', 'recurrence', 'conv'], 'products'],
-		[['gelu', 'relu', 'residual', 'layernorm', 'pool'], 'elementwise'],
+		[['attention', 'cross_attention'], 'attention'],
+		[['qkv', 'projection', 'fc', 'logits', 'gates_in', 'recurrence', 'combine', 'conv'], 'products'],
+		[['gelu', 'relu', 'tanh', 'residual', 'layernorm', 'pool'], 'elementwise'],
 		[['adamw', 'sgd', 'update'], 'update-op'],
 		[['cross_entropy', 'mean_loss', 'mean_accuracy', 'end_at_goal'], 'loss-op']
 	];
