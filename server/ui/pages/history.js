@@ -13,7 +13,7 @@ import {State} from '../words.js';
 
 const SHOWN = ['model', 'mode', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
 
-/** A short name of a series. @param {import('../schemas').Schemas['SeriesRow']} series */
+/** A short name of a series. @param {Pick<import('../schemas').Schemas['SeriesRow'], 'config' | 'node'>} series */
 const nameOf = series =>
 	`${SHOWN.filter(name => series.config[name] != null)
 		.map(
@@ -96,9 +96,16 @@ const METRICS = {
 	time_to_first_token_s: ['milliseconds to the first token', 1e3, asMs],
 	op_s: ['milliseconds of threads a step', 1e3, asMs]
 };
+/** @typedef {import('../schemas').Schemas['SeriesRun']} SeriesRun */
+/**
+ * A series with its points and changes.
+ * @typedef {Omit<import('../schemas').Schemas['SeriesRow'], 'alerts'> & import('../schemas').Schemas['SeriesChanges'] &
+ *   {points: SeriesRun[], ops: string[]}} Series
+ */
+
 /** A point's value; a peak that contains the compiler is like no other. @param {any} p @param {string} metric */
 const valueOf = (p, metric) => (metric === 'memory_bytes' && p.compiled ? null : p[metric]);
-/** The commit of a point: the submitter's, else the trainer's. @param {any} point */
+/** The commit of a point: the submitter's, else the trainer's. @param {SeriesRun} point */
 const commitOf = point => point.commit ?? point.trainer_commit;
 
 /** The runs of a series with the levels between changes. @param {{id: string}} props */
@@ -121,28 +128,20 @@ function One({id}) {
 
 /**
  * Points in the order of an axis, and their places on it. Runs of one commit share a place, side by side.
- * @param {any} of
+ * @param {Series} of
  * @param {string} axis commits, dates or runs
  */
 function along(of, axis) {
 	if (axis === 'dates')
-		return {
-			points: of.points,
-			x: of.points.map((/** @type {any} */ p) => Date.parse(p.finished_at) / DAY_S / 1e3),
-			show: timeOf
-		};
-	if (axis === 'runs')
-		return {
-			points: of.points,
-			x: of.points.map((/** @type {any} */ _, /** @type {number} */ i) => of.runs - of.points.length + i + 1)
-		};
-	const groups = /** @type {Map<string, any[]>} */ (new Map());
+		return {points: of.points, x: of.points.map(p => Date.parse(p.finished_at ?? '') / DAY_S / 1e3), show: timeOf};
+	if (axis === 'runs') return {points: of.points, x: of.points.map((_, i) => of.runs - of.points.length + i + 1)};
+	const groups = /** @type {Map<string, SeriesRun[]>} */ (new Map());
 	for (const point of of.points) {
 		const commit = commitOf(point) ?? 'unknown';
 		groups.set(commit, [...(groups.get(commit) ?? []), point]);
 	}
-	const at = (/** @type {any[]} */ [first]) =>
-		Date.parse((first.commit ? first.committed_at : first.trainer_committed_at) ?? first.finished_at);
+	const at = (/** @type {SeriesRun[]} */ [first]) =>
+		Date.parse((first.commit ? first.committed_at : first.trainer_committed_at) ?? first.finished_at ?? '');
 	const inOrder = [...groups.values()].sort((a, b) => at(a) - at(b));
 	const names = inOrder.map(([first]) => (commitOf(first) ?? 'unknown').slice(0, SHORT));
 	return {
@@ -166,7 +165,7 @@ function Range({of}) {
 	`;
 }
 
-/** @param {{of: any}} props */
+/** @param {{of: Series}} props */
 function Points({of}) {
 	const {params} = address.value;
 	const named = of.points.some(commitOf);
@@ -176,7 +175,7 @@ function Points({of}) {
 	const [yLabel, factor, show] = METRICS[metric] ?? METRICS.median_step_s;
 	const {points, x, show: xShow} = useMemo(() => along(of, axis), [of, axis]);
 	const values = points.map((/** @type {any} */ p) => (valueOf(p, metric) == null ? null : valueOf(p, metric) * factor));
-	const firsts = new Set(of.changes.map((/** @type {any} */ change) => change.first_after));
+	const firsts = new Set(of.changes.map(change => change.first_after));
 	const levels = /** @type {(number | null)[]} */ ([]);
 	let part = /** @type {number[]} */ ([]);
 	let length = 0;
@@ -186,15 +185,13 @@ function Points({of}) {
 		levels.push(...Array(length).fill(middle));
 		[part, length] = [[], 0];
 	};
-	points.forEach((/** @type {any} */ point, /** @type {number} */ i) => {
+	points.forEach((point, i) => {
 		if (firsts.has(point.run_id)) close();
 		length++;
 		if (values[i] !== null) part.push(values[i]);
 	});
 	close();
-	const changes = points.map((/** @type {any} */ point, /** @type {number} */ i) =>
-		firsts.has(point.run_id) ? values[i] : null
-	);
+	const changes = points.map((point, i) => (firsts.has(point.run_id) ? values[i] : null));
 	const offered = Object.keys(METRICS).filter(
 		name => name !== 'op_s' && of.points.some((/** @type {any} */ point) => valueOf(point, name) != null)
 	);
@@ -210,10 +207,7 @@ function Points({of}) {
 				name="metric"
 				label="Metric"
 				value=${op ? `op ${op}` : metric}
-				options=${[
-					...offered.map(name => [name, METRICS[name][0]]),
-					...of.ops.map((/** @type {string} */ name) => [`op ${name}`, `op ${name}`])
-				]}
+				options=${[...offered.map(name => [name, METRICS[name][0]]), ...of.ops.map(name => [`op ${name}`, `op ${name}`])]}
 				onChoose=${(/** @type {string} */ chosen) =>
 					choose(chosen.startsWith('op ') ? {op: chosen.slice(3), metric: null} : {metric: chosen, op: null})}
 			/>
@@ -274,7 +268,7 @@ function Points({of}) {
 							name: 'state',
 							label: 'Alert',
 							cell: c => {
-								const alert = of.alerts.find((/** @type {any} */ each) => each.change.first_after === c.first_after);
+								const alert = of.alerts.find(each => each.change.first_after === c.first_after);
 								return alert
 									? html`<${State} of=${alert.state} /> <${Confirm} alert=${alert} />`
 									: c.ratio < 1

@@ -46,16 +46,20 @@ export function Names({names, left, top}) {
 	</g>`;
 }
 
-/** The axes' values that tell a variant from the others. @param {any} row */
+/**
+ * The axes' values that tell a variant from the others.
+ * @param {{variant: Record<string, unknown>, scheduler: string, threads: number}} row
+ */
 export const nameOf = row =>
 	variantName(Object.keys(row.variant).length ? row.variant : {scheduler: row.scheduler, threads: row.threads});
 
 // Stacked bars.
 
+/** @typedef {{name: string, parts: Record<string, number>, mark?: number | null, says?: string}} Share */
+
 /**
  * Rows of stacked bars: phases of a step, time of threads, memory.
- * @param {{title: string, said: string, name: string, rows: {name: string, parts: Record<string, number>,
- *   mark?: number | null, says?: string}[],
+ * @param {{title: string, said: string, name: string, rows: Share[],
  *   colours: Record<string, string>, label: string, unit: (value: number) => string, most?: number,
  *   markSays?: string}} props
  */
@@ -119,8 +123,8 @@ export function Shares({title, said, name, rows, colours, label, unit, most, mar
 		legend=${kinds.map(kind => [colours[kind], kind])}
 		fields=${[
 			{label: 'variant', value: r => r.name},
-			...kinds.map(kind => ({label: kind, value: (/** @type {any} */ r) => r.parts[kind] ?? null})),
-			...(markSays ? [{label: markSays, value: (/** @type {any} */ r) => r.mark ?? null}] : [])
+			...kinds.map(kind => ({label: kind, value: (/** @type {Share} */ r) => r.parts[kind] ?? null})),
+			...(markSays ? [{label: markSays, value: (/** @type {Share} */ r) => r.mark ?? null}] : [])
 		]}
 	/>`;
 }

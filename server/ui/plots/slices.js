@@ -8,7 +8,9 @@ import {round} from './variants.js';
 
 const SLICES = ['batch_slice', 'token_slice'];
 
-/** The name of a variant without its slices. @param {any} row of /analysis/scaling */
+/** @typedef {import('../schemas').Schemas['ScalingRow']} ScalingRow */
+
+/** The name of a variant without its slices. @param {ScalingRow} row */
 function withoutSlices({scheduler, threads, variant}) {
 	const others = Object.entries({scheduler, threads, ...variant}).filter(([name]) => !SLICES.includes(name));
 	return variantName(Object.fromEntries(others));
@@ -16,7 +18,7 @@ function withoutSlices({scheduler, threads, variant}) {
 
 /**
  * Step time over the grid of slices, one map for each variant of the other settings.
- * @param {{rows: any[]}} props
+ * @param {{rows: ScalingRow[]}} props
  */
 export function Slices({rows}) {
 	const batches = [...new Set(rows.map(row => row.batch_slice))].sort((a, b) => a - b);

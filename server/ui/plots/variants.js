@@ -5,15 +5,19 @@ import {Plot} from './plot.js';
 import {Names, ROW, leftOf, nameOf} from './rows.js';
 import {Dot, Label, XAxis, YAxis, scale, schedulerColour} from './scale.js';
 
+/** @typedef {import('../schemas').Schemas['ScalingRow']} ScalingRow */
+
 /**
  * Each variant's median step with its interval; the median of each run as a small dot.
- * @param {{rows: any[], runs: any[], all: number}} props rows of /analysis/scaling; runs of /runs: some of all
+ * @param {{rows: ScalingRow[], runs: import('../schemas').Schemas['RunRow'][], all: number}} props runs: some of all
  */
 export function Medians({rows, runs, all}) {
 	const names = rows.map(nameOf);
-	const key = (/** @type {any} */ variant) => JSON.stringify(Object.entries(variant).sort());
+	const key = (/** @type {Record<string, unknown>} */ variant) => JSON.stringify(Object.entries(variant).sort());
 	const places = new Map(rows.map((row, i) => [key(row.variant), i]));
-	const dots = runs.filter(run => run.median_step_s !== null && places.has(key(run.variant)));
+	const dots = runs.flatMap(({id, median_step_s, variant}) =>
+		median_step_s !== null && places.has(key(variant)) ? [{id, median_step_s, variant}] : []
+	);
 	const every = [
 		...rows.flatMap(row => [row.step_s.low ?? row.step_s.median, row.step_s.high ?? row.step_s.median]),
 		...dots.map(run => run.median_step_s)
