@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import hypothesis
 import pytest
@@ -20,6 +19,7 @@ from gpt2core.spec.result import SCHEMA
 from taskloom.server import migrate
 from taskloom.server.db import Database
 from tests.support.foreign_runtimes import no_foreign_runtime  # noqa: F401 (a fixture of all tests)
+from tests.support.neighbours import Neighbours, time_limit_paused
 from tests.support.postgres_server import Postgres, postgres_server
 
 # Tests assert behaviour, never time: an example may be slow because the machine is.
@@ -45,10 +45,11 @@ ENVIRONMENT = {
 
 
 @pytest.fixture(scope="session")
-def neighbours_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TextIO]:
-    """A file that the processes of pytest-xdist lock."""
-    with (tmp_path_factory.getbasetemp().parent / "neighbours").open("w") as lock:
-        yield lock
+def all_neighbours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbours]:
+    """The locks of this process, on files of all processes of pytest-xdist."""
+    found = Neighbours(tmp_path_factory.getbasetemp().parent)
+    yield found
+    found.close()
 
 
 @pytest.fixture(autouse=True)
@@ -57,11 +58,12 @@ def neighbours(request: pytest.FixtureRequest) -> Iterator[None]:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
-    lock = request.getfixturevalue("neighbours_lock")
-    fcntl.flock(lock, fcntl.LOCK_EX if is_alone(request.node) else fcntl.LOCK_SH)
+    others: Neighbours = request.getfixturevalue("all_neighbours")
+    with time_limit_paused():
+        others.enter(is_alone(request.node))
     yield
     if not request.node.stash[STAYS_ALONE]:
-        fcntl.flock(lock, fcntl.LOCK_UN)
+        others.leave()
 
 
 def is_alone(item: pytest.Item) -> bool:
@@ -69,8 +71,17 @@ def is_alone(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests marked `alone` first and in a row, so that processes seldom wait for tests of the others."""
+    """Run the tests marked `alone` first and in a row, so that processes seldom wait for tests of the others.
+
+    What is marked `on_sqlite` is left out on PostgreSQL.
+    """
+    items[:] = [item for item in items if not (item.get_closest_marker("on_sqlite") and is_on_postgres(item))]
     items.sort(key=lambda item: not is_alone(item))
+
+
+def is_on_postgres(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("database_kind") == "postgres"
 
 
 @pytest.hookimpl(tryfirst=True)

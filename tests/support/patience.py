@@ -11,11 +11,15 @@ T = TypeVar("T")
 
 
 def until(found: Callable[[], T | None], what: str = "", deadline_s: float = DEADLINE_S) -> T:
-    """Return the first true answer of `found`; fail with `what` if there is none in time."""
-    end = time.monotonic() + deadline_s
+    """Return the first true answer of `found`; fail with `what` if there is none in time.
+
+    The longer it waits, the less often it looks: most looks are requests, which take time of what is waited for.
+    """
+    begin = time.monotonic()
     while True:
         answer = found()
         if answer:
             return answer
-        assert time.monotonic() < end, f"waited {deadline_s} s in vain for {what or found}"
-        time.sleep(0.02)
+        waited_s = time.monotonic() - begin
+        assert waited_s < deadline_s, f"waited {deadline_s} s in vain for {what or found}"
+        time.sleep(min(0.02 + waited_s / 20, 0.25))
