@@ -8,13 +8,14 @@ import pytest
 from taskloom import Client
 from tests.support.processes import House, house
 
-ANSWER_S = 240.0  # a server's first analysis starts processes while other tests run
+ANSWER_S = 240.0  # an analysis may wait long for a core while other tests run
 
 
 @pytest.fixture
 def home(tmp_path: Path, database_url: str) -> Iterator[House]:
-    # Heartbeats are frequent, so that workers soon receive cancellations.
-    with house(tmp_path, database_url, heartbeat_s=0.2) as found:
+    # Heartbeats are frequent, so that workers soon receive cancellations. A process for analyses takes as long to start
+    # as a server; tests/integration/test_kept_answers.py and the dashboard's tests have it.
+    with house(tmp_path, database_url, heartbeat_s=0.2, analysis_processes=0) as found:
         yield found
 
 

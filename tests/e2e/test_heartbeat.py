@@ -17,7 +17,7 @@ from tests.support.runs import ended, submit, training
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow]
 
-BEATS = 15
+BEATS = 8
 LATEST = timedelta(seconds=2)
 HEARTBEAT = timedelta(seconds=0.2)  # the interval of the tests' servers
 

@@ -34,6 +34,7 @@ def lease_s() -> float:
 @pytest.fixture
 def home(tmp_path: Path, database_url: str, lease_s: float) -> Iterator[House]:
     settings = {"lease_s": lease_s, "heartbeat_s": 0.3, "reap_every_s": 0.1, "reap_after_s": LEASE_S}
+    settings["analysis_processes"] = 0
     with house(tmp_path, database_url, **settings, poll_s=0.1, block_release_s=0.5, max_losses=99) as found:
         yield found
 
@@ -67,6 +68,7 @@ def test_a_worker_killed_for_good_costs_an_attempt_and_no_run(home: House, clien
     check_books(home, 1)
 
 
+@pytest.mark.on_sqlite  # what the worker does
 def test_a_worker_stopped_past_its_lease_goes_on_if_nobody_took_its_run(home: House, client: Client) -> None:
     worker, gate = gated(home, "only")
     run_id = submit(client)
@@ -130,25 +132,25 @@ def test_a_server_killed_between_claim_and_answer(home: House, client: Client) -
 
 def test_many_claimers_execute_every_run_once(home: House, client: Client, database_kind: str) -> None:
     servers = [home.url] if database_kind == "sqlite" else [home.url, home.start_another_server()]
-    experiment = submit_many(client, 100)  # bench.server has 500 on 10,000
-    fleet = home.start_fleet(50, *servers)
-    succeeded(client, experiment, 100)
-    fleet.popen.send_signal(signal.SIGTERM)
-    assert fleet.wait() == 0
-    check_books(home, 100)
-
-
-def test_servers_killed_while_workers_claim_and_deliver(home: House, client: Client) -> None:
-    experiment = submit_many(client, 60)
-    fleet = home.start_fleet(20)
-    for done in (10, 25, 40):
-        succeeded(client, experiment, done)
-        kill(home.server)
-        home.start_server()
+    experiment = submit_many(client, 60)  # bench.server has 500 on 10,000
+    fleet = home.start_fleet(30, *servers)
     succeeded(client, experiment, 60)
     fleet.popen.send_signal(signal.SIGTERM)
     assert fleet.wait() == 0
     check_books(home, 60)
+
+
+def test_servers_killed_while_workers_claim_and_deliver(home: House, client: Client) -> None:
+    experiment = submit_many(client, 40)
+    fleet = home.start_fleet(15)
+    for done in (10, 25):
+        succeeded(client, experiment, done)
+        kill(home.server)
+        home.start_server()
+    succeeded(client, experiment, 40)
+    fleet.popen.send_signal(signal.SIGTERM)
+    assert fleet.wait() == 0
+    check_books(home, 40)
 
 
 @pytest.mark.on_postgres
@@ -189,6 +191,7 @@ def test_messages_that_come_late_twice_and_out_of_order(home: House, client: Cli
     check_books(home, 60)
 
 
+@pytest.mark.on_sqlite  # what the worker does
 def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> None:
     disk, gate = home.folder / "disk", home.folder / "gate"
     disk.mkdir()
@@ -216,6 +219,7 @@ def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> No
     check_books(home, 2)
 
 
+@pytest.mark.on_sqlite  # what the worker does
 @pytest.mark.parametrize("lease_s", [6.0])  # heartbeats may be late by a quarter of it on a busy machine
 def test_workers_whose_clocks_are_wrong_keep_their_leases(home: House, client: Client, lease_s: float) -> None:
     cores = sorted(os.sched_getaffinity(0))

@@ -135,13 +135,13 @@ def test_an_idle_worker_stops_at_once(home: House) -> None:
 
 @pytest.mark.slow
 def test_a_second_sigterm_stops_a_worker_and_its_trainer_at_once(home: House, client: Client) -> None:
-    worker = home.start_worker("stubborn")
+    worker = home.start_worker("stubborn", "--grace", "10m")
     run_id = submit(client)
     training(client, run_id)
     trainer = trainer_of(worker)
     worker.popen.send_signal(signal.SIGTERM)
     worker.popen.send_signal(signal.SIGINT)  # another signal, since two equal ones may merge
-    assert worker.wait(deadline_s=9) == 1  # sooner than a trainer's default grace period
+    assert worker.wait() == 1  # sooner than its trainer's grace period
     gone(trainer)
 
 

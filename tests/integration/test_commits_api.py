@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from datetime import UTC, datetime
 
 import pytest
@@ -62,31 +63,26 @@ def test_a_submission_answers_its_commit_also_when_it_is_repeated(api):
     api.submit(409, headers=headers, **{**NAMED, "commit": OLD})
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
+def test_experiments_and_runs_are_filtered_by_the_submitters_commit(measured):
+    queries = [
         ({"commit": NEW}, [1]), ({"commit": NEW[:7]}, [1]), ({"commit": NEW[:6]}, []), ({"commit": OLD}, []),
         ({"branch": "feature/x"}, [1]), ({"branch": "feature"}, []), ({"dirty": True}, [1]), ({"dirty": False}, []),
         ({"version": "1.2", "commit": NEW}, [1]), ({"commit": "%______"}, []),
-    ],
-)  # fmt: skip
-def test_experiments_and_runs_are_filtered_by_the_submitters_commit(measured, query, found):
-    for path in ("/experiments", "/runs"):
+    ]  # fmt: skip
+    for path, (query, found) in itertools.product(("/experiments", "/runs"), queries):
         page = measured.get(path, total=True, **query)
-        assert [row["id"] for row in page["items"]] == found
+        assert [row["id"] for row in page["items"]] == found, (path, query)
         assert page["total"] == (len(found) if path == "/experiments" else None)
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
+def test_runs_are_filtered_by_the_trainers_commit(measured):
+    queries = [
         ({"trainer_commit": OLD}, [1]), ({"trainer_commit": OLD[:9]}, [1]), ({"trainer_commit": "abcdef0"}, [2]),
         ({"trainer_branch": "main"}, [1]), ({"trainer_dirty": True}, [1]), ({"trainer_dirty": False}, []),
         ({"trainer_version": "0.1.0+gabcdef0"}, [2]), ({"trainer_version": "0.1.0"}, []),
-    ],
-)  # fmt: skip
-def test_runs_are_filtered_by_the_trainers_commit(measured, query, found):
-    assert [row["id"] for row in measured.get("/runs", **query)["items"]] == found
+    ]  # fmt: skip
+    for query, found in queries:
+        assert [row["id"] for row in measured.get("/runs", **query)["items"]] == found, query
 
 
 OF_NAMED = {
@@ -114,17 +110,14 @@ def test_expressions_know_both_commits(measured):
     assert rows.text.split() == ["run_id", "1"]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_commit_that_nobody_named_is_an_error_that_lists_those_that_are(measured):
+    filters = [
         (f"commit = {OLD}", f"commit: a stored value, which '{OLD}' is not: {NEW}"),
         (f"commit = {NEW[:6]}", "commit: a stored value"), ("branch = feature", "did you mean 'feature/x'?"),
         ("version = 1", "version: a stored value"), ("committed_at < 7", "committed_at: an instant such as"),
         ("dirty = yes", "dirty: true or false, not 'yes'"), ("trainer_comit = x", "did you mean 'trainer_commit'?"),
-    ],
-)  # fmt: skip
-def test_a_commit_that_nobody_named_is_an_error_that_lists_those_that_are(measured, text, said):
-    for path in ("/experiments", "/runs"):
+    ]  # fmt: skip
+    for path, (text, said) in itertools.product(("/experiments", "/runs"), filters):
         (error,) = measured.get(path, 422, filter=text)["errors"]
         assert said in error["accepted"]
 
@@ -134,8 +127,8 @@ def test_a_commit_that_nobody_named_is_an_error_that_lists_those_that_are(measur
     [("commit", "two words"), ("branch", ""), ("version", "a\tb"), ("dirty", "yes"), ("committed_at", 7),
      ("committed_at", "2026-11-22T10:00:00"), ("committed_at", "yesterday")],
 )  # fmt: skip
-def test_a_commit_that_is_none_is_refused_by_its_field(api, field, value):
-    (error,) = api.submit(422, **{field: value})["errors"]
+def test_a_commit_that_is_none_is_refused_by_its_field(empty_api, field, value):
+    (error,) = empty_api.submit(422, **{field: value})["errors"]
     assert (error["field"], error["value"]) == (field, value)
 
 

@@ -69,9 +69,9 @@ def test_a_pool_whose_provisioner_is_silent_does_not_count(api):
     ("name", "changes", "status"),
     [("p", {"cores": 0}, 422), ("p", {"walltime_s": "1h"}, 422), ("a.b", {}, 422), ("p", {"extra": 1}, 422)],
 )
-def test_a_report_that_is_not_one_is_refused(api, name, changes, status):
-    api.put(f"/queue/pools/{name}", {**POOL, **changes}, status=status)
-    assert api.get("/queue/pools")["items"] == []
+def test_a_report_that_is_not_one_is_refused(empty_api, name, changes, status):
+    empty_api.put(f"/queue/pools/{name}", {**POOL, **changes}, status=status)
+    assert empty_api.get("/queue/pools")["items"] == []
 
 
 def test_there_are_only_so_many_pools(api, monkeypatch):

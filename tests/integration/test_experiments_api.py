@@ -71,11 +71,11 @@ def test_an_experiment_on_an_lstm_is_planned_by_its_sizes(api):
         ({"stop": {"rel_ci": 0.01, "max_repetitions": 10}}, 10, pytest.approx(0.0443, abs=1e-4), 10),
     ],
 )
-def test_a_dry_run_says_whether_its_pairs_can_decide_anything(api, changes, pairs, smallest_p, needed):
+def test_a_dry_run_says_whether_its_pairs_can_decide_anything(empty_api, changes, pairs, smallest_p, needed):
     """Six comparisons and two pooled ratios are adjusted together; eight pairs reach 1/128."""
     axes = {"scheduler": ["fork-join", "omp-for", "task"], "token_slice": [16, 32, 64]}
     asked = {"base": {"model": "tiny", "threads": 2}, "axes": axes, "repetitions": 8, **changes}
-    found = api.post("/experiments?dry_run=true", asked)["family"]
+    found = empty_api.post("/experiments?dry_run=true", asked)["family"]
     assert (found["pairs"], found["smallest_p"], found["needed"]) == (pairs, smallest_p, needed)
     schedulers, places = len(asked["axes"]["scheduler"]), len(asked["axes"].get("token_slice", [0]))
     assert found["comparisons"] == (schedulers - 1) * places
@@ -154,8 +154,8 @@ def test_by_default_repetitions_suffice_for_a_verdict(api, asked, repetitions, f
         ),
     ],
 )  # fmt: skip
-def test_one_answer_names_every_wrong_value(api, asked, pointers):
-    errors = api.post("/experiments", asked, 422)["errors"]
+def test_one_answer_names_every_wrong_value(empty_api, asked, pointers):
+    errors = empty_api.post("/experiments", asked, 422)["errors"]
     assert sorted(error["pointer"] for error in errors) == pointers
     assert {error["field"] for error in errors if error["pointer"].startswith("/axes/threads")} <= {"threads"}
     assert all(error["accepted"] for error in errors)

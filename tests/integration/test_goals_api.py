@@ -64,8 +64,8 @@ def test_without_a_price_costs_are_null_with_the_reason(api, make_result):
         ({"stop_at": "loss=2", "mode": "infer"}, "without score"),
     ],
 )
-def test_a_goal_that_no_run_can_have_is_refused_with_its_field(api, base, accepted):
-    answer = api.http.post("/api/v1/experiments", json={"base": base})
+def test_a_goal_that_no_run_can_have_is_refused_with_its_field(empty_api, base, accepted):
+    answer = empty_api.http.post("/api/v1/experiments", json={"base": base})
     assert answer.status_code == 422
     (error,) = answer.json()["errors"]
     assert error["pointer"].endswith("stop_at")

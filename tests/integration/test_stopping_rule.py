@@ -199,5 +199,5 @@ def test_the_first_answer_stays_what_it_was(api, node, make_result):
         ({"stop": {}}, "/stop/rel_ci"),
     ],
 )
-def test_what_cannot_be_is_refused(api, request_, pointer):
-    assert api.submit(422, **request_)["errors"][0]["pointer"] == pointer
+def test_what_cannot_be_is_refused(empty_api, request_, pointer):
+    assert empty_api.submit(422, **request_)["errors"][0]["pointer"] == pointer

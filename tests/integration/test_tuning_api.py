@@ -69,22 +69,22 @@ def test_a_tuning_from_its_submission_to_its_sentence(api, make_result):
     assert found["spent_runs"] == shown["runs"] == len(api.runs(made["id"]))
 
 
-def test_a_dry_run_tells_the_size_and_what_can_be_said(api):
-    plan = api.post("/experiments?dry_run=true", {"base": BASE, "space": SPACE, "tune": {**TUNE, "fresh": 20}})
+def test_a_dry_run_tells_the_size_and_what_can_be_said(empty_api):
+    plan = empty_api.post("/experiments?dry_run=true", {"base": BASE, "space": SPACE, "tune": {**TUNE, "fresh": 20}})
     told = plan["tuning"]
     assert (told["valid"], told["equal"], told["sampler"], told["explore_runs"]) == (8, 4, "tpe", 6)
     assert (told["blocks"], told["runs"], plan["runs"]) == (2 + 6 + 20, 6 + 2 + 52, 60)
     assert told["can_say"] == ["20 fresh draws: at most 86 % of the valid settings"]
     assert plan["estimated_s"] > 0
     assert len(plan["order"]) == 4
-    small = api.post("/experiments?dry_run=true",
-                     {"base": BASE, "space": {"threads": [1, 2]}, "tune": {"confirm": 2, "fresh": 0}})  # fmt: skip
+    few = {"base": BASE, "space": {"threads": [1, 2]}, "tune": {"confirm": 2, "fresh": 0}}
+    small = empty_api.post("/experiments?dry_run=true", few)
     assert small["tuning"]["sampler"] == "grid"
     assert [text.split(":")[0] for text in small["tuning"]["can_say"]] == [
         "96 runs suffice for each of the 2 valid settings 48 times, so the grid is measured instead of a search",
         "no ratio to the default", "no share of the space",
     ]  # fmt: skip
-    assert api.get("/experiments")["items"] == []
+    assert empty_api.get("/experiments")["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_a_dry_run_tells_the_size_and_what_can_be_said(api):
         ({"space": {"threads": [1]}, "tune": {}, "exclude": [{"threads": 1}]}, "/exclude"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused_at_its_field(api, request_, pointer):
-    assert api.submit(422, **request_)["errors"][0]["pointer"] == pointer
-    refused = api.post("/experiments?dry_run=true", request_, 422)
+def test_what_cannot_be_tuned_is_refused_at_its_field(empty_api, request_, pointer):
+    assert empty_api.submit(422, **request_)["errors"][0]["pointer"] == pointer
+    refused = empty_api.post("/experiments?dry_run=true", request_, 422)
     assert refused["errors"][0]["pointer"] == pointer
 
 
@@ -205,7 +205,7 @@ def test_a_space_of_one_setting_that_is_the_default(api, make_result):
     assert {draw["state"] for draw in found["draws"]} == {"equal"}
 
 
-@pytest.mark.parametrize("blocks", [1, 3, 9])
+@pytest.mark.parametrize("blocks", [3, *(pytest.param(each, marks=pytest.mark.on_sqlite) for each in (1, 9))])
 def test_cancelled_in_each_phase_and_tried_again(api, make_result, blocks):
     made = submit(api)
     node = api.worker()

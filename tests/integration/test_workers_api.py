@@ -92,9 +92,9 @@ def test_the_address_and_the_body_name_the_same_worker(api):
     [({"worker_id": "a b"}, "worker_id"), ({"cores": []}, "cores"), ({"memory_bytes": 0}, "memory_bytes"),
      ({"memory_bytes": 10**30}, "memory_bytes"), ({"node": ""}, "node"), ({"cores": [-1]}, "cores")],
 )  # fmt: skip
-def test_bad_registrations_name_the_field(api, change, field):
-    node = api.worker()
-    problem = api.post("/workers", {**node.identity, **change}, 422)
+def test_bad_registrations_name_the_field(empty_api, change, field):
+    identity = {"worker_id": "w1", "boot_id": "b", "node": "n", "cores": [0], "memory_bytes": 1, **change}
+    problem = empty_api.post("/workers", identity, 422)
     assert problem["errors"][0]["pointer"].startswith(f"/{field}")
 
 
@@ -131,13 +131,13 @@ NESTED = json.loads("[" * 300 + "]" * 300)
         ({"started_s": float("nan")}, "invalid-request"),
     ],
 )
-def test_a_registration_is_looked_at_whole_before_it_is_taken(api, change, kind):
+def test_a_registration_is_looked_at_whole_before_it_is_taken(empty_api, change, kind):
     identity = {"worker_id": "w1", "boot_id": "b", "node": "n", "cores": [0], "memory_bytes": 1, **change}
     content = json.dumps(identity).replace("Infinity", "1e400")
     headers = {"Content-Type": "application/json"}
-    answer = api.http.post("/api/v1/workers", content=content, headers=headers)
+    answer = empty_api.http.post("/api/v1/workers", content=content, headers=headers)
     assert (answer.status_code, answer.json()["type"]) == (422, f"/problems/{kind}"), answer.text
-    assert api.get("/workers") == {"items": [], "unreadable": [], "next_cursor": None}
+    assert empty_api.get("/workers") == {"items": [], "unreadable": [], "next_cursor": None}
 
 
 @pytest.mark.parametrize(

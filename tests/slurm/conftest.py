@@ -31,7 +31,8 @@ def home(slurm: Cluster, tmp_path: Path, database_url: str) -> Iterator[House]:
     for name, value in slurm.environment.items():
         os.environ[name] = value
     # A block leaves the node of a killed worker after 15 s. Until then no job is submitted for it.
-    with house(tmp_path, database_url, heartbeat_s=0.5, lease_s=6, reap_every_s=0.5, block_release_s=15) as found:
+    settings = {"heartbeat_s": 0.5, "lease_s": 6, "reap_every_s": 0.5, "block_release_s": 15, "analysis_processes": 0}
+    with house(tmp_path, database_url, **settings) as found:
         yield found
         slurm.cancel_all()
 

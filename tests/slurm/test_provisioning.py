@@ -45,7 +45,7 @@ def test_the_queue_brings_its_workers_and_they_leave(slurm: Cluster, client: Cli
     until(done, "six runs to succeed", LONG)
     exactly_one_result_each(client, experiment_id)
     assert 1 <= most <= 2
-    until(lambda: slurm.jobs() == [], "the workers to leave", 4 + 30)
+    until(lambda: slurm.jobs() == [], "the workers to leave", LONG)
     assert all(worker.left_at is not None for worker in client.workers())
 
 
@@ -61,7 +61,7 @@ def test_what_outlasts_the_walltime_is_never_started_and_says_why(
     assert run.queue is not None
     assert run.queue.reason == "too-little-time"
     assert "may take 3600 s" in run.queue.waiting_for
-    until(lambda: slurm.jobs() == [], "the worker to leave", 4 + 30)
+    until(lambda: slurm.jobs() == [], "the worker to leave", LONG)
     assert client.run(run.id).attempts == 0
 
 

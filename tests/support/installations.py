@@ -27,8 +27,9 @@ def copy_sources(folder: Path) -> Path:
 
 def build_wheel(sources: Path, folder: Path) -> Path:
     """Build the wheel of these sources in a new folder."""
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder)]
-    subprocess.run([*build, str(sources)], check=True, timeout=120)
+    build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
+    command = [sys.executable, "-c", build, str(folder.resolve())]
+    subprocess.run(command, cwd=sources, check=True, timeout=120, stdout=subprocess.DEVNULL)
     [wheel] = folder.glob("taskloom-*.whl")
     return wheel
 
@@ -40,10 +41,10 @@ def environment(folder: Path) -> Path:
 
 
 def install(folder: Path, *arguments: str | Path) -> None:
-    """Install into an environment with pip, from files only."""
+    """Install into an environment with pip, from files only. Python compiles what it imports."""
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python")]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", *map(str, arguments)], check=True,
-                   timeout=120)  # fmt: skip
+    options = ("--quiet", "--no-deps", "--no-index", "--no-compile")
+    subprocess.run([*pip, "install", *options, *map(str, arguments)], check=True, timeout=120)
 
 
 def link_requirements(folder: Path, *extras: str) -> None:

@@ -19,7 +19,7 @@ GOAL = {"metric": "loss", "value": 4.75}
 def api(tmp_path):
     url = f"sqlite:///{tmp_path / 'goals.db'}"
     with (
-        house(tmp_path, url, price_per_node_hour=PRICE) as home,
+        house(tmp_path, url, price_per_node_hour=PRICE, analysis_processes=0) as home,
         httpx.Client(base_url=home.url, timeout=60) as http,
     ):
         yield Caller(http, None, None)

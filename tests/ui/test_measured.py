@@ -28,7 +28,7 @@ def api(tmp_path):
     """A server of its own, which confirms alerts only on request."""
     url = f"sqlite:///{tmp_path / 'measured.db'}"
     with (
-        house(tmp_path, url, confirm_alerts=False, poll_s=0.2) as home,
+        house(tmp_path, url, confirm_alerts=False, poll_s=0.2, analysis_processes=0) as home,
         httpx.Client(base_url=home.url, timeout=60) as http,
     ):
         yield Caller(http, None, None)

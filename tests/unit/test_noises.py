@@ -20,6 +20,7 @@ from taskloom.analysis.statistics import holm, median_bounds
 
 SIZES = (2, 3, 5, 6, 8, 12, 20)
 SIMULATIONS = 300
+FEW = 20  # simulations of fewer than six pairs, about which nothing is ever said
 
 
 def weather(rng, shape):
@@ -102,7 +103,8 @@ def test_mann_whitney_alone_takes_unequal_scatter_for_a_difference():
 def test_intervals_of_a_median_cover_if_blocks_are_independent(noise):
     truth = np.median(times(noise, 1, simulations=200_000, seed=2)[:, 0])
     for n in SIZES:
-        bounds = [median_bounds(a, sequential=False) for a in times(noise, n, simulations=1000)[:, 0]]
+        simulated = times(noise, n, simulations=FEW if n < 6 else 1000)
+        bounds = [median_bounds(a, sequential=False) for a in simulated[:, 0]]
         assert all(found is None for found in bounds) == (n < 6)
         missed = sum(found is not None and not found[0] <= truth <= found[1] for found in bounds)
         assert missed <= at_most(0.05, 1000), (noise, n, missed)
@@ -126,7 +128,8 @@ def test_a_median_of_blocks_that_resemble_each_other_is_seldom_covered():
 def test_where_nothing_is_nothing_is_called(noise, is_paired):
     """The noise floor is negligible, so only the test limits false alarms."""
     for n in SIZES:
-        verdicts = [decide(list(a), list(b), is_paired, noise_floor=1e-9).verdict for a, b in times(noise, n)]
+        simulated = times(noise, n, simulations=FEW if n < 6 else SIMULATIONS)
+        verdicts = [decide(list(a), list(b), is_paired, noise_floor=1e-9).verdict for a, b in simulated]
         called = sum(verdict in ("faster", "slower") for verdict in verdicts)
         assert called <= (0 if n < 6 else at_most(0.05, SIMULATIONS)), (noise, n, called)
 
