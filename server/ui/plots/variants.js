@@ -152,8 +152,9 @@ export function Ratios({sweep}) {
 	const same = first !== 'first';
 	const axisOf = (/** @type {any} */ row) => (row.named ? row.axis : sweep.axis);
 	const faster = (/** @type {'a' | 'b'} */ side) => {
-		const name = side === 'a' ? first : second;
-		return same ? `${name} ${verbOf(axisOf(rows[0]), rows[0][side])} faster` : `the ${name} is faster`;
+		const axis = axisOf(rows[0]); // null: the names of several settings are too long for a label
+		const [name, place] = side === 'a' ? [first, 'first'] : [second, 'second'];
+		return same && axis ? `${name} ${verbOf(axis, rows[0][side])} faster` : `the ${place} is faster`;
 	};
 	const names = rows.map(row => (same ? row.name : `${ratioOf(sweep.axis, row)}, ${row.name}`));
 	const floor = sweep.noise_floor;
