@@ -67,7 +67,7 @@ def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, busy_s: flo
         gradient.sum()  # it is in the cache, as one that was just computed
         begin = time.perf_counter()
         adamw_update(weights, gradient, first, second, SETTINGS, SETTINGS[0], SETTINGS[4], np.float32(1.0), 0,
-                     block * BLOCK, (block + 1) * BLOCK, 0)  # fmt: skip
+                     block * BLOCK, (block + 1) * BLOCK, 0, block * BLOCK)  # fmt: skip
         return time.perf_counter() - begin
 
     def update_next(block: int) -> None:

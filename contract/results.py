@@ -151,6 +151,27 @@ class ResultEvaluation(Block):
     accuracy: float = Field(ge=0, le=1, description="share of the images whose class has the largest logit")
 
 
+class ResultExchange(Block):
+    """One kind of exchange between a rank and the others, over the timed steps."""
+
+    exchange: Name
+    calls_s: Seconds = Field(description="in calls of the MPI library, summed over threads")
+    in_flight_s: Seconds = Field(description="while any was between its start and its completion")
+    exposed_s: Seconds = Field(description="mean over the threads: waiting for it with no other task ready")
+    bytes_sent: Count
+    bytes_received: Count
+
+
+class ResultRank(Block):
+    """One rank's exchanges with the others. The lists are of each step, of all kinds together."""
+
+    rank: Count
+    exchanges: list[ResultExchange]
+    calls_s: list[Seconds]
+    in_flight_s: list[Seconds]
+    exposed_s: list[Seconds]
+
+
 class TrainResult(Block):
     """A TrainResult (gpt2core/spec/result.py). Its config must equal the run's."""
 
@@ -172,6 +193,7 @@ class TrainResult(Block):
     latency: ResultLatency | None = None
     tokens: list[Count] | None = Field(None, description="that were generated; null without `generate`")
     time_to_first_token_s: StepSeconds | None = Field(None, description="of the steps that read the prompt")
+    communication: list[ResultRank] = Field([], description="of each rank; empty for one")
     graph: dict[str, Rate | None] | None = None
     validity: ResultValidity | None = None
     flagged: list[list[str]] | None = None

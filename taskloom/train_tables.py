@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -18,6 +18,7 @@ from taskloom.analysis.roofline import Peaks, peaks_of, roofline
 from taskloom.tables import NONE, number, percent
 
 MIB = 1 << 20
+TIMES = ("calls", "in_flight", "exposed")  # of exchanges between ranks
 
 
 def _pairs(title: str) -> Table:
@@ -50,6 +51,8 @@ def result(found: Mapping[str, Any]) -> Iterator[Table | str]:
     yield _summary(found, warmup)
     yield _phases(found, warmup)
     yield from _ops(found)
+    if found.get("communication"):
+        yield _communication(found["communication"], warmup)
     if found.get("tokens"):
         yield "generated tokens: " + ",".join(map(str, found["tokens"]))
     if found.get("node_time"):
@@ -166,6 +169,29 @@ def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
             f"products, {peaks.triad_gb_per_s:.1f} GB/s; an op whose data is in a cache may exceed it. "
             f"{_registers(peaks)}"
         )
+
+
+def _communication(ranks: Sequence[Mapping[str, Any]], warmup: int) -> Table:
+    """What each rank's exchanges took in the mean of a timed step; of all kinds together they are in flight for less
+    than the sum."""
+    title = "communication, mean of a timed step"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("rank", justify="right")
+    table.add_column("exchange")
+    for name in ("in calls", "in flight", "exposed", "MiB sent", "MiB received"):
+        table.add_column(name, justify="right")
+    for rank in ranks:
+        steps = len(rank["exposed_s"]) - warmup
+        for each in rank["exchanges"]:
+            times = [seconds(each[f"{name}_s"] / steps) for name in TIMES]
+            table.add_row(str(rank["rank"]), each["exchange"], *times, *_mib_of_a_step([each], steps))
+        times = [seconds(sum(rank[f"{name}_s"][warmup:]) / steps) for name in TIMES]
+        table.add_row(str(rank["rank"]), "together", *times, *_mib_of_a_step(rank["exchanges"], steps))
+    return table
+
+
+def _mib_of_a_step(exchanges: Sequence[Mapping[str, Any]], steps: int) -> list[str]:
+    return [f"{sum(each[f'bytes_{way}'] for each in exchanges) / steps / MIB:,.3f}" for way in ("sent", "received")]
 
 
 def _registers(peaks: Peaks) -> str:

@@ -40,6 +40,7 @@ class Record(NamedTuple):
     desk: Ints  # (P, DESK_CELLS) buffer for such a reading
     events: Ints  # (P, capacity, 5): call or, for a wait, -1 - its column of `waited`; step, begin, end, run delay (ns)
     event_count: Ints  # (P, LINE)
+    exposed: Ints  # (P, S, L) without a ready task while one of L ops with a second moment was open (task only)
 
 
 def new_record(
@@ -52,10 +53,11 @@ def new_record(
     watched: bool = False,
     micros: int = 1,
     phases: int = len(PHASES),
+    later: int = 0,
 ) -> Record:
     """Empty arrays. events: number of calls that each thread may trace; tasks: number of tasks that are timed singly;
     watched: whether each thread reads its usage at every timed step; micros: micro-batches in a step; phases: number of
-    phases of its program."""
+    phases of its program; later: number of its ops that are complete only after they ran."""
     return Record(
         warmup,
         np.zeros(1, np.int64),
@@ -70,6 +72,7 @@ def new_record(
         np.full((threads, DESK_CELLS), UNKNOWN, np.int64),
         np.zeros((threads, events, 5), np.int64),
         np.zeros((threads, LINE), np.int64),
+        np.zeros((threads, steps, later), np.int64),
     )
 
 
@@ -142,6 +145,13 @@ def close_wait(record, thread, until):
     if since:
         record.waited[thread, SINCE] = 0
         note_waited(record, thread, record.waited[thread, CAUSE], since, until or ticks())
+
+
+@inlined
+def note_exposed(record, thread, step, op, since, until):
+    """Add to the time for which a thread had no ready task while an op of this number (Dispatch.waits) was open."""
+    if until > since and op < record.exposed.shape[2]:
+        record.exposed[thread, step, op] += until - since
 
 
 @inlined

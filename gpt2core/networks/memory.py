@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.layers import goal
@@ -11,6 +10,7 @@ from gpt2core.networks import exchanged
 from gpt2core.networks.lifetimes import ACTIVATIONS, arena
 from gpt2core.networks.network import network_of
 from gpt2core.optimizers import state
+from gpt2core.ranks.layout import Layout
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.step import control
@@ -20,8 +20,7 @@ from gpt2core.step.tensors import KINDS, SCRATCH, ArenaPlan, TensorSpec, plan_ar
 def plan(config: TrainConfig, rank: int = 0) -> dict[str, ArenaPlan]:
     """The arenas of one rank, one for each kind: the network's tensors and the run's own; with what evaluations need.
     """
-    exchange = exchanged.layout_of(config, rank).specs() if config.ranks > 1 else []
-    own = _plan(config.part, exchange)
+    own = _plan(config.part, exchanged.layout_of(config, rank) if config.ranks > 1 else None)
     if not config.evaluate_every:
         return own
     other = _plan(modes.evaluation(config, DEFAULTS))
@@ -33,11 +32,14 @@ def plan(config: TrainConfig, rank: int = 0) -> dict[str, ArenaPlan]:
     return own | {kind: dataclasses.replace(own[kind], bytes=size) for kind, size in sizes.items()}
 
 
-def _plan(config: TrainConfig, more: Sequence[TensorSpec] = ()) -> dict[str, ArenaPlan]:
+def _plan(config: TrainConfig, layout: Layout | None = None) -> dict[str, ArenaPlan]:
     tensors = network_of(config).tensors(config)
     if config.mode == "infer":
         tensors = state.constant(tensors)
-    own = {"temporary": [*run_specs(config), *more]}
+    own = {"temporary": run_specs(config)}
+    if layout is not None:  # a rank updates its shards only
+        tensors = {**tensors, "optimizer": state.of_shards(config, layout.shard_elements)}
+        own["temporary"] += layout.specs()
     plans = {kind: plan_arena([*tensors.get(kind, ()), *own.get(kind, ())]) for kind in KINDS if kind != ACTIVATIONS}
     return {kind: plans[kind] if kind in plans else arena(config, tensors[kind]) for kind in KINDS}
 

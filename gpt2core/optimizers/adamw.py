@@ -8,15 +8,16 @@ import numpy as np
 from gpt2core.compile.jit import kernel
 from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Arena, Own, Read, Tensor, Update
-from gpt2core.step.parameters import BOTH, WEIGHTS, Elements, Parameter, grid
+from gpt2core.step.parameters import BOTH, KEPT, WEIGHTS, Elements, Parameter, grid
 from gpt2core.step.signature import Float64s, OwnVector, Step, Vector
 
 
 @kernel
-def adamw_update(weights, gradients, first, second, settings, lr, wd, factor, step, begin, end, at):
+def adamw_update(weights, gradients, first, second, settings, lr, wd, factor, step, begin, end, at, kept):
     """One AdamW step of the elements [begin, end).
 
-    Writes:   weights, first, second (any,): updated in place; first and second are the moments
+    Writes:   weights, first, second (any,): updated in place; first and second are the moments,
+              that of element `begin` at `kept`
     Reads:    gradients (any,), that of element `begin` at `at`; settings (any,) float64: from 1 on beta1, beta2, eps;
               lr, wd float64, of these elements; factor () float32; step counts from 0
     Maths:    g = factor gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; t = step + 1
@@ -32,7 +33,8 @@ def adamw_update(weights, gradients, first, second, settings, lr, wd, factor, st
     keep = np.float32(1.0 - lr * wd)
     b1, c1 = np.float32(beta1), np.float32(1.0 - beta1)
     b2, c2 = np.float32(beta2), np.float32(1.0 - beta2)
-    w, g, m, v = weights[begin:end], gradients[at : at + end - begin], first[begin:end], second[begin:end]
+    w, g = weights[begin:end], gradients[at : at + end - begin]
+    m, v = first[kept : kept + end - begin], second[kept : kept + end - begin]
     for i in range(end - begin):  # from 0: an index that may be negative keeps LLVM from vectorising
         scaled = factor * g[i]
         m1 = b1 * m[i] + c1 * scaled
@@ -51,8 +53,12 @@ def adamw(
     lr = rates[step] if rates.shape[0] else settings[0]
     factor = np.float32(clipping[0] if clipping.shape[0] else 1.0)
     wd, of_biases = settings[4], settings[settings.shape[0] - 2]
-    adamw_update(weights, gradients, first, second, settings, lr, wd, factor, step, of.a0, of.a1, of.at_a)
-    adamw_update(weights, gradients, first, second, settings, lr, of_biases, factor, step, of.b0, of.b1, of.at_b)
+    adamw_update(
+        weights, gradients, first, second, settings, lr, wd, factor, step, of.a0, of.a1, of.at_a, of.kept_a
+    )  # fmt: skip
+    adamw_update(
+        weights, gradients, first, second, settings, lr, of_biases, factor, step, of.b0, of.b1, of.at_b, of.kept_b
+    )
 
 
 def update(
@@ -65,6 +71,6 @@ def update(
         "adamw", "update", adamw, grid(parameters, gradients), [(15 * p.size, 28 * p.size) for p in parameters], layer,
         filler=True,
         weights=Update(WEIGHTS, BOTH), gradients=gradients if isinstance(gradients, Own) else Read(gradients, BOTH),
-        first=Update(state["first_moment"], BOTH), second=Update(state["second_moment"], BOTH),
+        first=Update(state["first_moment"], KEPT), second=Update(state["second_moment"], KEPT),
         settings=Read(settings), rates=rates and Read(rates), clipping=clipping and Read(clipping),
     )  # fmt: skip

@@ -22,6 +22,6 @@ class Optimizer(Protocol):
 
         settings: float64, in the registry's order; the last but one is the weight decay of a parameter's second span (a
         bias). rates: the learning rate of each step, float64; without it, the setting `lr` holds. clipping: the factor
-        of the gradients, float64; without it, 1. state: the optimizer's tensors in this run, each laid out as the
-        weights are, and 0 before the first step.
+        of the gradients, float64; without it, 1. state: the optimizer's tensors in this run, 0 before the first
+        step. The elements KEPT of each belong to a parameter; without ranks they lie as the weights do.
         """

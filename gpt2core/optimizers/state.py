@@ -43,6 +43,11 @@ def with_halves(tensors: Mapping[str, list[TensorSpec]], matrices: Collection[st
     return {**tensors, "weights": weights}
 
 
+def of_shards(config: TrainConfig, elements: int) -> list[TensorSpec]:
+    """The optimizer's tensors of a rank, which keeps those of its shards."""
+    return [TensorSpec(name, (elements,)) for name in names(config)]
+
+
 def names(config: TrainConfig) -> tuple[str, ...]:
     """Names of the optimizer's tensors in a run."""
     return optimizer_of(config).tensors(config)

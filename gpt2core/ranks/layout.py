@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpt2core.step.grid import F32, Range
+from gpt2core.step.grid import F32, F64, Range
 from gpt2core.step.parameters import Parameter
 from gpt2core.step.rank import Rank
 from gpt2core.step.slicing import BLOCK_ELEMENTS
@@ -35,12 +35,13 @@ class Message(NamedTuple):
 class Piece(NamedTuple):
     """A span of a bucket: elements [begin, end) of the weights' and of the gradients' arena. `width`: elements of a
     shard, the last ones may be shorter; `received`: where rank 0's gradients of this rank's shard are received, and
-    those of the other ranks behind them."""
+    those of the other ranks behind them; `kept`: where a rank keeps the optimizer's state of its shard."""
 
     begin: int
     end: int
     width: int
     received: int
+    kept: int
 
     def shard(self, rank: int) -> Range:
         """The elements that a rank updates."""
@@ -66,6 +67,11 @@ class Layout:
     rank: Rank
     buckets: tuple[Bucket, ...]
     limited: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is exchanged in a step."""
+        return ("loss", "gradients", "weights", *(["norm"] if self.limited else []))
 
     @functools.cached_property
     def groups(self) -> list[list[Message]]:
@@ -100,17 +106,33 @@ class Layout:
         """All messages, group after group."""
         return [message for group in self.groups for message in group]
 
+    def groups_of(self, kind: str) -> list[list[Message]]:
+        """The messages of a kind of exchange, each bucket's together."""
+        count = len(self.buckets)
+        first = {"loss": 0, "gradients": 1, "weights": 1 + count, "norm": 1 + 2 * count}[kind]
+        return self.groups[first : first + (count if kind in ("gradients", "weights") else 1)]
+
+    def bytes_of(self, kind: str) -> tuple[int, int]:
+        """What a step's exchanges of this kind send and receive."""
+        size = F64 if kind in ("loss", "norm") else F32
+        messages = [message for group in self.groups_of(kind) for message in group]
+        sent, received = (sum(each.elements for each in messages if each.receives == way) for way in (0, 1))
+        return size * sent, size * received
+
     @functools.cached_property
     def ranges(self) -> list[Range]:
         """Numbers of each group's messages."""
         return list(itertools.pairwise(itertools.accumulate(map(len, self.groups), initial=0)))
 
+    @property
+    def shard_elements(self) -> int:
+        """Elements of the memory of a rank's shards, of which the last ones may be shorter."""
+        return sum(piece.width for bucket in self.buckets for piece in bucket.pieces)
+
     def specs(self) -> list[TensorSpec]:
         """Tensors of the exchange."""
-        pieces = [piece for bucket in self.buckets for piece in bucket.pieces]
-        received = max(piece.received + self.rank.total * piece.width for piece in pieces)
         return [
-            TensorSpec("received", (received,)),
+            TensorSpec("received", (self.rank.total * self.shard_elements,)),
             TensorSpec("shares", (SHARES * self.rank.total,), "float64"),
             TensorSpec("requests", (len(self.messages),), "int64"),
             TensorSpec("exchanges", (1,), "int64"),
@@ -136,13 +158,13 @@ class Layout:
 def layout(parameters: Sequence[Parameter], rank: Rank, limited: bool = False) -> Layout:
     """The layout for one rank. parameters: in the order in which their gradients become complete. limited: whether
     their norm is."""
-    buckets, received = [], 0
+    buckets, kept = [], 0
     for parameter in parameters:
         pieces = []
         for first, last in parameter.spans:
             width = -(-(last - first) // (rank.total * LINE)) * LINE
-            pieces.append(Piece(first, last, width, received))
-            received += rank.total * width
+            pieces.append(Piece(first, last, width, rank.total * kept, kept))
+            kept += width
         buckets.append(Bucket(parameter.label, tuple(pieces)))
     return Layout(rank, tuple(buckets), limited)
 

@@ -84,6 +84,11 @@ class World:
         while not request.Test():
             time.sleep(LOOK_S)
 
+    def gathered(self, value: T) -> list[T]:
+        """The value of each rank, on all ranks."""
+        self.meet()
+        return list(self._world.allgather(value))
+
     def arrays(self, messages: list[Any]) -> dict[str, NDArray[np.generic]]:
         """The arrays of gpt2core.ranks.messages."""
         library = ctypes.CDLL(self._mpi.__file__)  # finds the functions of the library with which it is linked

@@ -145,13 +145,13 @@ class Stages:
         timed: bool = True,
     ) -> None:  # fmt: skip
         config, program = planned.config, planned.program
-        self.config, self.emit, self.stop, self.timed = config, emit, stop, timed
+        self.config, self.emit, self.stop, self.timed, self.rank = config, emit, stop, timed, planned.rank
         self.control = arenas.arrays["control"].view(np.int64)
         spans = 2 * len(program.calls) * (config.steps - config.warmup_steps)  # there are fewer waits than tasks
         events = min(spans, MAX_EVENTS // config.threads) if config.trace else 0
         record = tracing.new_record(
             config.threads, config.steps, config.warmup_steps, len(bound.kinds), events, len(program.tasks), True,
-            config.grad_accum, len(program.phases),
+            config.grad_accum, len(program.phases), len(bound.waits),
         )  # fmt: skip
         record.desk[:, usage.LONG_TICKS] = round(tracing.LONG_S * ticks_per_s())
         losses = arenas.arrays["losses"].view(np.float64) if "loss" in config.phases else np.zeros(0)
@@ -208,7 +208,7 @@ class Stages:
 
     def watch(self, watched: bool) -> Callable[[], None]:
         """Periodic work while a stage runs: detect stalls, forward a stop, report steps."""
-        limit_s = settings.stall_s()
+        limit_s = settings.stall_s() * (2 if self.rank else 1)  # all ranks stall together, and rank 0 reports it
         ended, since_s = -1, time.monotonic()
 
         def watch() -> None:

@@ -22,6 +22,7 @@ from gpt2core.networks.network import network_of
 from gpt2core.node import pages
 from gpt2core.process.node_time import NodeTime
 from gpt2core.run.canary import Canary
+from gpt2core.run.communication import communication, new_traffic
 from gpt2core.run.evaluation import Evaluations
 from gpt2core.run.execute import execute
 from gpt2core.run.memory import RESERVE_BYTES, first_touch
@@ -74,7 +75,9 @@ def train(
         network = network_of(config)
         data = network.data(config.part)
     if world:
-        data = {**data, **world.arrays(layout_of(config, rank).messages)}
+        layout = layout_of(config, rank)
+        traffic = new_traffic(config, layout)
+        data = {**data, **world.arrays(layout.messages), "traffic": traffic}
     emit(planned.event())
     resident.grew_by("plan")
     spent.went_to("planning")
@@ -105,6 +108,8 @@ def train(
     if config.save is not None and rank == 0:
         network.write(config, arenas.weights)
     about = environment.describe(chosen.name, chosen.version, planned.cores)
+    if world:
+        about["mpi"] = world.library
     if checksums := network.checksums(config):
         about["data"] = dict(checksums)
     if report.measured.scheduler:
@@ -120,6 +125,9 @@ def train(
             emit({"event": "warning", "message": str(error)})
     training = config.mode == "train"
     result = report.result(about, weights_sha256(arenas.weights) if training else None, resident.pieces)
+    if world:
+        ranks = world.gathered(communication(report.measured, layout, traffic))
+        result = dataclasses.replace(result, communication=ranks)
     compiled = objects.compiled_here()
     canary.time()  # after the peak was read, as what follows
     if not training:

@@ -39,7 +39,8 @@ from gpt2core.step.signature import Array, signature
 ENTRY, OPERANDS, TILE, KIND, PHASE, NUMBER, NEXT = range(7)
 CALL = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)  # an entry's type
 COLUMNS = 8  # of the tables; one cache line a call
-START, ON, POLL = range(3)  # operands of hold_entry: a task's own entry, its operands, the entry of its poll
+# Operands of hold_entry: a task's own entry, its operands, the entry of its poll, and the number of its op's name.
+START, ON, POLL, NAME = range(4)
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Dispatch:
     tasks: NDArray[np.int64]  # (n, COLUMNS) each task's first call; NEXT: address of the task's next call, or 0
     later: tuple[int, ...]  # tasks that are complete only after they ran; those of `tasks` hold their thread until then
     held: NDArray[np.int64]  # (later, OPERAND_SIZE) operands of hold_entry
+    waits: tuple[str, ...]  # names of their ops
     context: NDArray[np.int64]  # (P, CONTEXT_SIZE) a line for each thread
     op_first: NDArray[np.int64]  # (loops + 1,) where the tasks of each loop, an op or ops side by side, begin
     kinds: tuple[tuple[str, str], ...]  # (name, phase) by which times are summed
@@ -91,7 +93,8 @@ def dawdling(tasks: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
 
 @entry(OF_KERNEL)
 def hold_entry(x, t, c):
-    """Run a task that only starts something, and hold the thread until it is complete. operands: START, ON, POLL."""
+    """Run a task that only starts something, and hold the thread until it is complete. operands: START, ON, POLL, NAME.
+    """
     call_entry(x[START], x[ON], address(t), address(c))
     c[COMPLETE] = 0
     while c[COMPLETE] == 0:
@@ -120,6 +123,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     following = np.zeros((count - len(tasks) + 1, COLUMNS), np.int64)
     later = tuple(task for task, (op, _) in enumerate(program.tasks) if op.poll)
     held = np.zeros((len(later), OPERAND_SIZE), np.int64)
+    named = tuple(dict.fromkeys(op.name for op in program.ops if op.poll))
     task, number, place, more = 0, 0, 0, 0
     for op in program.ops:
         for call in op.calls:
@@ -144,7 +148,8 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
                 number += 1
             if op.poll:
                 row, waits = tasks[task], held[later.index(task)]
-                waits[: POLL + 1] = row[ENTRY], row[OPERANDS], kernel_entry(op.poll, op.calls[0].dtypes).address
+                poll = kernel_entry(op.poll, op.calls[0].dtypes).address
+                waits[:] = row[ENTRY], row[OPERANDS], poll, named.index(op.name)
                 row[ENTRY], row[OPERANDS] = hold_entry.address, waits.ctypes.data
             task += 1
     seed = settings.stress()
@@ -161,7 +166,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
         if products and isinstance(operand, Product)
     }
     op_first = np.array(program.loop_first, np.int64)
-    return Dispatch(tasks, later, held, context, op_first, kinds, blas, (operands, args, following, delays))
+    return Dispatch(tasks, later, held, named, context, op_first, kinds, blas, (operands, args, following, delays))
 
 
 def run_once(program: Program, memory: Memory, products: Products | None = None) -> None:

@@ -70,6 +70,29 @@ class ThreadStat:
 
 
 @dataclass(frozen=True)
+class ExchangeStat:
+    """One kind of exchange between a rank and the others, over the timed steps."""
+
+    exchange: str  # loss, gradients, norm, weights
+    calls_s: float  # in calls of the MPI library, summed over threads
+    in_flight_s: float  # while any was between its start and its completion
+    exposed_s: float  # mean over the threads: waiting for it with no other task ready
+    bytes_sent: int
+    bytes_received: int
+
+
+@dataclass(frozen=True)
+class RankStat:
+    """One rank's exchanges with the others. The lists are of each step, of all kinds together."""
+
+    rank: int
+    exchanges: Sequence[ExchangeStat]
+    calls_s: Sequence[float]
+    in_flight_s: Sequence[float]  # while any exchange was, whatever its kind
+    exposed_s: Sequence[float]
+
+
+@dataclass(frozen=True)
 class TrainResult:
     """Measurements of one process. `to_dict` is the result file and the JSON of `taskloom train --json`."""
 
@@ -105,6 +128,7 @@ class TrainResult:
     latency: Mapping[str, Any] | None = None  # of the timed steps, in mode infer (spec/latency.py)
     tokens: Sequence[int] | None = None  # that were generated; None: none
     time_to_first_token_s: float | None = None  # of the steps that read the prompt
+    communication: Sequence[RankStat] = ()  # of each rank; empty for one
 
     def samples(self) -> list[Sample]:
         warmup = int(self.config["warmup"])

@@ -37,6 +37,7 @@ class Facts:
     most_threads: ClassVar[int | None] = None
     # Whether the scheduling time of every thread is known; else only that of thread 0, which creates the tasks.
     tells_scheduling: ClassVar[bool] = True
+    second_moment: ClassVar[bool] = False  # whether a task that is complete only later holds no thread
     holds_threads: ClassVar[bool] = False  # whether tasks may run in another order, and one that waits holds its thread
     finest: ClassVar[Mapping[str, Any]] = {}  # settings with the least overhead per task, for METG
 

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 WEIGHTS, GRADIENTS = Arena("weights"), Arena("gradients")
 BLOCK = "out0:out1"  # the rows of a block, in a grid of blocks
 BOTH = ("a0:a1", "b0:b1")  # the elements of a parameter, in the grid of parameters
+KEPT = "kept"  # those of the optimizer's state of a parameter, in the same grid
 
 
 class Elements(NamedTuple):
     """A tile of the grid of parameters: elements [a0, a1) and [b0, b1), either of which may be empty, and where their
-    gradients begin."""
+    gradients and their optimizer's state begin."""
 
     a0: TileInt
     a1: TileInt
@@ -29,7 +30,8 @@ class Elements(NamedTuple):
     b1: TileInt
     at_a: TileInt
     at_b: TileInt
-
+    kept_a: TileInt
+    kept_b: TileInt
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,24 @@ class Parameter:
     """One or two spans of the weights arena, in elements: rows of a matrix and of its bias, or two vectors.
 
     `second_at`: where the second span's gradient begins in a thread's own gradients; the first's begins at 0. The
-    gradients arena is laid out as the weights are.
+    gradients arena is laid out as the weights are. `kept`: where each span's optimizer state begins, if it is not laid
+    out so.
     """
 
     label: str
     spans: tuple[Range, ...]
     second_at: int
+    kept: tuple[int, ...] | None = None
 
     @property
     def size(self) -> int:
         return sum(last - first for first, last in self.spans)
+
+    @property
+    def state(self) -> list[Range]:
+        """Elements of each span's optimizer state."""
+        begins = self.kept or [first for first, _ in self.spans]
+        return [(at, at + last - first) for at, (first, last) in zip(begins, self.spans, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -97,11 +107,14 @@ def vectors(step: Builder, label: str, *tensors: Tensor) -> Parameter:
 
 
 def grid(parameters: Sequence[Parameter], gradients: Arena | Own) -> Grid:
-    """A tile for each parameter: its elements [a0, a1) and [b0, b1), and where their gradients begin."""
+    """A tile for each parameter: its elements [a0, a1) and [b0, b1), and where their gradients and their optimizer's
+    state begin."""
     bounds = [[*(end for span in (*each.spans, (0, 0))[:2] for end in span)] for each in parameters]
     a0, a1, b0, b1 = zip(*bounds, strict=True)
     own = isinstance(gradients, Own)
-    return Grid(tuple(each.label for each in parameters)).with_columns(
-        a0=a0, a1=a1, b0=b0, b1=b1,
+    kept = [each.state for each in parameters]
+    kept_a, kept_b = zip(*([first for first, _ in (*ranges, (0, 0))[:2]] for ranges in kept), strict=True)
+    return Grid(tuple(each.label for each in parameters), {}, {KEPT: tuple(kept)}).with_columns(
+        a0=a0, a1=a1, b0=b0, b1=b1, kept_a=kept_a, kept_b=kept_b,
         at_a=[0] * len(parameters) if own else a0, at_b=[each.second_at for each in parameters] if own else b0,
     )  # fmt: skip

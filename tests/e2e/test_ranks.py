@@ -15,14 +15,16 @@ import numpy as np
 import psutil
 import pytest
 
+from gpt2core.networks.memory import plan
 from gpt2core.node import openmp
 from gpt2core.process import launch
 from gpt2core.process.ranks import launcher
+from gpt2core.ranks.layout import SHARES
 from gpt2core.run.train import train, weights_sha256
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import SYNCS
 from gpt2core.spec.models import ModelConfig
-from gpt2core.spec.schedulers import SCHEDULERS
+from gpt2core.spec.schedulers import SCHEDULERS, scheduler
 from tests.support.command_line import taskloom, told
 from tests.support.folded import train_folded
 
@@ -54,7 +56,38 @@ def ranked(folder: Path, configs: list[TrainConfig], **environment: str) -> list
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     found: list[dict[str, Any]] = json.loads((folder / "found.json").read_text())
+    for config, each in zip(configs, found, strict=True):
+        check_communication(config, each.pop("communication"))
     return found
+
+
+def check_communication(config: TrainConfig, ranks: list[dict[str, Any]]) -> None:
+    """What the ranks sent and for how long, as far as it does not depend on the speed of anything."""
+    kinds = ["loss", "gradients", "weights", *(["norm"] if config.grad_clip else [])]
+    assert [(rank["rank"], [each["exchange"] for each in rank["exchanges"]]) for rank in ranks] == [
+        (number, kinds) for number in range(config.ranks)
+    ]
+    timed, others = config.steps - config.warmup_steps, config.ranks - 1
+    elements = sum(spec.size for spec in plan(config)["weights"].specs)
+    of_a_step = {"loss": 8 * SHARES * config.ranks, "norm": 8 * config.ranks, "gradients": 4 * elements,
+                 "weights": 4 * elements}  # fmt: skip
+    for number, kind in enumerate(kinds):
+        each = [rank["exchanges"][number] for rank in ranks]
+        for way in ("bytes_sent", "bytes_received"):
+            assert sum(one[way] for one in each) == timed * others * of_a_step[kind], (kind, way)
+    held = not scheduler(config.scheduler).second_moment
+    for rank in ranks:
+        for each in rank["exchanges"]:
+            assert min(each["calls_s"], each["in_flight_s"]) > 0, each
+            assert each["exposed_s"] >= 0, each
+            assert not held or 0 < each["exposed_s"] <= each["in_flight_s"], each
+        for name in ("calls_s", "in_flight_s", "exposed_s"):
+            assert len(rank[name]) == config.steps
+            of_kinds, together = sum(each[name] for each in rank["exchanges"]), sum(rank[name][config.warmup_steps :])
+            if name == "in_flight_s":
+                assert together <= of_kinds * (1 + 1e-9)
+            else:
+                assert together == pytest.approx(of_kinds)
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
@@ -94,8 +127,8 @@ def test_delayed_tasks_change_no_bit_and_lock_nothing(tmp_path):
 SURROUNDINGS = {
     "SLURM_JOB_ID": "5", "SLURM_JOBID": "5", "SLURM_NNODES": "2", "SLURM_TASKS_PER_NODE": "1(x2)",
     "SLURM_NODELIST": "no-such-node-[1-2]", "SLURM_JOB_NODELIST": "no-such-node-[1-2]", "PBS_NODEFILE": "/no/such/file",
-    "HYDRA_HOST_FILE": "/no/such/file", "HYDRA_ENV": "none", "PMI_RANK": "1", "PMI_SIZE": "4", "PMIX_RANK": "1",
-    "PMIX_NAMESPACE": "slurm.pmix.5.0",
+    "HYDRA_HOST_FILE": "/no/such/file", "HYDRA_ENV": "none", "MPIEXEC_TIMEOUT": "1", "PMI_RANK": "1", "PMI_SIZE": "4",
+    "PMIX_RANK": "1", "PMIX_NAMESPACE": "slurm.pmix.5.0",
 }  # fmt: skip
 
 
@@ -109,6 +142,10 @@ def test_the_command_trains_with_ranks_on_this_machine_inside_a_job_of_several_n
     assert two["losses"] == pytest.approx(one["losses"], rel=1e-5)
     assert two["config"]["ranks"] == 2
     assert two["config"]["batch"] == 4
+    assert two["environment"]["mpi"].startswith("MPICH ")
+    assert "mpi" not in one["environment"]
+    check_communication(TrainConfig.from_dict(two["config"]), two["communication"])
+    assert one["communication"] == []
     assert two["summary"]["tokens_per_s"] * sum(two["step_s"][2:]) == pytest.approx(4 * 16)
 
 

@@ -8,6 +8,7 @@ import os
 import numpy as np
 import pytest
 
+from gpt2core.compile import clock
 from gpt2core.compile.jit import kernel
 from gpt2core.node import openmp
 from gpt2core.schedulers import dispatch
@@ -125,6 +126,20 @@ def test_every_policy_of_task_waits(policy):
     step, memory = relay()
     run_program(step, memory, "task", CORES[:1] * 2, STEPS, "none", policy=policy)
     assert memory.arrays[f"arrived{ROUNDS - 1}"].tobytes() == expected().tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_time_without_a_ready_task_while_one_is_open_is_noted(threads):
+    """The slowest value of a round takes 300 polls, for which nothing else is ready."""
+    step, memory = relay()
+    begin = clock.read_ticks()
+    record = run_program(step, memory, "task", CORES[:1] * threads, STEPS)
+    assert record.exposed.shape == (threads, STEPS, 1)
+    assert (record.exposed >= 0).all()
+    assert (record.exposed.sum(axis=0)[:, 0] > 0).all()
+    assert (record.exposed.sum(axis=(1, 2)) <= clock.read_ticks() - begin).all()
+    plain, memory = relay(waits=False)
+    assert run_program(plain, memory, "task", CORES[:1], STEPS).exposed.size == 0
 
 
 def test_without_the_second_moment_the_values_are_wrong():

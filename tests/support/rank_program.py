@@ -1,10 +1,11 @@
 """One rank of several, started by a launcher of MPI: trains the configurations in a file, one after the other.
 
-Rank 0 writes each one's losses and the hashes of all ranks' weights into another file.
+Rank 0 writes each one's losses, the hashes of all ranks' weights and their communication into another file.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -24,7 +25,9 @@ def main() -> None:
         os.environ["TASKLOOM_STRESS"] = str(int(stress) + world.rank.number)
     for values in configs:
         result = train(TrainConfig.from_dict(values), world=world)
-        found.append({"losses": result.losses, "weights": MPI.COMM_WORLD.gather(result.weights_sha256)})
+        weights = MPI.COMM_WORLD.gather(result.weights_sha256)
+        ranks = [dataclasses.asdict(rank) for rank in result.communication]
+        found.append({"losses": result.losses, "weights": weights, "communication": ranks})
     if world.rank.number == 0:
         Path(sys.argv[2]).write_text(json.dumps(found))
     world.leave()

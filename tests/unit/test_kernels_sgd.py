@@ -21,7 +21,9 @@ def test_ten_steps(golden: Load, name: str) -> None:
     weights, velocity = g["weights"].copy(), np.zeros(0 if name == "plain" else 37, np.float32)
     for step in range(10):
         for begin, end in ((0, 20), (20, 37)):
-            sgd_update(weights, g["gradients"][step], velocity, settings, LR, settings[3], ONE, begin, end, begin)
+            sgd_update(
+                weights, g["gradients"][step], velocity, settings, LR, settings[3], ONE, begin, end, begin, begin
+            )
         if step + 1 in (1, 2, 10):
             np.testing.assert_allclose(weights, g[f"{name}{step + 1}"], rtol=2e-6, atol=1e-6)
 
@@ -29,7 +31,7 @@ def test_ten_steps(golden: Load, name: str) -> None:
 def test_only_its_elements_change(golden: Load) -> None:
     g = golden("sgd")
     weights, velocity = g["weights"].copy(), np.full(37, 2, np.float32)
-    sgd_update(weights, g["gradients"][0], velocity, g["settings_momentum"], LR, 0.0, ONE, 10, 12, 10)
+    sgd_update(weights, g["gradients"][0], velocity, g["settings_momentum"], LR, 0.0, ONE, 10, 12, 10, 10)
     outside = np.delete(np.arange(37), [10, 11])
     np.testing.assert_array_equal(weights[outside], g["weights"][outside])
     assert (velocity[outside] == 2).all()
@@ -40,8 +42,9 @@ def test_the_rate_of_the_step_and_the_factor_of_clipping(golden: Load) -> None:
     g = golden("sgd")
     settings, gradients = np.array([LR, 0.0, 0.0, 0.0]), g["gradients"][0]
     weights, none = g["weights"].copy(), np.zeros(0, np.float32)
-    sgd(weights, gradients, none, settings, np.array([9.0, 0.25]), np.array([0.5]), 1, Elements(0, 20, 20, 37, 0, 20))
+    of = Elements(0, 20, 20, 37, 0, 20, 0, 20)
+    sgd(weights, gradients, none, settings, np.array([9.0, 0.25]), np.array([0.5]), 1, of)
     np.testing.assert_allclose(weights, g["weights"] - 0.125 * gradients, rtol=1e-6)
     again = g["weights"].copy()
-    sgd(again, gradients, none, settings, NONE, NONE, 1, Elements(0, 20, 20, 37, 0, 20))
+    sgd(again, gradients, none, settings, NONE, NONE, 1, of)
     np.testing.assert_allclose(again, g["weights"] - np.float32(LR) * gradients, rtol=1e-6)

@@ -14,7 +14,7 @@ from gpt2core.networks import program
 from gpt2core.networks.exchanged import layout_of
 from gpt2core.networks.memory import plan
 from gpt2core.process import launch, ranks
-from gpt2core.ranks.layout import Layout, layout
+from gpt2core.ranks.layout import LINE, Layout, layout
 from gpt2core.run.train import plan_event
 from gpt2core.spec import extras
 from gpt2core.spec.config import TrainConfig
@@ -52,6 +52,25 @@ def test_each_weight_has_one_owner(network, count):
     ends = ((at // 4, spec.size) for spec, at in zip(specs.specs, specs.offsets, strict=True))
     inside = [i for at, size in ends for i in range(at, at + size)]
     assert covered == Counter(inside)
+
+
+@pytest.mark.parametrize("network", MODELS)
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_a_rank_keeps_the_optimizers_state_of_its_shards_alone(network, count):
+    wish, momentum = config(network, ranks=count), 2 if network != "resnet" else 1
+    shard, whole = layout_of(wish, 0).shard_elements, plan(config(network))["optimizer"].bytes
+    pieces = sum(len(bucket.pieces) for bucket in layout_of(wish, 0).buckets)
+    for rank in range(count):
+        specs = plan(wish, rank)["optimizer"].specs
+        assert [spec.shape for spec in specs] == [(shard,)] * momentum
+        kept: Counter[int] = Counter()
+        for _, parts in layout_of(wish, rank).own():
+            for piece, (first, last) in parts:
+                at = piece.kept + first - piece.shard(rank)[0]
+                kept.update(range(at, at + last - first))
+        assert set(kept.values()) == {1}
+        assert max(kept) < shard
+    assert shard <= whole / (4 * momentum * count) + LINE * pieces
 
 
 def layouts(count: int) -> list[Layout]:

@@ -67,3 +67,19 @@ def test_the_first_and_the_last_evaluation_are_shown() -> None:
     (line,) = [line for line in printed(None, "resnet", evaluations=found) if "val loss" in line]
     assert "val loss and accuracy, after step 2 and 6" in line
     assert "2.00000 25.0% and 0.66667 75.0%" in line
+
+
+def test_each_ranks_communication_is_that_of_the_mean_timed_step() -> None:
+    gradients = {"exchange": "gradients", "calls_s": 0.2, "in_flight_s": 1.0, "exposed_s": 0.5,
+                 "bytes_sent": 4 << 20, "bytes_received": 8 << 20}  # fmt: skip
+    ranks = [
+        {"rank": number, "exchanges": [gradients, {**gradients, "exchange": "weights"}], "calls_s": [0.2, 0.2],
+         "in_flight_s": [0.5, 0.7], "exposed_s": [0.5, 0.5]} for number in range(2)
+    ]  # fmt: skip
+    lines = printed(None, communication=ranks)
+    assert any("communication, mean of a timed step" in line for line in lines)
+    rows = [line.split() for line in lines if line.split()[:1] in (["0"], ["1"])]
+    assert rows[0] == ["0", "gradients", "100", "ms", "500", "ms", "250", "ms", "2.000", "4.000"]
+    assert rows[2] == ["0", "together", "200", "ms", "600", "ms", "500", "ms", "4.000", "8.000"]
+    assert [row[:2] for row in rows[3:]] == [["1", kind] for kind in ("gradients", "weights", "together")]
+    assert not any("communication" in line for line in printed(None))

@@ -69,4 +69,5 @@ def record_at(frame, row):
         matrix(frame, row + 10),
         cube(frame, row + 11),
         matrix(frame, row + 12),
+        cube(frame, row + 13),
     )

@@ -31,14 +31,16 @@ from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import COMPLETE, STEP, address_of, call_entry, inlined, runtime
 from gpt2core.compile.parking import EVERYONE, fence_everyone, park, register, wake
 from gpt2core.measure.tracing import (
+    LAST_BEGIN,
     PASSED,
     enter,
+    note_exposed,
     note_node,
     note_usage,
     note_wait,
     pass_wait,
 )
-from gpt2core.schedulers.dispatch import ON, POLL, TILE, run_calls
+from gpt2core.schedulers.dispatch import NAME, ON, POLL, TILE, run_calls
 from gpt2core.schedulers.scheduler import Job, Stage
 from gpt2core.schedulers.task import replay as replays
 from gpt2core.schedulers.task.deque import EMPTY, new_deques, push, size, steal, take
@@ -49,10 +51,11 @@ from gpt2core.step.control import FINISHED, FIRST, LAST, STEPS_DONE, STOP
 from gpt2core.step.graph import WAIT
 
 # Bytes of the cells for idle threads: how many are parked, and OPEN for each open node; a count that wakes them;
-# whether a thread polls; when the last one did, in ticks.
-PARKED, WAKES, POLLING, POLLED = 0, 64, 128, 136
+# whether a thread polls; when the last one did, in ticks; step and op of the first open node (see `awaited`).
+PARKED, WAKES, POLLING, POLLED, AWAITED = 0, 64, 128, 136, 144
 IDLE_CELLS = 24  # int64; cache lines that are written only where a thread parks, is woken or polls
 OPEN = 1 << 32  # in PARKED, so that a busy thread looks at one cell for both
+OPS = 1 << 8  # more than a program has ops whose tasks are complete only later
 POLL_S = 200e-6  # MPI makes progress only in its calls: every 0.2 to 2 ms hides a transfer, every 10 ms does not
 
 
@@ -90,6 +93,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, later, que
         for i in range(replay.start.shape[0]):
             push(mine.urgent, mask, replay.start[i])
     node, spun, victim, since, waits, waited = EMPTY, 0, thread, 0, 0, 0
+    looked, on = 0, -1  # when this idle thread last looked for open nodes, and the first one (awaited), or -1
     while True:
         if node == EMPTY:
             node = steal(mine.urgent, mask) if replay.breadth_first else take(mine.urgent, mask)
@@ -107,16 +111,21 @@ def task_loop(thread, tasks, context, record, control, steps, replay, later, que
             spun += 1
             if spun == asked:
                 since, waits, waited = ticks(), load_acquire(passed), 0
+                looked, on = since, -1
             elif spun > asked and spun % LOOKS == 0:
-                waited = ticks() - since
-                if load_relaxed(rest_cells + PARKED) >= OPEN:
+                now = ticks()
+                waited, on = now - since, awaited(rest_cells)
+                if on >= 0:
+                    note_exposed(record, thread, on // OPS, on % OPS, looked, now)
                     poll(thread, tasks, context, replay, later, mine, rest_cells)
+                looked = now
             if waited < spin:
                 pause()
-            elif waited < PATIENCE * spin:
+            elif waited < PATIENCE * spin or load_relaxed(rest_cells + PARKED) >= OPEN:
                 yield_core()
             else:
                 rest(deques, rest_cells, finished)
+                looked, on = ticks(), -1
             if spun > asked and load_acquire(passed) != waits:
                 waits, since, waited = load_acquire(passed), note_wait(record, thread, since, ticks()), 0
             continue
@@ -129,6 +138,8 @@ def task_loop(thread, tasks, context, record, control, steps, replay, later, que
         )
         if was_idle:  # recorded only now, when no thread waits for this one
             note_node(record, thread, since, waits)
+            if on >= 0:
+                note_exposed(record, thread, on // OPS, on % OPS, looked, record.waited[thread, LAST_BEGIN])
     last = load_acquire(address_of(control, LAST))
     note_usage(record, thread, last)
     if spun >= asked:
@@ -161,7 +172,7 @@ def run_node(thread, tasks, context, record, control, steps, replay, later, mine
             finish(record, control, rest_cells, iteration + 1)
     elif task <= FIRST_LATER:
         run_calls(tasks, context, record, thread, iteration, later.task[FIRST_LATER - task])
-        open_node(later, rest_cells, FIRST_LATER - task)
+        open_node(later, rest_cells, iteration, FIRST_LATER - task)
         return EMPTY
     elif replay.barriers:
         pass_wait(record, ticks())
@@ -203,11 +214,19 @@ def wake_for(replay, mine, rest_cells):
 
 
 @inlined
-def open_node(later, rest_cells, index):
+def open_node(later, rest_cells, iteration, index):
     """Note that a node of `later` ran and is not known to be complete. If threads are parked, one shall poll."""
     store_release(address_of(later.open, index * later.open.shape[1]), 1)
+    if load_relaxed(rest_cells + PARKED) < OPEN:
+        store_relaxed(rest_cells + AWAITED, iteration * OPS + later.held[index, NAME])
     fetch_add(rest_cells + PARKED, OPEN)
     wake_idle(rest_cells, 1)
+
+
+@inlined
+def awaited(rest_cells):
+    """Step * OPS + op of the first open node, or -1 if none is open."""
+    return load_relaxed(rest_cells + AWAITED) if load_relaxed(rest_cells + PARKED) >= OPEN else -1
 
 
 @runtime
@@ -215,6 +234,7 @@ def poll(thread, tasks, context, replay, later, mine, rest_cells):
     """Poll the open nodes, unless another thread does. Release the successors of those that are complete."""
     if load_relaxed(rest_cells + POLLING) != 0 or not compare_exchange(rest_cells + POLLING, 0, 1):
         return
+    first = -1
     for index in range(later.node.shape[0]):
         is_open, node = address_of(later.open, index * later.open.shape[1]), later.node[index]
         if load_acquire(is_open) == 0:
@@ -230,6 +250,10 @@ def poll(thread, tasks, context, replay, later, mine, rest_cells):
             following = release(replay, mine, node, replay.iteration[node])
             if following != EMPTY:
                 push(mine.urgent, mine.mask, following)
+        elif first < 0:
+            first = replay.iteration[node] * OPS + later.held[index, NAME]
+    if first >= 0:
+        store_relaxed(rest_cells + AWAITED, first)
     wake_for(replay, mine, rest_cells)
     store_relaxed(rest_cells + POLLED, ticks())
     store_release(rest_cells + POLLING, 0)

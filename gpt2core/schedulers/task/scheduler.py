@@ -10,6 +10,7 @@ from gpt2core.schedulers.scheduler import Job, Prepared, Scheduler
 class Task(Scheduler):
     name, order = "task", "graph"
     options = ("policy",)
+    second_moment = True
     finest: ClassVar = {"sync": "none", "policy": "critical-path"}
 
     def prepare(self, job: Job) -> Prepared:
