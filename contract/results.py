@@ -154,22 +154,22 @@ class ResultEvaluation(Block):
 class ResultExchange(Block):
     """One kind of exchange between a rank and the others, over the timed steps."""
 
-    exchange: Name
+    exchange: Name = Field(description="loss, gradients, weights, or norm")
     calls_s: Seconds = Field(description="in calls of the MPI library, summed over threads")
     in_flight_s: Seconds = Field(description="while any was between its start and its completion")
     exposed_s: Seconds = Field(description="mean over the threads: waiting for it with no other task ready")
-    bytes_sent: Count
-    bytes_received: Count
+    bytes_sent: Count = Field(description="sizes of the messages to other ranks")
+    bytes_received: Count = Field(description="sizes of the messages from other ranks")
 
 
 class ResultRank(Block):
     """One rank's exchanges with the others. The lists are of each step, of all kinds together."""
 
-    rank: Count
-    exchanges: list[ResultExchange]
-    calls_s: list[Seconds]
-    in_flight_s: list[Seconds]
-    exposed_s: list[Seconds]
+    rank: Count = Field(description="its number, from 0 on")
+    exchanges: list[ResultExchange] = Field(description="of each kind, over the timed steps")
+    calls_s: list[Seconds] = Field(description="in calls of the MPI library, of each step")
+    in_flight_s: list[Seconds] = Field(description="while any exchange was in flight, of each step")
+    exposed_s: list[Seconds] = Field(description="waiting with no other task ready, of each step")
 
 
 class TrainResult(Block):

@@ -23,7 +23,7 @@ def plan(config: TrainConfig, rank: int = 0) -> dict[str, ArenaPlan]:
     own = _plan(config.part, exchanged.layout_of(config, rank) if config.ranks > 1 else None)
     if not config.evaluate_every:
         return own
-    other = _plan(modes.evaluation(config, DEFAULTS))
+    other = _plan(modes.evaluation(config.part, DEFAULTS))
     assert other["weights"].bytes == own["weights"].bytes, "evaluations read the run's weights where they lie"
     sizes = {
         ACTIVATIONS: max(own[ACTIVATIONS].bytes, other[ACTIVATIONS].bytes),  # a step's are not needed after it

@@ -107,16 +107,16 @@ def plan(wish: TrainConfig, reserve_bytes: int | None = None, prove: bool = Fals
         sections.check(step, config.op_threads)
         check_plan_fits(step, run_bytes)
         tasks = proofs.proven(step, config.sync, prove)
-        evaluation = _evaluation(config, prove) if config.evaluate_every else None
+        evaluation = _evaluation(config.part, cores, prove) if config.evaluate_every else None
     return RunPlan(wish, config, cores, arenas, step, tasks, rank, evaluation)
 
 
-def _evaluation(training: TrainConfig, prove: bool) -> RunPlan:
+def _evaluation(training: TrainConfig, cores: tuple[int, ...], prove: bool) -> RunPlan:
     config = modes.evaluation(training, DEFAULTS)
     config = dataclasses.replace(config, fusion=fusion_of(config))
     arenas = plan_memory(config)
     step = program.build(config, arenas)
-    return RunPlan(config, config, config.cores or (), arenas, step, proofs.proven(step, config.sync, prove))
+    return RunPlan(config, config, cores, arenas, step, proofs.proven(step, config.sync, prove))
 
 
 def products_of(*programs: Program) -> list[Product]:

@@ -101,7 +101,9 @@ def train(
     resident.grew_by("arenas")
     dispatch.run_once(planned.program, arenas, chosen)
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)
-    evaluations = Evaluations(planned.evaluation, arenas, chosen, emit, stop) if planned.evaluation else None
+    evaluations = None
+    if planned.evaluation:  # each rank evaluates all, so they agree on it; they agree on a stop in a step only
+        evaluations = Evaluations(planned.evaluation, arenas, chosen, emit, None if world else stop)
     spent.went_to("preparing")
     report = Report(execute(planned, arenas, bound, emit, stop, spent, evaluations))
     resident.grew_by("run")

@@ -69,9 +69,7 @@ def _check_goal(config: TrainConfig) -> None:
 
 MOST_PARTS = 4096  # of a step, over all micro-batches and ranks
 # Settings that several ranks do not support.
-OF_ONE_RANK = {
-    "evaluate_every": "evaluations are not shared", "carry_state": "a rank has no state of another one",
-}  # fmt: skip
+OF_ONE_RANK = {"carry_state": "a rank's part of a batch is a micro-batch, which carries no state"}
 
 
 def of_ranks(config: TrainConfig) -> Iterator[ConfigError]:

@@ -114,6 +114,24 @@ def test_limited_gradients_have_the_norm_of_all_ranks(tmp_path, ranks):
         assert found == {"losses": losses, "weights": [weights_sha256(weights)] * ranks}, how
 
 
+def test_all_ranks_evaluate_the_same_and_go_on(tmp_path):
+    """Evaluations change no bit of the training, and are those of a run without ranks but for roundings."""
+    model = {"network": "resnet", "blocks": 1, "width": 5, "classes": 7, "side": 9}
+    images: dict[str, Any] = {"model": model, "batch": 6, "batch_slice": 1, "steps": 4, "warmup": 1, "val_samples": 7}
+    wish = TrainConfig.from_dict({**images, "scheduler": "serial", "evaluate_every": 2, "allow_oversubscription": True})
+    one = train(wish)
+    two = dataclasses.replace(wish, ranks=2)
+    ways = [two, dataclasses.replace(two, scheduler="task", threads=2, sync="none")]
+    every = ranked(tmp_path, [*ways, dataclasses.replace(two, evaluate_every=0)])
+    plain = every.pop()
+    for found in every:
+        assert {name: found[name] for name in plain} == plain
+        assert found["evaluations"] == [every[0]["evaluations"][0]] * 2
+        assert [each["step"] for each in found["evaluations"][0]] == [2, 4]
+        losses = [each["loss"] for each in found["evaluations"][0]]
+        assert losses == pytest.approx([each["loss"] for each in one.evaluations], rel=1e-4)
+
+
 @pytest.mark.slow
 def test_delayed_tasks_change_no_bit_and_lock_nothing(tmp_path):
     wish = dataclasses.replace(SMALL, steps=40, ranks=2, scheduler="task", sync="none", threads=2)

@@ -1,6 +1,7 @@
 """One rank of several, started by a launcher of MPI: trains the configurations in a file, one after the other.
 
-Rank 0 writes each one's losses, the hashes of all ranks' weights and their communication into another file.
+Rank 0 writes each one's losses, the hashes of all ranks' weights, their evaluations, if there are any, and their
+communication into another file.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ def main() -> None:
         weights = MPI.COMM_WORLD.gather(result.weights_sha256)
         ranks = [dataclasses.asdict(rank) for rank in result.communication]
         found.append({"losses": result.losses, "weights": weights, "communication": ranks})
+        if result.evaluations:
+            found[-1]["evaluations"] = MPI.COMM_WORLD.gather(result.evaluations)
     if world.rank.number == 0:
         Path(sys.argv[2]).write_text(json.dumps(found))
     world.leave()

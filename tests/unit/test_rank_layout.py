@@ -140,7 +140,7 @@ def test_a_rank_computes_a_part():
     ({"ranks": 0}, "ranks", "1 to 4096"),
     ({"ranks": 2, "batch_slice": 4}, "batch_slice", r"1 to batch \(6\) / ranks \(2\)"),
     ({"ranks": 2, "fusion": "all"}, "fusion", "none or rows"),
-    ({"ranks": 2, "evaluate_every": 2}, "evaluate_every", r"the default 0 with ranks \(2\)"),
+    ({"ranks": 2, "model": MODELS["lstm"], "carry_state": True}, "carry_state", r"the default False with ranks \(2\)"),
     ({"ranks": 2, "mode": "infer"}, "ranks", "the default 1, since mode infer computes no gradient"),
     ({"ranks": 2, "threads": 2, "cores": "0-2"}, "threads", r"cores given \(3\) / ranks \(2\)"),
     ({"ranks": 3, "batch": 6, "cores": "0-1"}, "ranks", r"at most the number of cores given \(2\)"),
