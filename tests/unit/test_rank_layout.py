@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import itertools
+import os
 import sys
 from collections import Counter
 
@@ -162,10 +163,23 @@ def test_a_missing_library_is_told_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(ranks, "LIBRARIES", ("no-such-mpi",))
     with pytest.raises(MachineError, match="ranks = 2 needs mpiexec, which is neither in"):
         launch.command(tmp_path / "result.json", ranks=2)
-    (tmp_path / "mpiexec").touch(0o700)
+    mpiexec = tmp_path / "mpiexec"
+    mpiexec.touch(0o600)
+    with pytest.raises(MachineError, match="mpiexec cannot be started: Permission denied"):
+        launch.command(tmp_path / "result.json", ranks=2)
+    mpiexec.chmod(0o700)
+    mpiexec.write_text("#!/bin/sh\necho HYDRA build details:\n")
     command = launch.command(tmp_path / "result.json", ranks=2)
-    assert command[:7] == [str(tmp_path / "mpiexec"), "-launcher", "fork", "-hosts", "localhost", "-n", "2"]
+    assert command[:7] == [str(mpiexec), "-launcher", "fork", "-hosts", "localhost", "-n", "2"]
     assert command[-2:] == ["--ranks", "2"]
+    mpiexec.write_text("#!/bin/sh\necho 'mpiexec (Open MPI) 5.0.11'\n")
+    command = launch.command(tmp_path / "result.json", ranks=2)
+    assert command[3:5] == ["gpt2core.process.guard", str(mpiexec)]
+    assert ("--allow-run-as-root" in command) is (os.geteuid() == 0)
+    assert command[command.index("--host") :][:4] == ["--host", "localhost:2", "-n", "2"]
+    mpiexec.write_text("#!/bin/sh\necho 'mpiexec (Open MPI) 4.1.4'\n")
+    with pytest.raises(MachineError, match=r"needs Open MPI 5 or later, or MPICH; .*mpiexec is of Open MPI 4"):
+        launch.command(tmp_path / "result.json", ranks=2)
     installed = [each.name for each in itertools.islice(importlib.metadata.distributions(), 2)]
     monkeypatch.setattr(ranks, "LIBRARIES", tuple(installed))
     with pytest.raises(MachineError, match="needs one MPI library, but this environment contains"):
