@@ -66,8 +66,9 @@ def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, busy_s: flo
     def update(block: int) -> float:
         gradient.sum()  # it is in the cache, as one that was just computed
         begin = time.perf_counter()
-        adamw_update(weights, gradient, first, second, SETTINGS, SETTINGS[0], SETTINGS[4], np.float32(1.0), 0,
-                     block * BLOCK, (block + 1) * BLOCK, 0, block * BLOCK)  # fmt: skip
+        m, v = first[block * BLOCK :], second[block * BLOCK :]
+        adamw_update(weights, gradient, m, v, SETTINGS, SETTINGS[0], SETTINGS[4], np.float32(1.0), 0,
+                     block * BLOCK, (block + 1) * BLOCK, 0)  # fmt: skip
         return time.perf_counter() - begin
 
     def update_next(block: int) -> None:

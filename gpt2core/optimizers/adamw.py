@@ -13,11 +13,11 @@ from gpt2core.step.signature import Float64s, OwnVector, Step, Vector
 
 
 @kernel
-def adamw_update(weights, gradients, first, second, settings, lr, wd, factor, step, begin, end, at, kept):
+def adamw_update(weights, gradients, first, second, settings, lr, wd, factor, step, begin, end, at):
     """One AdamW step of the elements [begin, end).
 
-    Writes:   weights, first, second (any,): updated in place; first and second are the moments,
-              that of element `begin` at `kept`
+    Writes:   weights, first, second (any,): updated in place; first and second are the moments, from that
+              of element `begin` on
     Reads:    gradients (any,), that of element `begin` at `at`; settings (any,) float64: from 1 on beta1, beta2, eps;
               lr, wd float64, of these elements; factor () float32; step counts from 0
     Maths:    g = factor gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; t = step + 1
@@ -34,7 +34,7 @@ def adamw_update(weights, gradients, first, second, settings, lr, wd, factor, st
     b1, c1 = np.float32(beta1), np.float32(1.0 - beta1)
     b2, c2 = np.float32(beta2), np.float32(1.0 - beta2)
     w, g = weights[begin:end], gradients[at : at + end - begin]
-    m, v = first[kept : kept + end - begin], second[kept : kept + end - begin]
+    m, v = first[: end - begin], second[: end - begin]
     for i in range(end - begin):  # from 0: an index that may be negative keeps LLVM from vectorising
         scaled = factor * g[i]
         m1 = b1 * m[i] + c1 * scaled
@@ -53,12 +53,10 @@ def adamw(
     lr = rates[step] if rates.shape[0] else settings[0]
     factor = np.float32(clipping[0] if clipping.shape[0] else 1.0)
     wd, of_biases = settings[4], settings[settings.shape[0] - 2]
-    adamw_update(
-        weights, gradients, first, second, settings, lr, wd, factor, step, of.a0, of.a1, of.at_a, of.kept_a
-    )  # fmt: skip
-    adamw_update(
-        weights, gradients, first, second, settings, lr, of_biases, factor, step, of.b0, of.b1, of.at_b, of.kept_b
-    )
+    m, v = first[of.kept_a :], second[of.kept_a :]
+    adamw_update(weights, gradients, m, v, settings, lr, wd, factor, step, of.a0, of.a1, of.at_a)
+    m, v = first[of.kept_b :], second[of.kept_b :]
+    adamw_update(weights, gradients, m, v, settings, lr, of_biases, factor, step, of.b0, of.b1, of.at_b)
 
 
 def update(

@@ -12,11 +12,11 @@ from gpt2core.step.signature import Float64s, OwnVector, Step, Vector
 
 
 @kernel
-def sgd_update(weights, gradients, velocity, settings, lr, wd, factor, begin, end, at, kept):
+def sgd_update(weights, gradients, velocity, settings, lr, wd, factor, begin, end, at):
     """One step of the elements [begin, end).
 
-    Writes:   weights (any,) updated; velocity (any,) updated, that of element `begin` at `kept`, or
-              (0,) without momentum
+    Writes:   weights (any,) updated; velocity (any,) updated, from that of element `begin` on, or (0,)
+              without momentum
     Reads:    gradients (any,), that of element `begin` at `at`; settings (any,) float64: at 1 momentum, at 2 whether it
               is Nesterov's; lr, wd float64, of these elements; factor () float32
     Maths:    g = factor gradient + wd w; v = mu v + g; w = w - lr g without momentum, w - lr v with it, and
@@ -31,7 +31,7 @@ def sgd_update(weights, gradients, velocity, settings, lr, wd, factor, begin, en
         for i in range(end - begin):  # from 0: an index that may be negative keeps LLVM from vectorising
             w[i] -= rate * (factor * g[i] + decay * w[i])
         return
-    v = velocity[kept : kept + end - begin]
+    v = velocity[: end - begin]
     of_gradient, of_velocity = np.float32(0), np.float32(1)
     if settings[2] != 0:
         of_gradient, of_velocity = np.float32(1), mu
@@ -51,8 +51,10 @@ def sgd(
     lr = rates[step] if rates.shape[0] else settings[0]
     factor = np.float32(clipping[0] if clipping.shape[0] else 1.0)
     wd, of_biases = settings[3], settings[settings.shape[0] - 2]
-    sgd_update(weights, gradients, velocity, settings, lr, wd, factor, of.a0, of.a1, of.at_a, of.kept_a)
-    sgd_update(weights, gradients, velocity, settings, lr, of_biases, factor, of.b0, of.b1, of.at_b, of.kept_b)
+    v = velocity[of.kept_a :]
+    sgd_update(weights, gradients, v, settings, lr, wd, factor, of.a0, of.a1, of.at_a)
+    v = velocity[of.kept_b :]
+    sgd_update(weights, gradients, v, settings, lr, of_biases, factor, of.b0, of.b1, of.at_b)
 
 
 def update(

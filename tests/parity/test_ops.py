@@ -170,7 +170,7 @@ def test_adamw(seed: int) -> None:
         gradients, _ = p.draw(n, scale=0.01)
         parameter.grad = torch.from_numpy(gradients)
         optimizer.step()
-        adamw_update(weights, gradients, first, second, settings, 1e-3, settings[4], np.float32(1), step, 0, n, 0, 0)
+        adamw_update(weights, gradients, first, second, settings, 1e-3, settings[4], np.float32(1), step, 0, n, 0)
     assert_close(weights, parameter, tolerance=1e-6)
     assert_close(first, optimizer.state[parameter]["exp_avg"])
     assert_close(second, optimizer.state[parameter]["exp_avg_sq"])
@@ -190,7 +190,7 @@ def test_sgd(seed: int, momentum: float, nesterov: bool) -> None:
         gradients, _ = p.draw(n, scale=0.1)
         parameter.grad = torch.from_numpy(gradients)
         optimizer.step()
-        sgd_update(weights, gradients, velocity, settings, 1e-2, settings[3], np.float32(1), 0, n, 0, 0)
+        sgd_update(weights, gradients, velocity, settings, 1e-2, settings[3], np.float32(1), 0, n, 0)
     assert_close(weights, parameter, tolerance=1e-6)
     if momentum:
         assert_close(velocity, optimizer.state[parameter]["momentum_buffer"])
