@@ -100,7 +100,7 @@ def read_settings() -> dict[str, Any]:
     """
     read = bytearray()
     while True:
-        more = sys.stdin.buffer.read1(CHUNK_BYTES)
+        more = os.read(sys.stdin.fileno(), CHUNK_BYTES)
         read += more
         try:
             values = json.loads(read)
