@@ -90,7 +90,7 @@ def _worded(found: Comparison) -> Comparison:
     """The comparison with its sentence."""
     figures = sentences.figures(found.ratio, found.ratio_low, found.ratio_high)
     runs = len(found.a.runs) + len(found.b.runs)
-    words = sentences.verdict(found.verdict, "A", "B", figures, found.why)
+    words = sentences.of_variants(found.verdict, found.a.variant, found.b.variant, figures, found.why)
     return replace(found, sentence=sentences.disturbed(words, found.disturbed_runs, runs))
 
 

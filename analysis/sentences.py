@@ -102,6 +102,18 @@ def of_sides(
     return verdict(outcome, *names, ratio, why, where=where, several=several, verb=is_or_are(axis, b))
 
 
+def of_variants(outcome: Verdict, a: Mapping[str, Any], b: Mapping[str, Any], ratio: str, why: Reason) -> str:
+    """The verdict on two variants, named by the settings in which they differ, else A and B."""
+    differing = [name for name in a if name in b and a[name] != b[name]]
+    if not differing or a.keys() != b.keys():
+        return verdict(outcome, "A", "B", ratio, why)
+    where = of_settings({name: value for name, value in a.items() if name not in differing})
+    if len(differing) == 1:
+        return of_sides(outcome, differing[0], a[differing[0]], b[differing[0]], ratio, why, where=where)
+    first, second = ({name: side[name] for name in differing} for side in (a, b))
+    return of_sides(outcome, None, first, second, ratio, why, where=where)
+
+
 def listed(axis: str | None, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """The sentences of a sweep's rows (as JSON). Undecided rows of equal sides and for one reason share a sentence."""
     groups: dict[Any, list[Mapping[str, Any]]] = {}

@@ -11,6 +11,7 @@ from unicodedata import category
 from xml.etree import ElementTree
 
 from gpt2core.spec.wording import counted, seconds
+from taskloom.analysis.thresholds import EXCEEDED
 from taskloom.analysis.wording import settings, value_name
 
 Document = Mapping[str, Any]
@@ -65,6 +66,17 @@ def junit(document: Document, failing: Collection[str] = FAILING) -> str:
             if outcome == "failure":
                 element.set("type", row["verdict"])
         ElementTree.SubElement(case, "system-out").text = _printable(f"{row['sentence']}\n{row['reason']}")
+    for judged in document.get("thresholds", ()):
+        name = f"threshold of {settings(judged['settings'])}"
+        case = ElementTree.SubElement(suite, "testcase", name=name, classname=_printable(document["question"]))
+        counts["tests"] += 1
+        if judged["state"] in EXCEEDED:
+            counts["failures"] += 1
+            ElementTree.SubElement(case, "failure", message=_printable(judged["sentence"]), type=judged["state"])
+        elif judged["state"] == "undecided":
+            counts["skipped"] += 1
+            ElementTree.SubElement(case, "skipped", message=_printable(judged["sentence"]))
+        ElementTree.SubElement(case, "system-out").text = _printable(judged["sentence"])
     for key, count in counts.items():
         suite.set(key, str(count))
     ElementTree.indent(suite)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,11 +22,17 @@ from taskloom.errors import EXIT_WORK_FAILED
 
 if TYPE_CHECKING:
     from taskloom.analysis.compared import Comparison
+    from taskloom.client import Client
+
+MOST_RUNS = 1000  # of a side
 
 
 @click.command()
 @click.argument("a")
 @click.argument("b")
+@click.option("--commit", "by_commit", is_flag=True,
+              help="A and B are commits: their sides are all stored runs that measured them and succeeded")
+@click.option("--filter", "chosen", metavar="EXPRESSION", help="with --commit: the runs of both sides")
 @click.option("--noise-floor", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="SHARE",
               help="smaller relative differences are ignored; declare it beforehand  [default: 0.01]")  # fmt: skip
 @click.option("--leave-out-flagged", is_flag=True, help="exclude steps that the trainer flagged")
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
 def compare(
     a: str,
     b: str,
+    by_commit: bool,
+    chosen: str | None,
     noise_floor: float | None,
     leave_out_flagged: bool,
     fail_on: tuple[str, ...],
@@ -45,18 +54,39 @@ def compare(
 ) -> None:
     """Compare two runs or two selections of runs: verdict on B relative to A, ratio, 95 % interval.
 
-    A and B are run ids such as 12,13, or a selection such as experiment_id=7,scheduler=task,threads=2. The verdict is
+    A and B are run ids such as 12,13, or a selection such as experiment_id=7,scheduler=task,threads=2. With --commit
+    they are commits (7 digits suffice): those that the submitters named, or else the trainers'. The verdict is
     faster, slower, same, undecided or refused. Two variants of one experiment are judged in its family of comparisons,
     the experiment's question alone. The exit code is 1 if --fail-on names the verdict, otherwise 0.
     """
+    if chosen is not None and not by_commit:
+        raise click.UsageError("--filter needs --commit")
     with connect(server) as client:
-        answer = client.compare(a, b, noise_floor, leave_out_flagged)
+        first, second = (_runs_of(client, a, chosen), _runs_of(client, b, chosen)) if by_commit else (a, b)
+        answer = client.compare(first, second, noise_floor, leave_out_flagged)
     if as_json:
         print_json(answer)
     else:
+        if by_commit:
+            paired = "paired by block" if answer.paired else "not paired: only runs of one block of an experiment are"
+            click.echo(f"A is commit {a}, B is commit {b}; their runs are {paired}")
         _print(answer, verbose)
     if answer.verdict in fail_on:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)
+
+
+def _runs_of(client: Client, commit: str, chosen: str | None) -> str:
+    """Ids of the runs of a commit. Raises BadParameter."""
+    for whose in ("commit", "trainer_commit"):
+        query: dict[str, Any] = {whose: commit, "filter": chosen}
+        found = client.runs(state="succeeded", **query)
+        ids = [str(run.id) for run in islice(found, MOST_RUNS + 1)]
+        if len(ids) > MOST_RUNS:
+            raise click.BadParameter(f"commit {commit} has more than {MOST_RUNS} runs; --filter chooses among them")
+        if ids:
+            return ",".join(ids)
+    among = "" if chosen is None else f" and has {chosen}"
+    raise click.BadParameter(f"no run that succeeded measured commit {commit}{among}")
 
 
 def _print(answer: Comparison, verbose: bool) -> None:

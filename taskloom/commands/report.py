@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from taskloom.analysis.report import FAILING, junit, markdown, page
+from taskloom.analysis.thresholds import EXCEEDED, Threshold, judge, parse
 from taskloom.commands.output import (
     connect,
     fail_on_option,
@@ -43,6 +45,14 @@ def write(text: str, target: Path, appends: bool = False) -> None:
         raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
 
 
+def _thresholds(file: Path) -> list[Threshold]:
+    """Raises BadParameter."""
+    try:
+        return parse(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{file}: {error}", param_hint="--thresholds") from error
+
+
 @click.command()
 @experiment_argument
 @click.option(
@@ -58,6 +68,12 @@ def write(text: str, target: Path, appends: bool = False) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="output file  [default: report-ID.html for a page]",
 )
+@click.option(
+    "--thresholds",
+    "limits",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="TOML file with a reference, upper and lower limits of step times; the exit code is 1 if one is exceeded",
+)
 @click.option("--leave-out-disturbed", is_flag=True, help="exclude runs with foreign load")
 @fail_on_option
 @verbose_option
@@ -67,6 +83,7 @@ def report(
     experiment_id: int,
     form: str | None,
     output: Path | None,
+    limits: Path | None,
     leave_out_disturbed: bool,
     fail_on: tuple[str, ...],
     verbose: bool,
@@ -89,8 +106,13 @@ def report(
         target = Path(os.environ[SUMMARY])
     elif form == "html" and not as_json:
         target = output or Path(f"report-{experiment_id}.html")
+    given = [] if limits is None else _thresholds(limits)
     with connect(server) as client:
         document = client.report(experiment_id, leave_out_disturbed)
+    judged = judge(given, document["scaling"]["rows"])
+    if given:
+        document["thresholds"] = judged
+        document["answer"] = [*document["answer"], *(each["sentence"] for each in judged)]
     text = FORMS[form](document, fail_on)
     if target is not None:
         write(text, target, appends)
@@ -102,5 +124,6 @@ def report(
         answer, marks = (f"- {point}" for point in document["answer"]), document["marks"] if verbose else ()
         shown = [*answer, *marks, f"written to {target}"]
         show_answer(document, shown, as_json=False)
-    if document["sweep"]["verdict"]["verdict"] in fail_on:
+    exceeded = any(each["state"] in EXCEEDED for each in judged)
+    if exceeded or document["sweep"]["verdict"]["verdict"] in fail_on:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)

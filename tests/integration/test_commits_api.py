@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import json
 from datetime import UTC, datetime
 
 import pytest
+from click.testing import CliRunner
 
 from taskloom import Client
+from taskloom.cli import main
 
 pytestmark = pytest.mark.both_databases
 OLD, NEW = "1a2b3c4d" * 5, "9f8e7d6c" * 5
@@ -42,6 +45,50 @@ def measured(api, make_result):
     node.upload(node.claim(), make_result(environment=CORE))
     node.upload(node.claim(), make_result(environment={"core_version": "0.1.0+gabcdef0"}))
     return api
+
+
+def compared(api, *arguments):
+    url = str(api.http.base_url).rstrip("/")
+    return CliRunner().invoke(main, ["compare", "--commit", *arguments, "--server", url])
+
+
+def test_stored_runs_of_two_commits_are_compared(api, make_result):
+    node = api.worker()
+    for commit, level, settings in ((OLD, 1.0, 2), (NEW, 1.1, 1)):
+        api.submit(commit=commit, axes={"threads": [1, 2][:settings]}, repetitions=6)
+        for turn in range(6 * settings):
+            lease = node.claim()
+            step_s = level * NOISE[turn % 6] / lease["spec"]["threads"]
+            node.upload(lease, make_result([9, step_s, step_s], threads=lease["spec"]["threads"], environment=CORE))
+    mixed = compared(api, OLD[:7], NEW[:7])
+    assert "refused: A mixes configurations: threads" in mixed.stdout
+    done = compared(api, OLD[:7], NEW[:7], "--filter", "threads = 1")
+    assert done.exit_code == 0, done.output
+    assert f"A is commit {OLD[:7]}, B is commit {NEW[:7]}; their runs are not paired" in done.stdout
+    found = json.loads(compared(api, OLD, NEW, "--filter", "threads = 1", "--json").stdout)
+    runs = api.get("/runs", filter="threads = 1", limit=100)["items"]
+    assert (found["paired"], found["verdict"]) == (False, "undecided")  # one occasion a side
+    assert found["ratio"] == pytest.approx(1 / 1.1, rel=0.01)
+    assert found["a"]["runs"] == [run["id"] for run in runs if run["commit"] == OLD]
+    assert found["b"]["runs"] == [run["id"] for run in runs if run["commit"] == NEW]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((NEW, "0" * 40), f"no run that succeeded measured commit {'0' * 40}"),
+        ((NEW, NEW, "--filter", "threads = 7"), f"no run that succeeded measured commit {NEW} and has threads = 7"),
+        ((NEW, NEW, "--filter", "thraeds = 7"), "did you mean 'threads'"),
+    ],
+)
+def test_a_commit_without_runs_is_named(measured, arguments, told):
+    done = compared(measured, *arguments)
+    assert done.exit_code in (2, 3)
+    assert told in " ".join(done.output.split())
+
+
+def test_the_trainers_commit_is_taken_where_no_submitter_named_it(measured):
+    assert "share run 1" in compared(measured, OLD, NEW).stdout  # run 1 measured NEW with a trainer of OLD
 
 
 def test_the_submitters_commit_and_the_trainers_are_shown(measured):

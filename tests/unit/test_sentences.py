@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from taskloom.analysis.family import Family
-from taskloom.analysis.sentences import disturbed, figures, of_sides, reason
+from taskloom.analysis.reasons import Reason
+from taskloom.analysis.sentences import disturbed, figures, of_sides, of_variants, reason
 
 ROOT = Path(__file__).parents[2]
 RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"
@@ -62,6 +63,27 @@ def test_an_undecided_comparison_says_what_it_lacks(why, sentence):
     assert why.sentence == sentence
     told = of_sides("undecided", "scheduler", "fork-join", "task", figures(1.1, None, None), why)
     assert told == f"It is undecided whether task or fork-join is faster: fork-join time / task time 1.100. {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        (
+            {"scheduler": "fork-join", "threads": 2}, {"scheduler": "task", "threads": 2},
+            "task is 1.100 times as fast as fork-join on 2 threads.",
+        ),
+        ({"threads": 1}, {"threads": 2}, "2 threads are 1.100 times as fast as 1 thread."),
+        (
+            {"scheduler": "fork-join", "threads": 1, "batch": 4}, {"scheduler": "task", "threads": 2, "batch": 4},
+            "task, 2 threads is 1.100 times as fast as fork-join, 1 thread with batch 4.",
+        ),
+        ({"threads": 2}, {"threads": 2}, "B is 1.100 times as fast as A."),
+        ({"threads": 2}, {"scheduler": "task"}, "B is 1.100 times as fast as A."),
+        ({}, {}, "B is 1.100 times as fast as A."),
+    ],
+)  # fmt: skip
+def test_a_comparison_of_runs_names_the_settings_in_which_they_differ(a, b, said):
+    assert of_variants("faster", a, b, "1.100", Reason("significant")) == said
 
 
 def test_sentences_of_decided_comparisons_need_no_reason():

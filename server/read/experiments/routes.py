@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Query
 from starlette.responses import Response
 
+from taskloom.analysis.report import badge as badges
 from taskloom.analysis.workload import Workload
 from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, Tag
 from taskloom.contract.variants import VariantTable
@@ -62,6 +63,26 @@ def index(
 ) -> ExperimentPage:
     """List experiments, newest first or sorted by `sort`."""
     return service.page(context.database, reading.etas, filters, sort, total, page.cursor, page.limit)
+
+
+@router.get(
+    "/badge.svg",
+    READERS,
+    response_class=Response,
+    responses={200: {"description": "an SVG image", "content": {"image/svg+xml": {"schema": {"type": "string"}}}}},
+)
+def badge(
+    context: Ctx,
+    filters: Annotated[service.Filters, Depends(_filters)],
+    text: Annotated[str, Query(max_length=100, description="the left part of the badge")] = "taskloom",
+) -> Response:
+    """Show the verdict of the newest ended experiment that the filters select, as a badge."""
+    found = service.newest_verdict(context.database, filters)
+    if found is None:
+        image = badges.badge(text, "no verdict")
+    else:
+        image = badges.badge(text, badges.message(found.verdict, found.ratio), found.verdict)
+    return Response(image, media_type="image/svg+xml", headers={"Cache-Control": "no-cache"})
 
 
 @router.get("/{experiment_id}", READERS, errors=(NotFound,))

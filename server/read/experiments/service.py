@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sqlalchemy import func, or_, select
 
-from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, ExperimentSummary
+from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, ExperimentSummary, Verdict
 from taskloom.server.db import Database
 from taskloom.server.queue.experiments import details
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag, RequiredLabel
@@ -21,6 +21,7 @@ from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
 
 OF_RUNS_WINDOW = 100  # experiments a page whose runs are searched
+WINDOWS = 20  # that are searched for the experiment of a badge
 State = Literal["active", "finished", "cancelled"]
 Sort = Literal["id", "-id", "created_at", "-created_at", "finished_at", "-finished_at"]
 IN_STATE: dict[State, Condition] = {
@@ -89,6 +90,19 @@ def page(
             conditions = filters.conditions().values()
             total = session.execute(select(func.count()).select_from(Experiment).where(*conditions)).scalar_one()
     return ExperimentPage(items=items, next_cursor=next_cursor, total=total)
+
+
+def newest_verdict(database: Database, filters: Filters) -> Verdict | None:
+    """Verdict of the newest ended experiment; None if there is none, or its verdict is not computed yet."""
+    ended = replace(filters, states=filters.states or ("finished",))
+    cursor: str | None = None
+    with database.read(snapshot=True) as session:
+        for _ in range(WINDOWS):
+            ids, cursor = keyset.page(session, look(ended, "-id"), cursor, 1)
+            rows = list(session.scalars(select(Experiment).where(Experiment.id.in_(ids))))
+            if rows or cursor is None:
+                return next((item.verdict for item in details.summaries(session, rows)), None)
+    return None
 
 
 def show(database: Database, etas: Etas, experiment_id: int) -> ExperimentDetail:
