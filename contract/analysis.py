@@ -51,6 +51,7 @@ class AlertSummary(Model):
 
     id: int
     run_id: int = Field(description="the first slower run")
+    mode: str = Field("train", description="mode of the slower runs: train or infer")
     state: AlertState
     ratio: float = Field(
         description="median after / before: above 1, slower; of step times, or of step time over canary where the "

@@ -123,9 +123,9 @@ class Analyses(Connection):
 
         return self._analysis(f"history/series/{series_id}/changes", SeriesChanges)
 
-    def alerts(self, state: AlertState | None = None) -> Iterator[AlertSummary]:
-        """Iterate over changes to slower steps and the results of fresh runs, newest first."""
-        query = {} if state is None else {"state": state}
+    def alerts(self, state: AlertState | None = None, mode: str | None = None) -> Iterator[AlertSummary]:
+        """Iterate over changes to slower steps and the results of fresh runs, newest first. mode: of runs in it."""
+        query = {name: value for name, value in (("state", state), ("mode", mode)) if value is not None}
         return self._pages(lambda each: self._page("/analysis/alerts", AlertPage, each), query)
 
     def _rows(self, name: str, kind: type[T], **query: Any) -> list[T]:

@@ -182,10 +182,10 @@ def changes(items: Iterable[StateChange]) -> Table:
 
 def alerts(items: Iterable[AlertSummary]) -> Table:
     """Table of alerts: changes to slower steps."""
-    table = new_table(None, "alert", "from run", "state", "since, UTC", "reason", "slower by", left=5)
+    table = new_table(None, "alert", "from run", "mode", "state", "since, UTC", "reason", "slower by", left=6)
     for item in items:
         since = f"{item.changed_at:%Y-%m-%d %H:%M}"
-        row = (str(item.id), str(item.run_id), item.state, since, item.reason, f"{item.ratio - 1:.1%}")
+        row = (str(item.id), str(item.run_id), item.mode, item.state, since, item.reason, f"{item.ratio - 1:.1%}")
         table.add_row(*row)
     return table
 

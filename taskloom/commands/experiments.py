@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import click
 
+from gpt2core.spec.phases import MODES
 from gpt2core.spec.wording import counted
 from taskloom import listing, tables
 from taskloom.analysis import node_time
@@ -142,13 +143,14 @@ def changes(experiment_id: int, limit: int, server: str, as_json: bool) -> None:
 
 @experiments.command()
 @click.option("--state", type=click.Choice(get_args(AlertState)), help="only in this state")
+@click.option("--mode", type=click.Choice(tuple(MODES)), help="only of runs in this mode")
 @limit_option
 @server_option
 @json_option
-def alerts(state: AlertState | None, limit: int, server: str, as_json: bool) -> None:
+def alerts(state: AlertState | None, mode: str | None, limit: int, server: str, as_json: bool) -> None:
     """List changes to slower steps and what fresh runs say about them, newest first."""
     with connect(server) as client:
-        print_items(client.alerts(state), limit, tables.alerts, as_json)
+        print_items(client.alerts(state, mode), limit, tables.alerts, as_json)
 
 
 @experiments.command()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpt2core.spec.latency import latency
 from taskloom.contract.labels import KEPT, build_label
 from taskloom.server.read.analysis import service
 from tests.support.patience import until
@@ -148,7 +149,7 @@ def searched(api):
 
 
 def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start_server, make_result, monkeypatch):
-    api = start_server(poll_s=0.05, analysis_processes=1)  # a separate process searches
+    api = start_server(poll_s=0.05, analysis_processes=1, analysis_s=600)  # a separate process searches
     node = api.worker()
     for level in (1.0, 1.1):
         api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=6)
@@ -165,6 +166,36 @@ def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start
         made = api.post(f"/analysis/history/{run_id}/confirm", status=201)
         assert (made["id"], made["request"]["confirms"]) == (3, run_id)
     assert api.get("/analysis/alerts")["items"][0]["state"] == "confirming"
+
+
+@pytest.mark.both_databases
+def test_alerts_have_the_mode_of_their_runs(start_server, make_result):
+    api = start_server(poll_s=0.05, analysis_s=600)
+    node = api.worker()
+    for level, core_hash in ((1.0, "abc"), (1.1, "new")):
+        for mode in ("train", "infer"):
+            api.submit(base={"token_slice": 64, "batch_slice": 1, "mode": mode}, repetitions=6)
+            for noise in NOISE:
+                s = noise * level
+                result = make_result([9, s, s], mode=mode, environment={"core_hash": core_hash})
+                node.upload(node.claim(), of_inference(result) if mode == "infer" else result)
+    found = until(lambda: len(items := api.get("/analysis/alerts")["items"]) == 2 and items)
+    assert sorted(each["mode"] for each in found) == ["infer", "train"]
+    for each in found:
+        assert api.get("/analysis/alerts", mode=each["mode"])["items"] == [each]
+        assert api.get("/analysis/alerts", mode=each["mode"], state="dismissed")["items"] == []
+        assert api.get(f"/runs/{each['run_id']}")["spec"].get("mode", "train") == each["mode"]
+    assert api.get("/analysis/alerts", 422, mode="both")["errors"][0]["field"] == "mode"
+
+
+def of_inference(result):
+    """A result of training as one of inference."""
+    times = {name: {phase: result[name][phase] for phase in ("data", "forward")}
+             for name in ("phase_s", "phase_busy_s")}  # fmt: skip
+    return {
+        **result, **times, "losses": [], "weights_sha256": None, "outputs_sha256": "o", "outputs_sketch": [1.0] * 64,
+        "latency": latency(result["step_s"][1:]),
+    }  # fmt: skip
 
 
 def test_history_of_an_unknown_run_is_not_found(empty_api):

@@ -60,14 +60,16 @@ def test_histories_and_alerts_are_lists(script: Script, client: Client) -> None:
         "id": 1, "run_id": 7, "state": "suspected", "ratio": 1.1, "reason": "", "confirming_experiment_id": None,
         "raised_at": "2026-01-01T00:00:00Z", "changed_at": "2026-01-01T00:00:00Z",
     }  # fmt: skip
-    for item, cursor in ((change, "abc"), (change, None), (change, None), (alert, None)):
+    infers = {**alert, "mode": "infer"}
+    for item, cursor in ((change, "abc"), (change, None), (change, None), (alert, None), (infers, None)):
         script.answer(200, {"items": [item], "next_cursor": cursor})
     assert [each.verb for each in client.run_changes(7)] == ["submit", "submit"]
     assert [each.actor for each in client.experiment_changes(3)] == ["key:1"]
-    assert [each.ratio for each in client.alerts("suspected")] == [1.1]
+    assert [(each.ratio, each.mode) for each in client.alerts("suspected")] == [(1.1, "train")]
+    assert [each.mode for each in client.alerts(mode="infer")] == ["infer"]
     assert [asked.path.removeprefix("/api/v1") for asked in script.asked] == [
         "/runs/7/changes", "/runs/7/changes?cursor=abc", "/experiments/3/changes",
-        "/analysis/alerts?state=suspected",
+        "/analysis/alerts?state=suspected", "/analysis/alerts?mode=infer",
     ]  # fmt: skip
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gpt2core.spec.config import DEFAULTS
 from gpt2core.spec.result import median
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.history import MOVES, Series, State
@@ -18,6 +19,8 @@ from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis import service
 from taskloom.server.read.analysis.models import Alert
+
+mode_of_run = func.coalesce(Run.spec["mode"].as_string(), DEFAULTS["mode"])  # those of earlier workers lack it
 
 
 @dataclass(frozen=True)
@@ -58,24 +61,36 @@ def _suspects(series: Series) -> Iterator[Suspect]:
         )  # fmt: skip
 
 
-def page(database: Database, states: list[AlertState], cursor: str | None, limit: int) -> AlertPage:
+def page(
+    database: Database, states: list[AlertState], mode: str | None, cursor: str | None, limit: int
+) -> AlertPage:
     """Alerts, newest first. Raises BadCursor."""
     before = paging.decode_id(cursor)
     query = select(Alert).order_by(Alert.id.desc()).limit(limit + 1)
     if states:
         query = query.where(Alert.state.in_(states))
+    if mode is not None:
+        query = query.join(Run, Run.id == Alert.run_id).where(mode_of_run == mode)
     if before is not None:
         query = query.where(Alert.id < before)
     with database.read() as session:
         rows, more = paging.split(session.scalars(query).all(), limit)
-    return AlertPage(items=[summary(row) for row in rows], next_cursor=paging.encode(rows[-1].id) if more else None)
+        items = summaries(session, rows)
+    return AlertPage(items=items, next_cursor=paging.encode(rows[-1].id) if more else None)
 
 
-def summary(row: Alert) -> AlertSummary:
-    """An alert for a list."""
+def summaries(session: Session, rows: Sequence[Alert]) -> list[AlertSummary]:
+    """Alerts for a list."""
+    of_runs = select(Run.id, mode_of_run.label("mode")).where(Run.id.in_([row.run_id for row in rows]))
+    modes = {row.id: row.mode for row in session.execute(of_runs)}
+    return [_summary(row, modes[row.run_id]) for row in rows]
+
+
+def _summary(row: Alert, mode: str) -> AlertSummary:
     return AlertSummary(
         id=row.id,
         run_id=row.run_id,
+        mode=mode,
         state=row.state,
         ratio=row.ratio,
         reason=row.reason,

@@ -147,9 +147,10 @@ def alerts(
     context: Ctx,
     page: Paged,
     state: Annotated[list[AlertState] | None, Query(max_length=20, description="may be given several times")] = None,
+    mode: Annotated[Literal["train", "infer"] | None, Query(description="of runs in this mode")] = None,
 ) -> AlertPage:
     """List alerts, newest first: changes to slower steps, and the results of fresh runs."""
-    return raised.page(context.database, state or [], page.cursor, page.limit)
+    return raised.page(context.database, state or [], mode, page.cursor, page.limit)
 
 
 @router.post("/history/{run_id}/confirm", SUBMITTERS, errors=(*COMPUTED, NotFound, QueueFull), status_code=201)

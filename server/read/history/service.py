@@ -110,9 +110,11 @@ def _row(session: Session, series: Series, slower: Sequence[AlertSummary]) -> Se
 def _alerts(session: Session, ids: Sequence[int]) -> dict[int, list[AlertSummary]]:
     """By series, newest first."""
     of_them = select(Alert, Run.series_id).join(Run, Run.id == Alert.run_id).where(Run.series_id.in_(ids))
+    rows = session.execute(of_them.order_by(Alert.id.desc())).all()
     found: dict[int, list[AlertSummary]] = {}
-    for row, series_id in session.execute(of_them.order_by(Alert.id.desc())):
-        found.setdefault(series_id or 0, []).append(alerts.summary(row))
+    items = alerts.summaries(session, [alert for alert, _ in rows])
+    for item, (_, series_id) in zip(items, rows, strict=True):
+        found.setdefault(series_id or 0, []).append(item)
     return found
 
 

@@ -131,7 +131,7 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
             ],
             latest=summaries[len(active) :],
             alerts=AlertCounts(**by_state),
-            newest_alerts=[alerts.summary(row) for row in session.scalars(newest)],
+            newest_alerts=alerts.summaries(session, session.scalars(newest).all()),
             waiting=_waiting(session, settings),
         )
 

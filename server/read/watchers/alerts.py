@@ -22,7 +22,7 @@ from taskloom.server.errors import AnalysisTooLong, InvalidRequest, QueueFull, T
 from taskloom.server.queue.experiments.details import show
 from taskloom.server.queue.experiments.submission import submit
 from taskloom.server.queue.tables.experiments import Experiment
-from taskloom.server.read.analysis.alerts import Suspect, summary
+from taskloom.server.read.analysis.alerts import Suspect, summaries
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.pool import Pool
 from taskloom.server.settings import Settings
@@ -150,4 +150,5 @@ def _queue(
 
 def _tell(session: Session, row: Alert) -> None:
     session.flush()  # gives a new row its id
-    webhooks.enqueue(session, "alert", AlertChanged(alert=summary(row)))
+    (alert,) = summaries(session, [row])
+    webhooks.enqueue(session, "alert", AlertChanged(alert=alert))
