@@ -69,14 +69,14 @@ def open_synthetic(config: TrainConfig, _path: str = "") -> Pairs:
     """Draw as many pairs as all steps use, at most SYNTHETIC_PAIRS (65,536), which are then used again.
 
     A source has half of `seq` to `seq` - 1 words, and its target is the same in reverse. Words are drawn as synthetic
-    tokens are: zipf or uniform.
+    tokens are: zipf or uniform. A longer run begins with the pairs of a shorter one.
     """
     T, words = config.seq, config.model.vocab - (BEGIN + 1)
     needed = config.batch * config.grad_accum * config.steps
     count = max(config.batch, min(needed, SYNTHETIC_PAIRS))
-    rng = np.random.Generator(np.random.PCG64([config.seed, SYNTHETIC_STREAM]))
+    rng, of_lengths = (np.random.Generator(np.random.PCG64([config.seed, SYNTHETIC_STREAM, i])) for i in range(2))
     longest = T - 1
-    lengths = rng.integers(max(1, T // 2), longest + 1, size=count)
+    lengths = of_lengths.integers(max(1, T // 2), longest + 1, size=count)
     if config.distribution == "uniform":
         drawn = rng.integers(words, size=(count, longest))
     else:

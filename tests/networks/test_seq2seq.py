@@ -102,6 +102,15 @@ def test_accumulated_and_clipped_gradients_have_the_same_bits_under_every_schedu
         assert (result.losses, result.weights_sha256) == (first.losses, first.weights_sha256), how
 
 
+def test_products_in_bf16_have_the_same_bits_under_every_scheduler() -> None:
+    how = {"precision": "bf16"}
+    first = train.train(seq2seqs.config(**how))
+    np.testing.assert_allclose(first.losses, GOLDEN, rtol=1e-2)
+    for other in ({"scheduler": "fork-join", "threads": 2, "fusion": "rows"}, {"scheduler": "task", "threads": 3}):
+        result = train.train(seq2seqs.config(**how, **other))
+        assert (result.losses, result.weights_sha256) == (first.losses, first.weights_sha256), other
+
+
 def test_a_loss_is_the_mean_over_all_words_however_a_step_is_cut_into_batches() -> None:
     change = {"optimizer": "sgd", "lr": 0.1, "steps": 3, "batch_slice": 2}
     whole = train.train(seq2seqs.config(batch=6, **change))
@@ -147,8 +156,12 @@ def test_the_directions_of_the_encoder_do_not_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "how", [seq2seqs.config(steps=1, fusion="none"), seq2seqs.config(steps=1), seq2seqs.inference(steps=1, score=True)],
-    ids=["none", "all", "infer"],
+    "how",
+    [
+        seq2seqs.config(steps=1, fusion="none"), seq2seqs.config(steps=1), seq2seqs.config(steps=1, precision="bf16"),
+        seq2seqs.inference(steps=1, score=True),
+    ],
+    ids=["none", "all", "bf16", "infer"],
 )  # fmt: skip
 def test_tasks_read_and_write_what_they_declare(how: TrainConfig) -> None:
     data = network_of(how).data(how)
@@ -245,7 +258,6 @@ def test_files_of_another_form_are_refused(tmp_path: Path) -> None:
         ({"model": "tiny", "data": "pairs:x"}, "data", "since network gpt2 reads tokens"),
         ({"model": {**MODEL, "hidden": 9}}, "model.hidden", "an even number"),
         ({"model": {**MODEL, "vocab": 2}}, "model.vocab", "from 3 to 65536"),
-        ({"precision": "bf16"}, "precision", "fp32, since network seq2seq has no other"),
         ({"seq": 1, "token_slice": 1}, "seq", "2 or more, since network seq2seq has no shorter samples"),
         ({"op_order": "diagonals"}, "op_order", "network seq2seq does not read it"),
     ],
@@ -271,3 +283,6 @@ def test_generated_pairs_are_a_task_that_can_be_learned() -> None:
             assert with_end == length + 1
             assert (target[:length] == source[:length][::-1]).all()
             assert not target[length:].any()
+        longer = pairs.open_pairs(seq2seqs.config(seq=seq, token_slice=1, steps=20))
+        for some, every in zip(found, longer, strict=True):
+            assert np.array_equal(some, every[: len(some)])

@@ -31,7 +31,6 @@ class Seq2seq(Model):
     network: ClassVar[str] = "seq2seq"
     reads: ClassVar[str] = PAIRS
     shortest: ClassVar[int] = 2  # a word and the end of its sequence
-    precisions: ClassVar[tuple[str, ...]] = ("fp32",)
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({"data": "synthetic"})
 
     embedding: int = 256
