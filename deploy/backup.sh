@@ -36,9 +36,14 @@ sqlite:///*)
     artifacts=${TASKLOOM_ARTIFACT_ROOT:-$file.artifacts}
     # Not cp: the last commits are in FILE-wal.
     "$python" -I - "$file" "$partial/taskloom.db" <<'PYTHON'
-import sqlite3, sys
-sqlite3.connect(sys.argv[1]).execute("VACUUM INTO ?", sys.argv[2:])
-found = sqlite3.connect(sys.argv[2]).execute("PRAGMA quick_check").fetchone()[0]
+import contextlib, sqlite3, sys
+with contextlib.closing(sqlite3.connect(sys.argv[1])) as given, contextlib.closing(sqlite3.connect(sys.argv[2])) as copy:
+    try:  # not VACUUM INTO, which the SQLite of Python 3.8 on RHEL 8 does not know
+        given.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE").close()
+        found = copy.execute("PRAGMA quick_check").fetchone()[0]
+    except sqlite3.Error as error:
+        sys.exit(f"backup.sh: {sys.argv[1]}: {error}")
 if found != "ok":
     sys.exit(f"backup.sh: the copy is damaged: {found}")
 PYTHON
@@ -64,7 +69,10 @@ for name, value in {**values, **dict(parse_qsl(found["query"] or ""))}.items():
     if value:
         print(f"{name}={value}")
 PYTHON
-    PGSERVICEFILE=$service pg_dump --format=custom --file="$partial/taskloom.dump" --dbname="service=taskloom"
+    # A pooler would keep the settings of pg_dump, such as an empty search path, on connections of the server. Poolers
+    # refuse this option, which changes nothing.
+    PGOPTIONS="${PGOPTIONS:-} -c geqo=on" PGSERVICEFILE=$service pg_dump --format=custom --file="$partial/taskloom.dump" --dbname="service=taskloom" ||
+        fail "pg_dump failed; if it reached a pooler, give a URL of PostgreSQL itself"
     rm "$service"
     pg_restore --list "$partial/taskloom.dump" > /dev/null
     ;;

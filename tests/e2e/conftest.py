@@ -12,10 +12,16 @@ ANSWER_S = 240.0  # an analysis may wait long for a core while other tests run
 
 
 @pytest.fixture
-def home(tmp_path: Path, database_url: str) -> Iterator[House]:
-    # Heartbeats are frequent, so that workers soon receive cancellations. A process for analyses takes as long to start
-    # as a server; tests/integration/test_kept_answers.py and the dashboard's tests have it.
-    with house(tmp_path, database_url, heartbeat_s=0.2, analysis_processes=0) as found:
+def server_settings() -> dict[str, float]:
+    """Settings of the servers. Heartbeats are frequent, so that workers soon receive cancellations."""
+    return {"heartbeat_s": 0.2}
+
+
+@pytest.fixture
+def home(tmp_path: Path, database_url: str, server_settings: dict[str, float]) -> Iterator[House]:
+    # A process for analyses takes as long to start as a server; tests/integration/test_kept_answers.py and the
+    # dashboard's tests have it.
+    with house(tmp_path, database_url, analysis_processes=0, **server_settings) as found:
         yield found
 
 

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from taskloom.server import migrate
+from taskloom.server.db import Database
 from tests.support.patience import DEADLINE_S
+from tests.support.pgbouncer import pooled
 from tests.support.postgres_server import PROGRAMS, Postgres
 
 pytestmark = pytest.mark.slow
@@ -98,3 +101,18 @@ def test_a_password_is_no_argument_of_pg_dump(postgres: Postgres, tmp_path: Path
     assert backups(Path(made)) == ["artifacts", "taskloom.dump"]
     assert (tmp_path / "arguments").read_text().splitlines()[-1] == "--dbname=service=taskloom"
     assert "55w0rd" not in (tmp_path / "arguments").read_text()
+
+
+@pytest.mark.on_postgres
+def test_a_pooler_is_refused_since_it_would_keep_the_settings_of_pg_dump(
+    database_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "artifacts").mkdir()
+    settings = {"TASKLOOM_ARTIFACT_ROOT": str(tmp_path / "artifacts")}
+    with pooled(database_url, "transaction") as url:
+        told = run(tmp_path / "backups", status=1, TASKLOOM_DATABASE_URL=url, **settings)
+        database = Database(url)
+        assert migrate.is_current(database)
+        database.close()
+    assert "give a URL of PostgreSQL itself" in told
+    assert backups(tmp_path / "backups") == []

@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -16,7 +15,7 @@ import pytest
 from taskloom import Client
 from tests.support.faketime import library
 from tests.support.patience import until
-from tests.support.processes import House, Process, house, trainer_of
+from tests.support.processes import House, short_leases, trainer_of
 from tests.support.runs import check_books, ended, submit, training
 from tests.support.wire import Message, Send, Wire
 
@@ -27,18 +26,8 @@ LARGE = {"blas": "own", "batch": 4096, "seq": 64, "batch_slice": 4096, "token_sl
 
 
 @pytest.fixture
-def home(tmp_path: Path, database_url: str) -> Iterator[House]:
-    settings = {"lease_s": LEASE_S, "heartbeat_s": 0.4, "reap_every_s": 0.1, "reap_after_s": LEASE_S}
-    settings["analysis_processes"] = 0
-    with house(tmp_path, database_url, **settings, poll_s=0.1, block_release_s=0.5, max_losses=99) as found:
-        yield found
-
-
-def gated(home: House, name: str, *options: str, **environment: str) -> tuple[Process, Path]:
-    """Start a worker, and return it with a file: its trainer ends once the file exists."""
-    gate = home.folder / f"{name}-gate"
-    options = ("--worker-id", name, "--spool", str(home.folder / f"{name}-spool"), *options)
-    return home.start_worker("gated", *options, FAKE_TRAINER_GATE=str(gate), **environment), gate
+def server_settings() -> dict[str, float]:
+    return short_leases(LEASE_S, heartbeat_s=0.4, reap_after_s=LEASE_S)
 
 
 def test_a_truncated_result_file_is_a_failure_that_says_so(home: House, client: Client) -> None:
@@ -115,7 +104,7 @@ class Partition:
 def test_a_partition_of_a_lease_costs_no_run_and_doubles_none(home: House, client: Client, leases: float) -> None:
     carry = Partition()
     with Wire(home.url, carry) as wire:
-        _, gate = gated(home, "apart", "--server", wire.url)
+        _, gate = home.start_gated("apart", "--server", wire.url)
         run_id = submit(client)
         training(client, run_id)
         carry.begin(leases * LEASE_S)
@@ -127,13 +116,13 @@ def test_a_partition_of_a_lease_costs_no_run_and_doubles_none(home: House, clien
 
 
 def test_a_worker_stopped_past_its_lease_while_another_takes_over(home: House, client: Client) -> None:
-    first, first_gate = gated(home, "first")
+    first, first_gate = home.start_gated("first")
     run_id = submit(client)
     training(client, run_id)
     stopped = [psutil.Process(first.popen.pid), trainer_of(first)]
     for process in stopped:
         process.send_signal(signal.SIGSTOP)
-    _, gate = gated(home, "second")
+    _, gate = home.start_gated("second")
     gate.touch()
     assert ended(client, run_id).history[-1].worker_id == "second"
     first_gate.touch()
@@ -146,17 +135,42 @@ def test_a_worker_stopped_past_its_lease_while_another_takes_over(home: House, c
     check_books(home, 1)
 
 
-def test_a_workers_clock_that_jumps_takes_no_lease_away(home: House, client: Client) -> None:
-    clock = home.folder / "clock"
-    clock.write_text("+0d\n")
-    jumping = {
-        "LD_PRELOAD": library(), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
+JUMPS = ("+1h", "-2h", "+3d")
+
+
+def clock_of(file: Path) -> dict[str, str]:
+    """Environment of a process whose clock differs by what the file says."""
+    file.write_text("+0d\n")
+    return {
+        "LD_PRELOAD": library(), "FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }  # fmt: skip
-    worker, gate = gated(home, "jumping", "--cores", str(min(os.sched_getaffinity(0))), **jumping)
+
+
+def test_a_servers_clock_that_jumps_takes_no_lease_away(home: House, client: Client) -> None:
+    clock = home.folder / "clock"
+    home.server.end()
+    home.start_server(**clock_of(clock))
+    worker, gate = home.start_gated("worker")
+    run_id = submit(client)
+    training(client, run_id)
+    for offset in JUMPS:
+        clock.write_text(f"{offset}\n")
+        before = client.run(run_id).history[0].expires_at
+        until(lambda then=before: client.run(run_id).history[0].expires_at != then, "a heartbeat after the jump")
+    gate.touch()
+    worker.event("delivered")
+    assert [a.state for a in ended(client, run_id).history] == ["succeeded"]
+    check_books(home, 1)
+
+
+def test_a_workers_clock_that_jumps_takes_no_lease_away(home: House, client: Client) -> None:
+    clock = home.folder / "clock"
+    jumping = clock_of(clock)
+    worker, gate = home.start_gated("jumping", "--cores", str(min(os.sched_getaffinity(0))), **jumping)
     run_id = submit(client, threads=1)
     training(client, run_id)
-    for offset in ("+1h", "-2h", "+3d"):
+    for offset in JUMPS:
         clock.write_text(f"{offset}\n")
         renewed = client.run(run_id).history[0].expires_at
         until(lambda: client.run(run_id).history[0].expires_at > renewed, "a heartbeat after the jump")  # noqa: B023

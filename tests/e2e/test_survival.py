@@ -6,7 +6,6 @@ import datetime
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,7 +16,7 @@ from taskloom.contract.attempts import AttemptSummary
 from tests.support.faketime import library
 from tests.support.patience import DEADLINE_S, until
 from tests.support.postgres_server import Postgres
-from tests.support.processes import House, Process, house
+from tests.support.processes import House, Process, short_leases
 from tests.support.runs import check_books, ended, submit, submit_many, succeeded, training
 from tests.support.wire import LoseOneAnswer, Unreliable, Wire
 
@@ -32,18 +31,8 @@ def lease_s() -> float:
 
 
 @pytest.fixture
-def home(tmp_path: Path, database_url: str, lease_s: float) -> Iterator[House]:
-    settings = {"lease_s": lease_s, "heartbeat_s": 0.3, "reap_every_s": 0.1, "reap_after_s": LEASE_S}
-    settings["analysis_processes"] = 0
-    with house(tmp_path, database_url, **settings, poll_s=0.1, block_release_s=0.5, max_losses=99) as found:
-        yield found
-
-
-def gated(home: House, name: str, *options: str, **environment: str) -> tuple[Process, Path]:
-    """Start a worker, and return it with a file: its trainer ends once the file exists."""
-    gate = home.folder / f"{name}-gate"
-    options = ("--worker-id", name, "--spool", str(home.folder / f"{name}-spool"), *options)
-    return home.start_worker("gated", *options, FAKE_TRAINER_GATE=str(gate), **environment), gate
+def server_settings(lease_s: float) -> dict[str, float]:
+    return short_leases(lease_s, heartbeat_s=0.3, reap_after_s=LEASE_S)
 
 
 def lost(client: Client, run_id: int) -> None:
@@ -56,11 +45,11 @@ def kill(process: Process) -> None:
 
 
 def test_a_worker_killed_for_good_costs_an_attempt_and_no_run(home: House, client: Client) -> None:
-    first, first_gate = gated(home, "first")
+    first, first_gate = home.start_gated("first")
     run_id = submit(client)
     training(client, run_id)
     kill(first)
-    _, gate = gated(home, "second")
+    _, gate = home.start_gated("second")
     gate.touch()
     run = ended(client, run_id)
     assert [(a.worker_id, a.state) for a in run.history] == [("first", "lost"), ("second", "succeeded")]
@@ -70,7 +59,7 @@ def test_a_worker_killed_for_good_costs_an_attempt_and_no_run(home: House, clien
 
 @pytest.mark.on_sqlite  # what the worker does
 def test_a_worker_stopped_past_its_lease_goes_on_if_nobody_took_its_run(home: House, client: Client) -> None:
-    worker, gate = gated(home, "only")
+    worker, gate = home.start_gated("only")
     run_id = submit(client)
     training(client, run_id)
     worker.popen.send_signal(signal.SIGSTOP)
@@ -83,12 +72,12 @@ def test_a_worker_stopped_past_its_lease_goes_on_if_nobody_took_its_run(home: Ho
 
 
 def test_a_worker_stopped_past_its_lease_changes_nothing_once_its_run_was_taken(home: House, client: Client) -> None:
-    first, first_gate = gated(home, "first")
+    first, first_gate = home.start_gated("first")
     run_id = submit(client)
     training(client, run_id)
     first.popen.send_signal(signal.SIGSTOP)
     lost(client, run_id)
-    _, gate = gated(home, "second")
+    _, gate = home.start_gated("second")
     training(client, run_id, attempts=2)
     first_gate.touch()  # its trainer delivers a result now, too late
     first.popen.send_signal(signal.SIGCONT)
@@ -223,8 +212,8 @@ def test_a_full_disk_while_the_server_is_gone(home: House, client: Client) -> No
 @pytest.mark.parametrize("lease_s", [6.0])  # heartbeats may be late by a quarter of it on a busy machine
 def test_workers_whose_clocks_are_wrong_keep_their_leases(home: House, client: Client, lease_s: float) -> None:
     cores = sorted(os.sched_getaffinity(0))
-    skewed = {2: gated(home, "fast", "--cores", str(cores[0]), **clock(2))}
-    skewed[-2] = gated(home, "slow", "--cores", str(cores[-1]), **clock(-2))
+    skewed = {2: home.start_gated("fast", "--cores", str(cores[0]), **clock(2))}
+    skewed[-2] = home.start_gated("slow", "--cores", str(cores[-1]), **clock(-2))
     run_ids = [submit(client, threads=1) for _ in skewed]
     for run_id in run_ids:
         training(client, run_id)
@@ -248,7 +237,7 @@ def now() -> datetime.datetime:
 @pytest.mark.on_postgres
 def test_a_server_whose_clock_is_wrong_takes_no_lease_away(home: House, client: Client) -> None:
     url = home.start_another_server(**clock(+2))
-    _, gate = gated(home, "worker", "--server", url)
+    _, gate = home.start_gated("worker", "--server", url)
     run_id = submit(client)
     training(client, run_id)
     outlives_its_lease(client, run_id)

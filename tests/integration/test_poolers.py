@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import collections
-import os
-import shutil
-import socket
 import subprocess
-import tempfile
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import psycopg
 import pytest
-from sqlalchemy.engine import make_url
 
 from taskloom.server.db import Database
-from tests.support.patience import until
+from tests.support.patience import DEADLINE_S
+from tests.support.pgbouncer import pooled
 from tests.support.servers import servers_on
 
 pytestmark = [pytest.mark.on_postgres, pytest.mark.slow]
 
-PGBOUNCER = shutil.which("pgbouncer", path=os.pathsep.join([os.environ["PATH"], "/usr/sbin"]))
 API = "/api/v1"
 CLIENTS, ROUNDS = 8, 8
 
@@ -31,37 +26,18 @@ CLIENTS, ROUNDS = 8, 8
 @pytest.fixture(params=["transaction", "session"])
 def pooled_url(database_url: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of the test's database through a PgBouncer with few connections in this mode."""
-    if PGBOUNCER is None:
-        pytest.skip("PgBouncer is not installed")
-    url = make_url(database_url)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    # Not below pytest's folder: PgBouncer runs as another user if we are root.
-    with tempfile.TemporaryDirectory(prefix="taskloom-pgbouncer-") as folder:
-        Path(folder).chmod(0o755)
-        settings = Path(folder, "pgbouncer.ini")
-        settings.write_text(
-            f"[databases]\n{url.database} = host={url.query['host']} user={url.username}\n"
-            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n"
-            f"pool_mode = {request.param}\ndefault_pool_size = {3 if request.param == 'transaction' else 90}\n"
-        )
-        user = ["--user", Path(str(url.query["host"])).owner()] if os.getuid() == 0 else []
-        with subprocess.Popen([PGBOUNCER, "--quiet", *user, settings], stderr=subprocess.PIPE) as pooler:
-            through = f"postgresql://{url.username}@127.0.0.1:{port}/{url.database}"
-            try:
-                until(lambda: answers(through), "PgBouncer's answer", 20)
-                yield through
-            finally:
-                pooler.terminate()
+    with pooled(database_url, request.param) as url:
+        yield url
 
 
-def answers(url: str) -> bool:
-    try:
-        psycopg.connect(url).close()
-    except psycopg.OperationalError:
-        return False
-    return True
+def test_a_pooler_of_statements_is_refused_when_the_server_starts(database_url: str, tmp_path: Path) -> None:
+    with pooled(database_url, "statement") as url:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "taskloom.server", "--port", "0", "--database-url", url], cwd=tmp_path,
+            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "pools single statements" in done.stderr
 
 
 def test_no_statement_of_another_connection_is_executed(pooled_url: str, tmp_path: Path) -> None:

@@ -83,6 +83,12 @@ def trainer_of(worker: Process) -> psutil.Process:
     return until(psutil.Process(worker.popen.pid).children, "the trainer's process")[0]
 
 
+def short_leases(lease_s: float, heartbeat_s: float, reap_after_s: float) -> dict[str, float]:
+    """Settings of servers under which lost workers are noticed within seconds."""
+    often = {"reap_every_s": 0.1, "poll_s": 0.1, "block_release_s": 0.5, "max_losses": 99}
+    return {"lease_s": lease_s, "heartbeat_s": heartbeat_s, "reap_after_s": reap_after_s, **often}
+
+
 class House:
     """Servers on one database, and their workers, in one folder. `settings` are those of the servers."""
 
@@ -125,6 +131,13 @@ class House:
         Options override the defaults."""
         command = self.worker_command(trainer, *options)
         return self.run("worker", command, **{"FAKE_TRAINER": trainer or "", "TASKLOOM_PEAKS": "never", **environment})
+
+    def start_gated(self, name: str, *options: str, **environment: str) -> tuple[Process, Path]:
+        """Start a worker with a spool of its own, and return it with a file: its fake trainer ends once the file
+        exists."""
+        gate = self.folder / f"{name}-gate"
+        options = ("--worker-id", name, "--spool", str(self.folder / f"{name}-spool"), *options)
+        return self.start_worker("gated", *options, FAKE_TRAINER_GATE=str(gate), **environment), gate
 
     def worker_command(self, trainer: str | None, *options: str) -> list[str]:
         program = ("-P", "-m", "taskloom.worker") if trainer is None else (str(HERE / "worker_of_fakes.py"),)
