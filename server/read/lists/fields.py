@@ -289,7 +289,8 @@ def _number(field: Field, value: Value, _: Stored) -> float:
         found = None if value.quoted else json.loads(value.text)
     except ValueError:
         found = None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found) or abs(found) > MOST:
+    # The size first: no float is as large as integers may be.
+    if isinstance(found, bool) or not isinstance(found, int | float) or abs(found) > MOST or not math.isfinite(found):
         raise Refused(f"a number, not {value.text!r}")
     if field.kind == "integer" and isinstance(found, float):
         raise Refused(f"an integer, not {value.text}")
