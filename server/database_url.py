@@ -24,5 +24,9 @@ def parse(url: str) -> URL:
             return parsed
     except (ArgumentError, ValueError):  # such as a port that is no number
         pass
+    raise unreadable(url)
+
+
+def unreadable(url: str) -> StartRefused:
     named = f"{url} is no database URL" if PLAIN.fullmatch(url) else "the database URL cannot be read"
-    raise StartRefused(f"{named}; {ACCEPTED}; {ESCAPES}")
+    return StartRefused(f"{named}; {ACCEPTED}; {ESCAPES}")

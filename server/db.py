@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, func, select, text
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase, Session
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -96,6 +96,11 @@ def trouble(error: DBAPIError) -> str:
     return "the database does not answer; try again"
 
 
+def unusable(database: Database, error: DBAPIError) -> StartRefused:
+    """The refusal to start with a database that does not work."""
+    return StartRefused(f"the database {database.name} cannot be used: {' '.join(str(error.orig).split())}")
+
+
 def utc(at: float) -> datetime.datetime:
     """An instant as it appears in answers."""
     return datetime.datetime.fromtimestamp(at, datetime.UTC)
@@ -132,9 +137,12 @@ class Database:
         if read_only and not self.is_sqlite:
             # For each transaction: a pooler would refuse it as an option, and would keep it for others as a setting.
             options["execution_options"] = {"postgresql_readonly": True}
-        self.engine: Engine = create_engine(
-            parsed, pool_size=10, max_overflow=40, hide_parameters=True, json_deserializer=_read_json, **options
-        )
+        try:
+            self.engine: Engine = create_engine(
+                parsed, pool_size=10, max_overflow=40, hide_parameters=True, json_deserializer=_read_json, **options
+            )
+        except ArgumentError:  # such as a host of SQLite, or a port among the options that is no number
+            raise database_url.unreadable(url) from None
         if self.is_sqlite:
             _prepare_sqlite(self.engine, busy_timeout_s, read_only)
         else:

@@ -35,7 +35,7 @@ from taskloom.server.access.turns import Turns
 from taskloom.server.artifact_store import Store
 from taskloom.server.connections import Connection
 from taskloom.server.context import Context
-from taskloom.server.db import Database
+from taskloom.server.db import Database, unusable
 from taskloom.server.errors import StartRefused
 from taskloom.server.listening import bind, notify_systemd, resolve, write_port
 from taskloom.server.metrics import Metrics
@@ -313,8 +313,7 @@ def _migrate(settings: Settings) -> None:
     try:
         migrate.upgrade(database)
     except DBAPIError as error:
-        reason = " ".join(str(error.orig).split())
-        raise StartRefused(f"the database {database.name} cannot be used: {reason}") from None
+        raise unusable(database, error) from None
     finally:
         database.close()
 

@@ -91,6 +91,13 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_shown(url):
     assert "w0rd" not in str(raised.value)
 
 
+@pytest.mark.parametrize("url", ["postgresql://u:w0rd@host/name?port=x", "sqlite://w0rd/a.db", "sqlite://u:w0rd@host/a"])
+def test_a_url_that_no_connection_can_use_is_refused_and_not_shown(url):
+    with pytest.raises(StartRefused, match="use sqlite:///FILE or postgresql") as raised:
+        Database(url)
+    assert "w0rd" not in str(raised.value)
+
+
 @pytest.mark.parametrize("password", ["p/ss", "p:ss", "p?ss", "p#ss", "p[s", "p%40ss", "p w"])
 def test_what_sqlalchemy_can_read_is_read(password):
     parsed = database_url.parse(f"postgresql://u:{password}@host:5433/name?sslmode=require")
@@ -121,6 +128,17 @@ def test_a_process_ends_with_one_line_and_exit_code_2(tmp_path, command, variabl
     assert told in done.stderr
     assert "w0rd" not in done.stderr
     assert done.stderr.startswith('{"error": "') == ("--json" in command)
+
+
+def test_keys_of_a_database_that_does_not_answer_end_with_one_line(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "taskloom.server", "keys", "list"], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "TASKLOOM_DATABASE_URL": "postgresql://u:w0rd@127.0.0.1:9/name"}, timeout=DEADLINE_S,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "the database name cannot be used" in done.stderr
+    assert "w0rd" not in done.stderr
 
 
 def test_an_older_sqlite_is_refused_when_the_server_starts(tmp_path):

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 from pydantic import ValidationError
+from sqlalchemy.exc import DBAPIError
 
 from gpt2core.spec.errors import FileError
 from taskloom.contract import key_files, options
 from taskloom.contract.keys import KeyRequest
 from taskloom.server import migrate
 from taskloom.server.access.keys import service
-from taskloom.server.db import Database
+from taskloom.server.db import Database, unusable
 from taskloom.server.errors import ServerError
 from taskloom.server.settings import Settings
 
@@ -37,6 +38,8 @@ def main(arguments: list[str]) -> int:
         migrate.upgrade(database)
         for line in _lines(database, given):
             print(line)
+    except DBAPIError as error:
+        raise unusable(database, error) from None
     except ValidationError as error:
         print(f"taskloom: {error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}", file=sys.stderr)
         return 2
