@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import collections
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,6 @@ import httpx
 import pytest
 
 from taskloom.server.db import Database
-from tests.support.patience import DEADLINE_S
 from tests.support.pgbouncer import pooled
 from tests.support.servers import servers_on
 
@@ -28,16 +25,6 @@ def pooled_url(database_url: str, request: pytest.FixtureRequest) -> Iterator[st
     """The URL of the test's database through a PgBouncer with few connections in this mode."""
     with pooled(database_url, request.param) as url:
         yield url
-
-
-def test_a_pooler_of_statements_is_refused_when_the_server_starts(database_url: str, tmp_path: Path) -> None:
-    with pooled(database_url, "statement") as url:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "taskloom.server", "--port", "0", "--database-url", url], cwd=tmp_path,
-            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-        )  # fmt: skip
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert "pools single statements" in done.stderr
 
 
 def test_no_statement_of_another_connection_is_executed(pooled_url: str, tmp_path: Path) -> None:
