@@ -1,6 +1,6 @@
 """Attention of a decoder's states to an encoder's, by their products, over padded sequences."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpt2core.compile.jit import kernel
 from gpt2core.compile.later import exp32, float32, maximum32
@@ -13,15 +13,22 @@ SAMPLES, GROUP = "sample0:sample1", "group0:group1"
 ZERO, ONE = float32(0.0), float32(1.0)
 
 
+class Lengths(NamedTuple):
+    """Positions of each sample's sequences, (B,) int32."""
+
+    source_lengths: Int32s
+    target_lengths: Int32s
+
+
 @kernel
 def cross_attention(
-    mixed: Matrix, shares: Matrix, decoded: Matrix, encoded: Matrix, source_lengths: Int32s, target_lengths: Int32s,
+    mixed: Matrix, shares: Matrix, decoded: Matrix, encoded: Matrix, lengths: Lengths,
     sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt, group0: TileInt,
 ):  # fmt: skip
     """Mix the encoder's states for the decoder's positions [pos0, pos1).
 
     Writes:   mixed (N, 2*D) =: the mean of the encoder's states, then the decoder's state; shares (N, T) =
-    Reads:    decoded, encoded (N, D), time-major within a group; source_lengths, target_lengths (B,) int32
+    Reads:    decoded, encoded (N, D), time-major within a group; lengths
     Maths:    shares = softmax over the source's positions of decoded . encoded; mixed = (shares @ encoded, decoded);
               0 after the end of the target
     Tiles:    slices are independent
@@ -30,11 +37,11 @@ def cross_attention(
     D, n = decoded.shape[1], sample1 - sample0
     for t in range(pos0, pos1):
         for i in range(n):
-            row, S = row0 + (t - pos0) * n + i, source_lengths[sample0 + i]
+            row, S = row0 + (t - pos0) * n + i, lengths.source_lengths[sample0 + i]
             to, share, state = mixed[row], shares[row], decoded[row]
             to[:] = 0
             share[:] = 0
-            if t >= target_lengths[sample0 + i]:
+            if t >= lengths.target_lengths[sample0 + i]:
                 continue
             for s in range(S):
                 other, total = encoded[group0 + s * n + i], ZERO
@@ -62,8 +69,7 @@ def cross_attention(
 @kernel
 def cross_attention_backward(
     ddecoded: Matrix, dencoded: Matrix, dshares: Matrix, dmixed: Matrix, shares: Matrix, decoded: Matrix,
-    encoded: Matrix, source_lengths: Int32s, target_lengths: Int32s,
-    sample0: TileInt, sample1: TileInt, group0: TileInt, group1: TileInt,
+    encoded: Matrix, lengths: Lengths, sample0: TileInt, sample1: TileInt, group0: TileInt, group1: TileInt,
 ):  # fmt: skip
     """The gradients of both states of a group of samples.
 
@@ -77,11 +83,11 @@ def cross_attention_backward(
             dencoded[row, c] = 0
     for row in range(group0, group1):
         i, t = (row - group0) % n, (row - group0) // n
-        S, grad, share, dshare = source_lengths[sample0 + i], dmixed[row], shares[row], dshares[row]
+        S, grad, share, dshare = lengths.source_lengths[sample0 + i], dmixed[row], shares[row], dshares[row]
         to, state = ddecoded[row], decoded[row]
         to[:] = 0
         dshare[:] = 0
-        if t >= target_lengths[sample0 + i]:
+        if t >= lengths.target_lengths[sample0 + i]:
             continue
         mean = ZERO
         for s in range(S):

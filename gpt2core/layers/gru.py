@@ -6,12 +6,14 @@ Rows are time-major within a group of samples. After the end of a sequence its s
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import float32
 from gpt2core.gemm.operands import into, plain, transposed
 from gpt2core.gemm.products import multiply
 from gpt2core.layers import cell, linear
+from gpt2core.layers.recurrence import Chunk
 from gpt2core.step import parameters, slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
@@ -26,11 +28,31 @@ ONE, ZERO = float32(1.0), float32(0.0)
 sigmoid, tanh = cell.sigmoid, cell.tanh
 
 
+class Weights(NamedTuple):
+    """The recurrent weight (3*H, H) and its bias (3*H,)."""
+
+    weight: Matrix
+    bias: Vector
+
+
+class Times(NamedTuple):
+    """The number of positions, and whether a direction goes from the last to the first."""
+
+    T: Scalar
+    backwards: Scalar
+
+
+class Place(NamedTuple):
+    """The first column of a direction's units, and of its gates."""
+
+    unit0: TileInt
+    gate0: TileInt
+
+
 @kernel
 def gru_forward(
     h: Matrix, past: Matrix, kept: Matrix, hidden: Matrix, gates: Matrix, first: Matrix, lengths: Int32s,
-    weight: Matrix, bias: Vector, by: Multiply, T: Scalar, backwards: Scalar,
-    sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt, unit0: TileInt, gate0: TileInt,
+    weights: Weights, by: Multiply, times: Times, chunk: Chunk, place: Place,
 ):  # fmt: skip
     """Run the cells over a chunk of time, from its last position to its first if `backwards`.
 
@@ -42,6 +64,10 @@ def gru_forward(
     Tiles:    a chunk follows the one before it in order; groups of samples are independent
     Source:   Cho et al. 2014; torch.nn.GRU
     """
+    weight, bias = weights
+    T, backwards = times
+    sample0, sample1, pos0, pos1, row0 = chunk
+    unit0, gate0 = place
     H, n = weight.shape[1], sample1 - sample0
     for s in range(pos1 - pos0):
         t = pos1 - 1 - s if backwards else pos0 + s
@@ -76,8 +102,7 @@ def gru_forward(
 @kernel
 def gru_backward(
     gates: Matrix, hidden: Matrix, dpast: Matrix, later: Matrix, dh: Matrix, kept: Matrix, lengths: Int32s,
-    weight: Matrix, by: Multiply, T: Scalar, backwards: Scalar,
-    sample0: TileInt, sample1: TileInt, pos0: TileInt, pos1: TileInt, row0: TileInt, unit0: TileInt, gate0: TileInt,
+    weight: Matrix, by: Multiply, times: Times, chunk: Chunk, place: Place,
 ):  # fmt: skip
     """The reverse of `gru_forward` over a chunk of time.
 
@@ -86,6 +111,9 @@ def gru_backward(
     Reads:    later: dpast; dh as h; kept, lengths, weight
     Tiles:    a chunk follows the one after it in order; groups of samples are independent
     """
+    T, backwards = times
+    sample0, sample1, pos0, pos1, row0 = chunk
+    unit0, gate0 = place
     H, n = weight.shape[1], sample1 - sample0
     for s in range(pos1 - pos0):
         t = pos0 + s if backwards else pos1 - 1 - s

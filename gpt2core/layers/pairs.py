@@ -1,5 +1,7 @@
 """A batch of pairs of sequences, copied from padded pairs: what the encoder reads, and what the decoder predicts."""
 
+from typing import NamedTuple
+
 from gpt2core.compile.jit import kernel
 from gpt2core.spec.data import BEGIN
 from gpt2core.step.builder import Builder
@@ -29,19 +31,28 @@ def targets_of_step(lengths, B, micros, step):
     return count
 
 
+class Batch(NamedTuple):
+    """Batch `micro` of a step, one of `micros` of B pairs of T positions."""
+
+    B: Scalar
+    T: Scalar
+    micros: Scalar
+    micro: Scalar
+
+
 @kernel
 def pairs_load(
     source: Int32s, inputs: Int32s, targets: Int32s, sources: UInt16s, answers: UInt16s, lengths: Int32s,
-    row_batch: Int32s, row_time: Int32s, B: Scalar, T: Scalar, micros: Scalar, micro: Scalar, step: Step,
-    row0: TileInt, row1: TileInt,
+    row_batch: Int32s, row_time: Int32s, batch: Batch, step: Step, row0: TileInt, row1: TileInt,
 ):  # fmt: skip
-    """Copy the tokens of rows [row0, row1) of a step's batch `micro`, one of `micros`.
+    """Copy the tokens of rows [row0, row1) of a batch.
 
     Writes:   source, inputs, targets (N,) int32 =: inputs are the targets before, after BEGIN; PADDING is no target
     Reads:    sources, answers (pairs*T,) uint16; lengths (2*pairs,) int32: of both sequences of each pair
     Maths:    batch i holds pairs [i*B, (i+1)*B); after the last whole batch it starts over
     Tiles:    disjoint row ranges are independent
     """
+    B, T, micros, micro = batch
     start = first_pair(lengths, B, micros, micro, step)
     for row in range(row0, row1):
         pair, t = start + row_batch[row], row_time[row]

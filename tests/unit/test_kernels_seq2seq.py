@@ -9,6 +9,7 @@ import pytest
 
 from gpt2core.layers import bridge, cross_attention, gru, tanh
 from gpt2core.layers.masked_loss import masked_cross_entropy, masked_negative_log_likelihood
+from gpt2core.layers.recurrence import Chunk
 from tests.support.finite_differences import draw, gradient
 
 By = Callable[..., tuple[int, int, int, int]]
@@ -39,16 +40,16 @@ def test_gru(by: By, backwards: bool) -> None:
     chunks = [(0, 3), (3, T)][:: -1 if backwards else 1]
     for pos0, pos1 in chunks:
         gru.gru_forward(
-            h, h, kept, hidden, gates, first, LENGTHS, weight, bias, by(), T, int(backwards), 0, B, pos0, pos1,
-            pos0 * B, H, 3 * H,
+            h, h, kept, hidden, gates, first, LENGTHS, gru.Weights(weight, bias), by(), gru.Times(T, int(backwards)),
+            Chunk(0, B, pos0, pos1, pos0 * B), gru.Place(H, 3 * H),
         )  # fmt: skip
     mine = given[:, 3 * H :].astype(np.float64)
     np.testing.assert_allclose(h[:, H:], cells(mine, weight, bias, first, backwards), **CLOSE)
     assert (h[:, :H] == 7).all()
     for pos0, pos1 in reversed(chunks):
         gru.gru_backward(
-            gates, hidden, dpast, dpast, dh, kept, LENGTHS, weight, by(), T, int(backwards), 0, B, pos0, pos1,
-            pos0 * B, H, 3 * H,
+            gates, hidden, dpast, dpast, dh, kept, LENGTHS, weight, by(), gru.Times(T, int(backwards)),
+            Chunk(0, B, pos0, pos1, pos0 * B), gru.Place(H, 3 * H),
         )  # fmt: skip
     dout = dh[:, H:]
     np.testing.assert_allclose(
@@ -76,15 +77,16 @@ def attention(decoded: np.ndarray, encoded: np.ndarray) -> np.ndarray:
 def test_cross_attention() -> None:
     decoded, encoded, dmixed = draw(T * B, H), draw(T * B, H, seed=1), draw(T * B, 2 * H)
     mixed, shares, dshares = (np.full((T * B, width), np.nan, np.float32) for width in (2 * H, T, T))
+    lengths = cross_attention.Lengths(LENGTHS, TARGETS)
     for pos0, pos1 in ((0, 2), (2, T)):
         cross_attention.cross_attention(
-            mixed, shares, decoded, encoded, LENGTHS, TARGETS, 0, B, pos0, pos1, pos0 * B, 0
+            mixed, shares, decoded, encoded, lengths, 0, B, pos0, pos1, pos0 * B, 0
         )
     wide = decoded.astype(np.float64), encoded.astype(np.float64)
     np.testing.assert_allclose(mixed, attention(*wide), **CLOSE)
     ddecoded, dencoded = np.full_like(decoded, np.nan), np.full_like(decoded, np.nan)
     cross_attention.cross_attention_backward(
-        ddecoded, dencoded, dshares, dmixed, shares, decoded, encoded, LENGTHS, TARGETS, 0, B, 0, T * B
+        ddecoded, dencoded, dshares, dmixed, shares, decoded, encoded, lengths, 0, B, 0, T * B
     )
     np.testing.assert_allclose(ddecoded, gradient(lambda x: attention(x, wide[1]), decoded, dmixed), **CLOSE)
     np.testing.assert_allclose(dencoded, gradient(lambda x: attention(wide[0], x), encoded, dmixed), **CLOSE)
