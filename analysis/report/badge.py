@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from taskloom.analysis.report.ci import printable
 from taskloom.analysis.report.tokens import COLOURS
 
 TONES = {"faster": "good", "same": "good", "slower": "warn", "refused": "bad"}  # others are calm
@@ -19,6 +20,7 @@ def message(verdict: str, ratio: float | None) -> str:
 
 def badge(label: str, message: str, verdict: str = "") -> str:
     """An SVG image. The colour is that of the verdict; the message has its word."""
+    label = printable(label)
     parts, left = [], 0.0
     for text, colour in ((label, COLOURS["calm"][0]), (message, COLOURS[TONES.get(verdict, "calm")][0])):
         inner = len(text) * LETTER_PX

@@ -56,27 +56,27 @@ def junit(document: Document, failing: Collection[str] = FAILING) -> str:
     for row in _rows(document):
         name = ", ".join(filter(None, (f"{_side(row, 'b')} against {_side(row, 'a')}", settings(row["at"]))))
         case = ElementTree.SubElement(
-            suite, "testcase", name=_printable(name), classname=_printable(document["question"])
+            suite, "testcase", name=printable(name), classname=printable(document["question"])
         )
         counts["tests"] += 1
         outcome = "failure" if row["verdict"] in failing else "skipped" if row["verdict"] == "undecided" else None
         if outcome is not None:
             counts["failures" if outcome == "failure" else "skipped"] += 1
-            element = ElementTree.SubElement(case, outcome, message=_printable(row["sentence"]))
+            element = ElementTree.SubElement(case, outcome, message=printable(row["sentence"]))
             if outcome == "failure":
                 element.set("type", row["verdict"])
-        ElementTree.SubElement(case, "system-out").text = _printable(f"{row['sentence']}\n{row['reason']}")
+        ElementTree.SubElement(case, "system-out").text = printable(f"{row['sentence']}\n{row['reason']}")
     for judged in document.get("thresholds", ()):
         name = f"threshold of {settings(judged['settings'])}"
-        case = ElementTree.SubElement(suite, "testcase", name=name, classname=_printable(document["question"]))
+        case = ElementTree.SubElement(suite, "testcase", name=name, classname=printable(document["question"]))
         counts["tests"] += 1
         if judged["state"] in EXCEEDED:
             counts["failures"] += 1
-            ElementTree.SubElement(case, "failure", message=_printable(judged["sentence"]), type=judged["state"])
+            ElementTree.SubElement(case, "failure", message=printable(judged["sentence"]), type=judged["state"])
         elif judged["state"] == "undecided":
             counts["skipped"] += 1
-            ElementTree.SubElement(case, "skipped", message=_printable(judged["sentence"]))
-        ElementTree.SubElement(case, "system-out").text = _printable(judged["sentence"])
+            ElementTree.SubElement(case, "skipped", message=printable(judged["sentence"]))
+        ElementTree.SubElement(case, "system-out").text = printable(judged["sentence"])
     for key, count in counts.items():
         suite.set(key, str(count))
     ElementTree.indent(suite)
@@ -109,10 +109,10 @@ def _table(*columns: str, rows: Sequence[Sequence[str]]) -> str:
 
 def _plain(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    return _printable(text).translate(SPECIAL)
+    return printable(text).translate(SPECIAL)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Text without what XML cannot contain."""
     lost = ("Cc", "Cs", "Cn")  # control characters, halves of pairs, and what is no character
     return "".join(sign if sign in SPACE or category(sign) not in lost else LOST for sign in text)

@@ -44,7 +44,7 @@ def test_a_badge_is_the_verdict_of_the_newest_experiment_that_is_selected(start_
     assert (words, float(ratio), fills[1]) == ("<tasks>: faster", pytest.approx(2, rel=0.01), COLOURS["good"][0])
     words, _, ratio = shown(api, name="other")[0].rpartition(" ")
     assert (words, float(ratio)) == ("taskloom: slower", pytest.approx(1 / 1.5, rel=0.01))
-    assert shown(api, name="nothing")[0] == "taskloom: no verdict"
+    assert shown(api, name="nothing", text="a\x01\uffffb")[0] == "a\ufffd\ufffdb: no verdict"
     api.submit(name="main", branch="main", base=SPEC)  # has not ended
     assert shown(api, name="main")[0] == faster.replace("<tasks>", "taskloom")
     assert api.http.get("/api/v1/experiments/badge.svg", params={"filter": "brnch = main"}).status_code == 422
