@@ -67,7 +67,7 @@ def junit(document: Document, failing: Collection[str] = FAILING) -> str:
                 element.set("type", row["verdict"])
         ElementTree.SubElement(case, "system-out").text = printable(f"{row['sentence']}\n{row['reason']}")
     for judged in document.get("thresholds", ()):
-        name = f"threshold of {settings(judged['settings'])}"
+        name = printable(f"threshold of {settings(judged['settings'])}")
         case = ElementTree.SubElement(suite, "testcase", name=name, classname=printable(document["question"]))
         counts["tests"] += 1
         if judged["state"] in EXCEEDED:

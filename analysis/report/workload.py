@@ -78,9 +78,9 @@ def _stacked(title: str, label: str, rows: Sequence[tuple[str, Sequence[Part], s
     for i, (name, parts, says, mark) in enumerate(rows):
         y, at = top + height * i, 0.0
         drawn.append(text(left - 8, y + 16, name, "end", 12))
-        for kind, value, colour, title in parts:
+        for kind, value, colour, hint in parts:
             kinds.setdefault(kind, colour)
-            drawn.append(rect(x(at), y + 4, x(at + value) - x(at), height - 8, colour, title))
+            drawn.append(rect(x(at), y + 4, x(at + value) - x(at), height - 8, colour, hint))
             at += value
         if mark:
             drawn.append(line([(x(mark), y + 2), (x(mark), y + height - 2)], INK, 2.5))
@@ -188,10 +188,10 @@ def _counters(rows: Sequence[Row]) -> str:
         for name, why in row["counters"]["missing"].items():
             if name in COUNTED and COUNTED[name] not in reasons.setdefault(why, []):
                 reasons[why].append(COUNTED[name])
-    text = "".join(f'<p class="soft">Not counted ({", ".join(names)}): {escape(why)}.</p>'
-                   for why, names in reasons.items())  # fmt: skip
+    missing = "".join(f'<p class="soft">Not counted ({", ".join(names)}): {escape(why)}.</p>'
+                      for why, names in reasons.items())  # fmt: skip
     known = [row for row in rows if any(row["counters"][name] is not None for name in COUNTED)]
     shown = [(row_name(row), *(number(row["counters"][name], 0) for name in COUNTED),
               number(row["counters"]["miss_gb_per_s"], 2)) for row in known]  # fmt: skip
     columns = ["per step", *COUNTED.values(), "GB/s by misses of 64 bytes"]
-    return (table(columns, shown) if shown else "") + text
+    return (table(columns, shown) if shown else "") + missing

@@ -32,12 +32,13 @@ def targets_of_step(lengths, B, micros, step):
 
 
 class Batch(NamedTuple):
-    """Batch `micro` of a step, one of `micros` of B pairs of T positions."""
+    """Batch `micro` of a step, one of `micros` of B pairs of T positions; the decoder's first token."""
 
     B: Scalar
     T: Scalar
     micros: Scalar
     micro: Scalar
+    begin: Scalar
 
 
 @kernel
@@ -47,18 +48,18 @@ def pairs_load(
 ):  # fmt: skip
     """Copy the tokens of rows [row0, row1) of a batch.
 
-    Writes:   source, inputs, targets (N,) int32 =: inputs are the targets before, after BEGIN; PADDING is no target
+    Writes:   source, inputs, targets (N,) int32 =: inputs are the targets before, after `begin`; PADDING is no target
     Reads:    sources, answers (pairs*T,) uint16; lengths (2*pairs,) int32: of both sequences of each pair
     Maths:    batch i holds pairs [i*B, (i+1)*B); after the last whole batch it starts over
     Tiles:    disjoint row ranges are independent
     """
-    B, T, micros, micro = batch
+    B, T, micros, micro, begin = batch
     start = first_pair(lengths, B, micros, micro, step)
     for row in range(row0, row1):
         pair, t = start + row_batch[row], row_time[row]
         at = pair * T + t
         source[row] = sources[at]
-        inputs[row] = answers[at - 1] if t else BEGIN
+        inputs[row] = answers[at - 1] if t else begin
         targets[row] = answers[at] if t < lengths[2 * pair + 1] else PADDING
 
 
@@ -90,7 +91,7 @@ def forward(
         source=Write(source, ROWS), inputs=Write(inputs, ROWS), targets=Write(targets, ROWS),
         sources=Outside("sources"), answers=Outside("answers"), lengths=Outside("lengths"),
         row_batch=Read(Tensor("row_batch"), ROWS), row_time=Read(Tensor("row_time"), ROWS), B=B, T=T, micros=micros,
-        micro=step.batch,
+        micro=step.batch, begin=BEGIN,
     )  # fmt: skip
     samples = "sample0:sample1"
     step.op(

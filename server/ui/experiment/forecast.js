@@ -170,6 +170,8 @@ function Curves({of}) {
 		};
 	};
 	const slices = slicesName(of.source);
+	const checked =
+		of.worst_error === null ? NOT_CHECKED : `Largest error against a measured step: ${percent(of.worst_error)}.`;
 	return html`<section class="panel stack tight">
 		${!of.given &&
 		html`<div class="notice warn">
@@ -185,9 +187,7 @@ function Curves({of}) {
 			rows=${points}
 			said=${`Replayed from the one-thread runs ${Object.entries(of.source_run_ids)
 				.map(([scheduler, run]) => `${run} (${scheduler})`)
-				.join(
-					' and '
-				)}. ${of.worst_error === null ? NOT_CHECKED : `Largest error against a measured step: ${percent(of.worst_error)}.`}`}
+				.join(' and ')}. ${checked}`}
 			fields=${[
 				{label: 'scheduler', value: p => p.curve.scheduler},
 				{label: 'bandwidth', value: p => p.curve.bandwidth},
