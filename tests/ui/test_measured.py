@@ -340,7 +340,7 @@ def test_tables_of_threads_are_named_as_they_are_written(api, new_tab):
     tables = [None, "qkv*=1", {"fc[1]": 2, "logits": 1}]
     base = {"model": "tiny", "scheduler": "fork-join", "threads": 2}
     made = api.submit(base=base, axes={"op_threads": tables}, repetitions=1)
-    names = {f"tiny, op threads {name}" for name in ("–", "qkv*=1", "fc[1]=2,logits=1")}
+    names = {f"tiny, op threads {name}" for name in ("default", "qkv*=1", "fc[1]=2,logits=1")}
     tab = new_tab(str(api.http.base_url).rstrip("/"))
     pages = [tab.open(f"run?id={run['id']}") and tab.page.locator("h1").inner_text() for run in api.runs(made["id"])]
     assert {title.partition(": ")[2] for title in pages} == names
