@@ -59,6 +59,7 @@ from taskloom.server.read.events.routes import router as events
 from taskloom.server.read.events.service import look_at_all
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.experiments.eta import Etas
+from taskloom.server.read.experiments.routes import badges_router as badges
 from taskloom.server.read.experiments.routes import router as experiments_read
 from taskloom.server.read.exports.routes import router as exports
 from taskloom.server.read.exports.streams import Exports
@@ -93,6 +94,7 @@ ROUTERS = (
     submissions.router,
     overview,
     experiments_read,
+    badges,
     filters,
     tuning,
     tuned,

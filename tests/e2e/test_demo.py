@@ -61,7 +61,8 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
         kept = judged(url, 1)
         assert kept["by_state"] == {"succeeded": len(rows)}
         assert told[3] == kept["verdict"]["sentence"]
-        assert re.search(rf"^the first answer, after \d+ s: {re.escape(told[3])}$", output, re.M)  # before the second
+        noted = demo.log.read_text()  # before the second experiment
+        assert re.search(rf"^the first answer, after \d+ s: {re.escape(told[3])}$", noted, re.M), noted
         second = judged(url, 2)
         assert told[4] == second["verdict"]["sentence"]
         assert second["verdict"]["primary"] is True

@@ -14,7 +14,7 @@ SPEC = {"model": "tiny", "batch_slice": 1, "token_slice": 64, "steps": 3, "warmu
 
 
 def shown(api, **params):
-    answer = api.http.get("/api/v1/experiments/badge.svg", params=params)
+    answer = api.http.get("/api/v1/badges/verdict.svg", params=params)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
     image = ElementTree.fromstring(answer.text)
     return image.attrib["aria-label"], [part.attrib["fill"] for part in image.iter("{http://www.w3.org/2000/svg}rect")]
@@ -47,7 +47,7 @@ def test_a_badge_is_the_verdict_of_the_newest_experiment_that_is_selected(start_
     assert shown(api, name="nothing", text="a\x01\uffffb")[0] == "a\ufffd\ufffdb: no verdict"
     api.submit(name="main", branch="main", base=SPEC)  # has not ended
     assert shown(api, name="main")[0] == faster.replace("<tasks>", "taskloom")
-    assert api.http.get("/api/v1/experiments/badge.svg", params={"filter": "brnch = main"}).status_code == 422
+    assert api.http.get("/api/v1/badges/verdict.svg", params={"filter": "brnch = main"}).status_code == 422
 
 
 @pytest.mark.parametrize(

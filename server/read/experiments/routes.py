@@ -1,4 +1,4 @@
-"""The list of experiments, and one of them: GET /api/v1/experiments, GET /api/v1/experiments/{experiment_id}"""
+"""The list of experiments, one of them, and a badge: GET /api/v1/experiments, GET /api/v1/badges/verdict.svg"""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from taskloom.server.read.lists.parameters import Expressions, Labels, Periods, 
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")
+badges_router = Router("/badges", tag="experiments")
 
 
 def _filters(
@@ -65,26 +66,6 @@ def index(
     return service.page(context.database, reading.etas, filters, sort, total, page.cursor, page.limit)
 
 
-@router.get(
-    "/badge.svg",
-    READERS,
-    response_class=Response,
-    responses={200: {"description": "an SVG image (image/svg+xml)"}},  # generators of clients know no images
-)
-def badge(
-    context: Ctx,
-    filters: Annotated[service.Filters, Depends(_filters)],
-    text: Annotated[str, Query(max_length=100, description="the left part of the badge")] = "taskloom",
-) -> Response:
-    """Show the verdict of the newest ended experiment that the filters select, as a badge."""
-    found = service.newest_verdict(context.database, filters)
-    if found is None:
-        image = badges.badge(text, "no verdict")
-    else:
-        image = badges.badge(text, badges.message(found.verdict, found.ratio), found.verdict)
-    return Response(image, media_type="image/svg+xml", headers={"Cache-Control": "no-cache"})
-
-
 @router.get("/{experiment_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, reading: Reads, experiment_id: Id) -> ExperimentDetail:
     """Show an experiment with its request and the number of its runs by state."""
@@ -105,3 +86,23 @@ async def workload(ask: Asks, experiment_id: Id) -> Response:
     any request has it; template `workload` makes the runs.
     """
     return await ask("workload", experiment_id, made_from=of_experiments(experiment_id))
+
+
+@badges_router.get(
+    "/verdict.svg",
+    READERS,
+    response_class=Response,
+    responses={200: {"description": "an SVG image (image/svg+xml)"}},  # generators of clients know no images
+)
+def badge(
+    context: Ctx,
+    filters: Annotated[service.Filters, Depends(_filters)],
+    text: Annotated[str, Query(max_length=100, description="the left part of the badge")] = "taskloom",
+) -> Response:
+    """Show the verdict of the newest ended experiment that the filters select, as a badge."""
+    found = service.newest_verdict(context.database, filters)
+    if found is None:
+        image = badges.badge(text, "no verdict")
+    else:
+        image = badges.badge(text, badges.message(found.verdict, found.ratio), found.verdict)
+    return Response(image, media_type="image/svg+xml", headers={"Cache-Control": "no-cache"})
