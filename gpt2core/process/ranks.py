@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from gpt2core.spec import extras
@@ -23,14 +24,19 @@ AS_ROOT = "--allow-run-as-root"
 OPEN_MPI, FIRST_OPEN_MPI = re.compile(r"\(Open MPI\) (\d+)"), 5  # what mpiexec prints; the first version with PRRTE
 # A user's and a surrounding job's settings of launchers and ranks, by the begin of their names
 SURROUNDING = ("HYDRA_", "I_MPI_HYDRA_", "MPIEXEC_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_", "PRTE_")
+SHARED = Path("/dev/shm")  # through which an MPI library connects ranks of one machine
+# MPICH 5 uses 5.3 MiB for each rank. With less than these it ends with a bus error or a segmentation fault.
+SHARED_BYTES, SHARED_BYTES_OF_A_RANK = 12 << 20, 6 << 20
 
 
 def launcher(ranks: int) -> list[str]:
     """The arguments before a trainer's own that start it as so many ranks.
 
-    Raises NotInstalled without the extra mpi, MachineError if there is no launcher, an old one, or several libraries.
+    Raises NotInstalled without the extra mpi, MachineError if there is no launcher, an old one, several libraries, or
+    little shared memory.
     """
     extras.require("mpi")
+    _check_shared_memory(ranks)
     found = [name for name in LIBRARIES if _installed(name)]
     if len(found) > 1:
         raise MachineError(
@@ -54,6 +60,18 @@ def launcher(ranks: int) -> list[str]:
     guard = [sys.executable, "-P", "-m", "gpt2core.process.guard"]  # it closes the files that its ranks would inherit
     root = [AS_ROOT] if os.geteuid() == 0 else []
     return [*guard, path, *root, *PRRTE, "--host", f"localhost:{ranks}", "-n", str(ranks)]
+
+
+def _check_shared_memory(ranks: int) -> None:
+    need = SHARED_BYTES + ranks * SHARED_BYTES_OF_A_RANK
+    try:
+        with tempfile.TemporaryFile(dir=SHARED) as file:
+            os.posix_fallocate(file.fileno(), 0, need)
+    except OSError as error:
+        raise MachineError(
+            f"ranks = {ranks} needs {need >> 20} MiB of shared memory, which cannot be written to {SHARED}: "
+            f"{error.strerror}; containers take its size from an option such as --shm-size"
+        ) from error
 
 
 def _open_mpi(mpiexec: str) -> int | None:

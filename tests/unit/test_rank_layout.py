@@ -6,6 +6,7 @@ import dataclasses
 import importlib.metadata
 import itertools
 import os
+import resource
 import sys
 from collections import Counter
 
@@ -184,6 +185,22 @@ def test_a_missing_library_is_told_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(ranks, "LIBRARIES", tuple(installed))
     with pytest.raises(MachineError, match="needs one MPI library, but this environment contains"):
         launch.command(tmp_path / "result.json", ranks=2)
+
+
+def test_missing_shared_memory_is_told_in_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(extras, "MODULES", extras.MODULES | {"mpi": ("json",)})
+    monkeypatch.setattr(ranks, "SHARED", tmp_path / "shm")
+    need = f"ranks = 2 needs 24 MiB of shared memory, which cannot be written to {tmp_path}/shm: "
+    with pytest.raises(MachineError, match=f"^{need}No such file or directory; .*--shm-size"):
+        launch.command(tmp_path / "result.json", ranks=2)
+    (tmp_path / "shm").mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 20, before[1]))
+    try:
+        with pytest.raises(MachineError, match=f"^{need}File too large; .*--shm-size"):
+            launch.command(tmp_path / "result.json", ranks=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_more_ranks_than_cores_of_this_machine_are_refused_by_their_name():
