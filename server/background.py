@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from taskloom.server.context import Context
 from taskloom.server.errors import ServerError
-from taskloom.server.queue.attempts import service as attempts
+from taskloom.server.queue.attempts import lifecycle
 from taskloom.server.queue.attempts.claim import latest_queued_at
 from taskloom.server.read.context import Reading
 from taskloom.server.read.pool import Pool
@@ -44,7 +44,7 @@ def started(
 
 def _reap(context: Context) -> None:
     """End lost and overdue attempts, and queue the next block of experiments whose server stopped before it did so."""
-    requeued = attempts.reap(context.database, context.settings)
+    requeued = lifecycle.reap(context.database, context.settings)
     if context.ended() or requeued:
         context.waiting.changed()
 

@@ -27,7 +27,7 @@ from taskloom.server import background, extension, logs, migrate, openapi, probl
 from taskloom.server.access import browsers
 from taskloom.server.access.bodies import InFlight
 from taskloom.server.access.headers import Head, SecurityHeaders
-from taskloom.server.access.keys import service as keys_service
+from taskloom.server.access.keys import keyring
 from taskloom.server.access.keys.routes import router as keys
 from taskloom.server.access.keys.routes import who
 from taskloom.server.access.rates import Rates
@@ -56,8 +56,8 @@ from taskloom.server.read.context import Reading
 from taskloom.server.read.dashboard import files as dashboard_files
 from taskloom.server.read.dashboard.routes import router as dashboard
 from taskloom.server.read.events.routes import router as events
-from taskloom.server.read.events.service import look_at_all
 from taskloom.server.read.events.stream import Streams
+from taskloom.server.read.events.topics import look_at_all
 from taskloom.server.read.experiments.eta import Etas
 from taskloom.server.read.experiments.routes import badges_router as badges
 from taskloom.server.read.experiments.routes import router as experiments_read
@@ -66,8 +66,8 @@ from taskloom.server.read.exports.streams import Exports
 from taskloom.server.read.fleet.routes import of_queue, of_workers
 from taskloom.server.read.history.routes import router as history
 from taskloom.server.read.lists.routes import router as filters
+from taskloom.server.read.overview.overviews import Overviews
 from taskloom.server.read.overview.routes import router as overview
-from taskloom.server.read.overview.service import Overviews
 from taskloom.server.read.pages.routes import router as pages
 from taskloom.server.read.pool import Pool
 from taskloom.server.read.runs.routes import router as runs_read
@@ -324,7 +324,7 @@ def _check_keys(settings: Settings, host: str) -> None:
     """Raises StartRefused if other machines can reach the server and there is no admin key."""
     database = Database(settings.database_url, settings.busy_timeout_s)
     try:
-        if not keys_service.has_admin(database):
+        if not keyring.has_admin(database):
             raise StartRefused(
                 f"{host} can be reached from other machines, and there is no admin key; create one with "
                 "`python -m taskloom.server keys create --scope admin`, or listen on 127.0.0.1"

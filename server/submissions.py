@@ -13,7 +13,7 @@ from taskloom.analysis.naming import experiment_name
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.contract.plans import DryRun
 from taskloom.server.access.auth import Who
-from taskloom.server.access.keys.service import Caller
+from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.access.scopes import SUBMITTERS
 from taskloom.server.context import Context, Ctx
 from taskloom.server.errors import (
@@ -27,7 +27,7 @@ from taskloom.server.queue.experiments import submission
 from taskloom.server.read.analysis.answers import COMPUTED
 from taskloom.server.read.context import Reading, Reads
 from taskloom.server.read.plans import enough
-from taskloom.server.read.tuning.service import opening
+from taskloom.server.read.tuning.search import opening
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from anyio import to_thread
 from fastapi import Depends, Request
 
-from taskloom.server.access.keys import service as keys
-from taskloom.server.access.keys.service import ANYBODY, Caller
+from taskloom.server.access.keys import keyring
+from taskloom.server.access.keys.keyring import ANYBODY, Caller
 from taskloom.server.access.scopes import Access
 from taskloom.server.context import Context
 from taskloom.server.errors import Forbidden, RateExceeded, Unauthenticated
@@ -22,7 +22,7 @@ async def authorise(request: Request, context: Context, access: Access) -> Calle
     if access.is_open(context.public):
         return ANYBODY
     local = not context.public and _is_from_here(request)
-    identify = functools.partial(keys.identify, context.database, _token(request), open_without_keys=local)
+    identify = functools.partial(keyring.identify, context.database, _token(request), open_without_keys=local)
     # Operations that readers may not call run on their own threads from here on.
     caller = await (to_thread.run_sync(identify) if "read" in access.scopes else context.control.run(identify))
     if caller.scope not in access.scopes:

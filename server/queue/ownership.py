@@ -7,8 +7,8 @@ from collections.abc import Collection
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from taskloom.server.access.keys import service as keys
-from taskloom.server.access.keys.service import Caller
+from taskloom.server.access.keys import keyring
+from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.db import Database
 from taskloom.server.errors import CoresTaken, NotYourWorker, UnknownWorker
 from taskloom.server.queue.tables.attempts import Attempt, is_active
@@ -23,7 +23,7 @@ def take(session: Session, caller: Caller, worker_id: str) -> None:
     if owner is None:
         session.add(WorkerKey(worker_id=worker_id, key_id=caller.key_id))
         return
-    if owner.key_id != caller.key_id and caller.scope != "admin" and keys.is_usable(session, owner.key_id):
+    if owner.key_id != caller.key_id and caller.scope != "admin" and keyring.is_usable(session, owner.key_id):
         raise NotYourWorker(f"worker {worker_id} was registered with another key")
     owner.key_id = caller.key_id
 
@@ -38,7 +38,7 @@ def check_cores(session: Session, caller: Caller, worker_id: str, node: str, cor
         .where(Attempt.node == node, is_active(), Attempt.worker_id != worker_id, WorkerKey.key_id != caller.key_id)
     )
     for core_set, key_id in session.execute(running).all():
-        if set(map(int, core_set.split(","))) & set(cores) and keys.is_usable(session, key_id):
+        if set(map(int, core_set.split(","))) & set(cores) and keyring.is_usable(session, key_id):
             raise CoresTaken(f"cores {core_set} of {node} run an attempt of a worker of another key")
 
 

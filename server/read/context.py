@@ -12,7 +12,7 @@ from taskloom.server.read.dashboard.files import Files
 from taskloom.server.read.events.stream import Streams
 from taskloom.server.read.experiments.eta import Etas
 from taskloom.server.read.exports.streams import Exports
-from taskloom.server.read.overview.service import Overviews
+from taskloom.server.read.overview.overviews import Overviews
 from taskloom.server.read.watchers.alerts import Alerts
 
 

@@ -16,8 +16,8 @@ from taskloom.contract.plans import DetectableDifference, DryRun, PlannedFamily,
 from taskloom.server.db import Database
 from taskloom.server.queue.experiments import planning, primary
 from taskloom.server.queue.experiments.variants import Variant
-from taskloom.server.read.analysis.service import calibrations
-from taskloom.server.read.tuning.service import opening
+from taskloom.server.read.analysis.analyses import calibrations
+from taskloom.server.read.tuning.search import opening
 from taskloom.server.settings import Settings
 
 CALIBRATING_RUNS = 20  # by default: ten pairs

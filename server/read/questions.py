@@ -25,16 +25,16 @@ from taskloom.contract.plans import DryRun
 from taskloom.contract.samples import SamplesPage
 from taskloom.contract.variants import VariantTable
 from taskloom.server.db import Database
-from taskloom.server.read.analysis import alerts, service
+from taskloom.server.read.analysis import alerts, analyses
 from taskloom.server.read.analysis.selection import parse
 from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.experiments.verdict import verdict
-from taskloom.server.read.history.service import changes
+from taskloom.server.read.history.listing import changes
 from taskloom.server.read.plans import plan
-from taskloom.server.read.samples import service as samples
+from taskloom.server.read.samples import raw_samples
 from taskloom.server.read.sources import Sources
-from taskloom.server.read.traces.service import trace
-from taskloom.server.read.tuning import service as tunings
+from taskloom.server.read.traces.conversion import trace
+from taskloom.server.read.tuning import search
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Question:
 
 
 def _compare(sources: Sources, a: str, b: str, noise_floor: float, leave_out_flagged: bool) -> Comparison:
-    return service.compare(sources.database, parse(a, "a"), parse(b, "b"), noise_floor, leave_out_flagged)
+    return analyses.compare(sources.database, parse(a, "a"), parse(b, "b"), noise_floor, leave_out_flagged)
 
 
 def _report(sources: Sources, experiment_id: int, leave_out_disturbed: bool) -> dict[str, Any]:
-    return service.report(sources.database, sources.store, experiment_id, leave_out_disturbed)
+    return analyses.report(sources.database, sources.store, experiment_id, leave_out_disturbed)
 
 
 def _page(sources: Sources, experiment_id: int) -> bytes:
@@ -70,16 +70,16 @@ def _page(sources: Sources, experiment_id: int) -> bytes:
 
 def _history(sources: Sources, noise_floor: float, limit: int, run_id: int | None, commits_url: str) -> SeriesList:
     if run_id is None:
-        return SeriesList(service.history(sources.database, noise_floor, limit, None, commits_url))
-    return SeriesList(service.history_of(sources.database, noise_floor, limit, run_id, commits_url))
+        return SeriesList(analyses.history(sources.database, noise_floor, limit, None, commits_url))
+    return SeriesList(analyses.history_of(sources.database, noise_floor, limit, run_id, commits_url))
 
 
 def _samples(sources: Sources, runs: str, cursor: str | None, limit: int) -> SamplesPage:
-    return samples.page(sources.database, parse(runs, "runs"), cursor, limit, sources.settings.max_samples)
+    return raw_samples.page(sources.database, parse(runs, "runs"), cursor, limit, sources.settings.max_samples)
 
 
 def _confirmation(sources: Sources, run_id: int) -> bytes:
-    return service.confirmation(sources.database, run_id).model_dump_json(exclude_unset=True).encode()
+    return analyses.confirmation(sources.database, run_id).model_dump_json(exclude_unset=True).encode()
 
 
 def _plan(sources: Sources, request: str) -> DryRun:
@@ -93,27 +93,27 @@ def _of(table: Callable[..., Any], rows: Callable[[Database, int], Any]) -> Call
 
 QUESTIONS: Mapping[str, Question] = {
     "compare": Question(_compare, Comparison),
-    "scaling": Question(lambda s, *args: service.scaling(s.database, *args), ScalingTable),
-    "sweep": Question(lambda s, *args: service.sweep(s.database, *args), Sweep),
-    "efficiency": Question(_of(EfficiencyTable, service.efficiency), EfficiencyTable),
-    "roofline": Question(_of(RooflineTable, service.roofline), RooflineTable),
-    "forecast": Question(lambda s, *args: service.forecast(s.database, s.store, *args), Outlook),
-    "memory": Question(lambda s, experiment_id: service.memory(s.database, experiment_id), MemoryTable),
-    "workload": Question(lambda s, experiment_id: service.workload(s.database, experiment_id), Workload),
+    "scaling": Question(lambda s, *args: analyses.scaling(s.database, *args), ScalingTable),
+    "sweep": Question(lambda s, *args: analyses.sweep(s.database, *args), Sweep),
+    "efficiency": Question(_of(EfficiencyTable, analyses.efficiency), EfficiencyTable),
+    "roofline": Question(_of(RooflineTable, analyses.roofline), RooflineTable),
+    "forecast": Question(lambda s, *args: analyses.forecast(s.database, s.store, *args), Outlook),
+    "memory": Question(lambda s, experiment_id: analyses.memory(s.database, experiment_id), MemoryTable),
+    "workload": Question(lambda s, experiment_id: analyses.workload(s.database, experiment_id), Workload),
     "history": Question(_history, SeriesList),
     "series": Question(lambda s, *args: changes(s.database, *args), SeriesChanges),
-    "calibration": Question(lambda s: CalibrationList(service.calibrations(s.database)), CalibrationList),
+    "calibration": Question(lambda s: CalibrationList(analyses.calibrations(s.database)), CalibrationList),
     "suspects": Question(lambda s, *args: alerts.suspects(s.database, *args), list[alerts.Suspect]),
     "confirmation": Question(_confirmation, bytes),
     "report": Question(_report, dict[str, Any]),
-    "card": Question(lambda s, *args: service.card(s.database, *args), dict[str, Any]),
+    "card": Question(lambda s, *args: analyses.card(s.database, *args), dict[str, Any]),
     "page": Question(_page, bytes),
     "verdict": Question(lambda s, experiment_id, _: verdict(s.database, experiment_id), Verdict),
     "variants": Question(lambda s, *args: variants(s.database, *args), VariantTable),
     "samples": Question(_samples, SamplesPage),
     "trace": Question(trace, bytes),
-    "tune": Question(lambda s, *args: tunings.following(s.database, *args), dict[str, Any]),
-    "tuning": Question(lambda s, *args: tunings.tuning(s.database, *args), Tuning),
-    "kept": Question(lambda s, *args: tunings.kept(s.database, *args), dict[str, Any] | None),
+    "tune": Question(lambda s, *args: search.following(s.database, *args), dict[str, Any]),
+    "tuning": Question(lambda s, *args: search.tuning(s.database, *args), Tuning),
+    "kept": Question(lambda s, *args: search.kept(s.database, *args), dict[str, Any] | None),
     "plan": Question(_plan, DryRun),
 }

@@ -21,7 +21,7 @@ from taskloom.contract.webhooks import DELIVERY, SIGNATURE, signature
 from taskloom.server.db import LOCKED, Database, db_now, now
 from taskloom.server.settings import Settings
 from taskloom.server.webhooks.models import Delivery, Webhook
-from taskloom.server.webhooks.service import may_receive
+from taskloom.server.webhooks.subscriptions import may_receive
 from taskloom.server.webhooks.targets import is_allowed
 
 AT_ONCE = 8

@@ -4,7 +4,7 @@ import pytest
 
 from gpt2core.spec.latency import latency
 from taskloom.contract.labels import KEPT, build_label
-from taskloom.server.read.analysis import service
+from taskloom.server.read.analysis import analyses
 from tests.support.patience import until
 
 
@@ -160,7 +160,7 @@ def test_where_that_is_not_wanted_what_became_slower_waits_to_be_confirmed(start
     found = api.get("/analysis/history")["items"][0]["alerts"][0]
     assert found["state"] == "suspected"
     # The server's own process does not read the inputs of a confirmation either.
-    monkeypatch.setattr(service, "history", lambda *_: pytest.fail("the server computes"))
+    monkeypatch.setattr(analyses, "history", lambda *_: pytest.fail("the server computes"))
     run_id = found["change"]["first_after"]
     for _ in range(2):
         made = api.post(f"/analysis/history/{run_id}/confirm", status=201)

@@ -4,7 +4,7 @@ import pytest
 
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.spec.config import TrainConfig
-from taskloom.server.read.analysis import service
+from taskloom.server.read.analysis import analyses
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +302,7 @@ def test_equal_runs_say_what_a_node_can_tell_apart(api, make_result):
         plan = api.post("/experiments?dry_run=true", {"base": {"model": "tiny"}, **asked})
         return plan["detectable"][0]["relative"]
 
-    (known,) = service.calibrations(api.context.database)
+    (known,) = analyses.calibrations(api.context.database)
     axes = {"scheduler": ["serial", "fork-join", "task"], "token_slice": [16, 32, 64]}
     assert told(axes=axes, repetitions=9) == known.at(9, 8) > known.at(9, 6)  # with two pooled ratios
     assert told(axes=axes, repetitions=8) is None

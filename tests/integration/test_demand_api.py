@@ -75,7 +75,7 @@ def test_a_report_that_is_not_one_is_refused(empty_api, name, changes, status):
 
 
 def test_there_are_only_so_many_pools(api, monkeypatch):
-    monkeypatch.setattr("taskloom.server.queue.demand.service.MAX_POOLS", 1)
+    monkeypatch.setattr("taskloom.server.queue.demand.provisioning.MAX_POOLS", 1)
     api.put("/queue/pools/a", POOL)
     assert api.put("/queue/pools/b", POOL, status=422)["type"] == "/problems/too-many-pools"
     api.put("/queue/pools/a", POOL)

@@ -22,14 +22,14 @@ from sqlalchemy import text
 from taskloom.contract.attempts import HeartbeatRequest, Lease, LeaseRequest, Progress, ResultUpload
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.workers import WorkerRegistration
-from taskloom.server.access.keys.service import ANYBODY
+from taskloom.server.access.keys.keyring import ANYBODY
 from taskloom.server.db import Database
 from taskloom.server.errors import InvalidTransition, LeaseLost, ResultConflict, StaleBoot, WorkerBusy
-from taskloom.server.queue.attempts import service as attempts
+from taskloom.server.queue.attempts import lifecycle
 from taskloom.server.queue.attempts.claim import claim
 from taskloom.server.queue.experiments import control, submission
-from taskloom.server.queue.runs import service as runs
-from taskloom.server.queue.workers import service as workers
+from taskloom.server.queue.runs import control as runs
+from taskloom.server.queue.workers import registry
 from taskloom.server.settings import Settings
 from tests.support.caller import whole
 
@@ -58,7 +58,7 @@ class Protocol(RuleBasedStateMachine):
     def register(self, name: str, boot: int | None = None) -> None:
         boot_id = f"boot-{self.boots[name] if boot is None else boot}"
         given = WorkerRegistration(worker_id=name, boot_id=boot_id, node=f"n-{name}", cores=[0], memory_bytes=8 << 30)
-        workers.register(self.database, self.settings, ANYBODY, given)
+        registry.register(self.database, self.settings, ANYBODY, given)
 
     def sql(self, statement: str, **values: Any) -> list[Any]:
         with self.database.read() if statement.startswith("SELECT") else self.database.write() as session:
@@ -118,7 +118,7 @@ class Protocol(RuleBasedStateMachine):
         name, lease = self.lease(pick)
         beat = HeartbeatRequest(worker_id=name, attempt_no=lease.attempt_no, progress=Progress(stage="training"))
         try:
-            attempts.heartbeat(self.database, self.settings, lease.attempt_id, beat)
+            lifecycle.heartbeat(self.database, self.settings, lease.attempt_id, beat)
         except (LeaseLost, InvalidTransition):
             newest = self.sql("SELECT attempts, state FROM run WHERE id = :id", id=lease.run_id)[0]
             state = self.sql("SELECT state FROM attempt WHERE id = :id", id=lease.attempt_id)[0][0]
@@ -129,7 +129,7 @@ class Protocol(RuleBasedStateMachine):
     def upload(self, pick: int, outcome: str) -> None:
         name, lease = self.lease(pick)
         try:
-            attempts.finish(self.database, lease.attempt_id, self.upload_of(name, lease, outcome))
+            lifecycle.finish(self.database, lease.attempt_id, self.upload_of(name, lease, outcome))
         except (ResultConflict, InvalidTransition):
             return
         self.acknowledged.add(lease.attempt_id)
@@ -147,7 +147,7 @@ class Protocol(RuleBasedStateMachine):
         _, lease = self.lease(pick)
         self.sql(f"UPDATE attempt SET {column} = {column} - 1e6 WHERE id = :id", id=lease.attempt_id)
         if looked:
-            attempts.reap(self.database, self.settings)
+            lifecycle.reap(self.database, self.settings)
 
     @precondition(lambda self: self.sql("SELECT count(*) FROM run") != [(0,)])
     @rule(pick=PICK, verb=st.sampled_from([runs.cancel, runs.retry]))
@@ -190,12 +190,12 @@ class Protocol(RuleBasedStateMachine):
         """Check that every run ends once a worker executes the queue."""
         self.sql("UPDATE attempt SET expires_at = expires_at - 1e6")
         self.sql("UPDATE worker SET seen_at = seen_at - 1e6")  # so that blocks leave their nodes
-        attempts.reap(self.database, self.settings)
+        lifecycle.reap(self.database, self.settings)
         for _ in itertools.count():
             found = claim(self.database, self.settings, LeaseRequest(worker_id="last", boot_id="boot-0", wait_s=0))
             if not isinstance(found, Lease):
                 break
-            attempts.finish(self.database, found.attempt_id, self.upload_of("last", found, "succeeded"))
+            lifecycle.finish(self.database, found.attempt_id, self.upload_of("last", found, "succeeded"))
             self.acknowledged.add(found.attempt_id)
         self.check_end()
         self.database.close()

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from taskloom.server.queue.retention import service
+from taskloom.server.queue.retention import pruning
 from tests.support.patience import until
 
 pytestmark = pytest.mark.both_databases
@@ -125,7 +125,7 @@ def test_files_that_nothing_refers_to_go_and_those_on_their_way_stay(past):
 def test_what_is_tried_again_while_it_is_deleted_is_gone(past, monkeypatch, database_kind, path):
     """Both requests lock the experiment and its runs in the same order."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    confirmed = service._confirmed
+    confirmed = pruning._confirmed
 
     def meet(session):
         """Retry the runs once they are locked, and return when the retry waits for the lock."""
@@ -136,7 +136,7 @@ def test_what_is_tried_again_while_it_is_deleted_is_gone(past, monkeypatch, data
         return confirmed(session)
 
     tried = []
-    monkeypatch.setattr(service, "_confirmed", meet)
+    monkeypatch.setattr(pruning, "_confirmed", meet)
     with ThreadPoolExecutor(1) as pool:
         assert prune(past, experiment_id=1)["runs"] == 3
         assert tried[0].result().status_code == 404

@@ -10,7 +10,7 @@ import pytest
 from taskloom.server.queue.experiments import tuning as queue
 from taskloom.server.queue.experiments.tuning import Part
 from taskloom.server.read.experiments.verdict import verdict as judged
-from taskloom.server.read.tuning import service
+from taskloom.server.read.tuning import search
 from tests.support.patience import until
 from tests.support.tunings import (
     BASE,
@@ -135,8 +135,8 @@ def test_servers_that_decide_at_the_same_moment_add_one_block(api, make_result):
     made = submit(api)
     run_block(api.worker(), make_result, 4)
     (waiting,) = queue.undecided(api.context.database)
-    found = service.following(api.context.database, *waiting)
-    assert found == service.following(api.context.database, *waiting)
+    found = search.following(api.context.database, *waiting)
+    assert found == search.following(api.context.database, *waiting)
     parts = [Part(part["role"], part["values"]) for part in found["parts"]]
     with ThreadPoolExecutor(2) as pool:
         added = pool.map(lambda _: queue.decide(api.context.database, *waiting, parts, found["reason"]), range(2))
@@ -149,7 +149,7 @@ def test_another_server_computes_the_same_block(start_server, make_result):
     made = submit(api)
     run_block(api.worker(), make_result, 4)
     waiting = (made["id"], 4)
-    assert service.following(api.context.database, *waiting) == service.following(other.context.database, *waiting)
+    assert search.following(api.context.database, *waiting) == search.following(other.context.database, *waiting)
     decide(other)
     assert api.get(f"/experiments/{made['id']}")["runs"] == 8
 

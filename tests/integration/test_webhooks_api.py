@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from taskloom.contract.webhooks import is_genuine
-from taskloom.server.webhooks import service
+from taskloom.server.webhooks import subscriptions
 from tests.support.patience import DEADLINE_S, until
 
 pytestmark = pytest.mark.both_databases
@@ -228,7 +228,7 @@ def test_an_address_that_is_not_allowed_any_more_is_told_nothing(start_server, r
 
 
 def test_no_more_wait_than_are_kept(start_server, receiver, make_result, monkeypatch):
-    monkeypatch.setattr(service, "MOST_WAITING", 1)
+    monkeypatch.setattr(subscriptions, "MOST_WAITING", 1)
     receiver.statuses = [500] * 1000
     api = start_server(**settings(receiver, webhook_retry_s=3600))
     made = hook(api, receiver)

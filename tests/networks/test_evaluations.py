@@ -28,7 +28,7 @@ from gpt2core.step.memory import Memory
 from taskloom.contract.attempts import Lease
 from taskloom.server.errors import BadResult
 from taskloom.server.queue.attempts import payload
-from taskloom.server.queue.runs.service import sample_rows
+from taskloom.server.queue.runs.details import sample_rows
 from taskloom.worker.agent import Agent
 from tests.support.networks import resnets
 

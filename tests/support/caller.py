@@ -11,7 +11,7 @@ import httpx
 from sqlalchemy import text
 
 from taskloom.server.context import Context
-from taskloom.server.queue.attempts import service as attempts
+from taskloom.server.queue.attempts import lifecycle
 from taskloom.server.read.context import Reading
 
 API = "/api/v1"
@@ -70,7 +70,7 @@ class Caller:
 
     def reap(self) -> None:
         """Do the periodic work of the server's reaper."""
-        attempts.reap(self.context.database, self.context.settings)
+        lifecycle.reap(self.context.database, self.context.settings)
         self.context.ended()
 
     def sql(self, statement: str, **values: Any) -> list[Any]:

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from taskloom.server.read.overview import service
-from taskloom.server.read.overview.service import COSTS, Pace, core_clock_s
+from taskloom.server.read.overview import overviews
+from taskloom.server.read.overview.overviews import COSTS, Pace, core_clock_s
 
 
 def test_a_look_takes_a_tenth_of_the_time_after_changes_and_a_five_hundredth_without():
@@ -35,11 +35,11 @@ def test_the_clock_of_a_look_leaves_out_waiting_for_a_core(tmp_path, monkeypatch
     path = tmp_path / "schedstat"
     if told is not None:  # None: this kernel does not count it
         path.write_text(told)
-    monkeypatch.setattr(service, "WAITED", path)
+    monkeypatch.setattr(overviews, "WAITED", path)
     assert time.monotonic() - core_clock_s() == pytest.approx(waited_s, abs=60)
 
 
-@pytest.mark.skipif(not service.WAITED.exists(), reason="only Linux counts how long a thread waits for a core")
+@pytest.mark.skipif(not overviews.WAITED.exists(), reason="only Linux counts how long a thread waits for a core")
 def test_a_thread_that_shares_its_core_waits_for_it():
     spin = "import os, sys, time; os.sched_setaffinity(0, {int(sys.argv[1])}); print(flush=True)\nwhile True: pass"
     before = os.sched_getaffinity(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from taskloom.server.queue.runs.service import evaluations_of
+from taskloom.server.queue.runs.details import evaluations_of
 from taskloom.tables import per_second
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskloom.server.queue.runs.service import sample_rows
+from taskloom.server.queue.runs.details import sample_rows
 
 FOUND = {
     "config": {"warmup": 1}, "losses": [3.0, 2.0], "step_s": [0.5, 0.25],

@@ -4,8 +4,8 @@ import json
 import threading
 
 from taskloom.contract.events import ExperimentEvent
-from taskloom.server.read.events.service import Topic, TopicState
 from taskloom.server.read.events.stream import Streams
+from taskloom.server.read.events.topics import Topic, TopicState
 from taskloom.server.settings import Settings
 from taskloom.server.waiting import WaitingRoom
 from tests.support.patience import DEADLINE_S

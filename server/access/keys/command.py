@@ -14,7 +14,7 @@ from gpt2core.spec.errors import FileError
 from taskloom.contract import key_files, options
 from taskloom.contract.keys import KeyRequest
 from taskloom.server import migrate
-from taskloom.server.access.keys import service
+from taskloom.server.access.keys import keyring
 from taskloom.server.db import Database, unusable
 from taskloom.server.errors import ServerError
 from taskloom.server.settings import Settings
@@ -56,17 +56,17 @@ def _lines(database: Database, given: argparse.Namespace) -> list[str]:
         expires_in_s = None if given.expires_in is None else given.expires_in * DAY_S
         request = KeyRequest(scope=given.scope, name=given.name, expires_in_s=expires_in_s)
         if given.output is None:
-            return [service.create(database, request).token]
+            return [keyring.create(database, request).token]
         with key_files.new(Path(given.output)) as file:
-            made = service.create(database, request)
+            made = keyring.create(database, request)
             file.write(made.token + "\n")
         return [f"key {made.id} of scope {made.scope} is in {given.output}"]
     if given.command == "revoke":
-        return [service.revoke(database, given.id).model_dump_json()]
+        return [keyring.revoke(database, given.id).model_dump_json()]
     lines: list[str] = []
     cursor: str | None = None
     while True:
-        page = service.page(database, cursor, 500)
+        page = keyring.page(database, cursor, 500)
         lines += [json.dumps(key.model_dump(mode="json")) for key in page.items]
         cursor = page.next_cursor
         if cursor is None:

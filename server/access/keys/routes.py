@@ -6,7 +6,7 @@ from fastapi import Response
 
 from taskloom.contract.keys import Identity, KeyCreated, KeyPage, KeyRequest, KeySummary
 from taskloom.server.access.auth import Who
-from taskloom.server.access.keys import service
+from taskloom.server.access.keys import keyring
 from taskloom.server.access.scopes import ADMINS, READERS, WORKERS
 from taskloom.server.context import Ctx, Id, Paged
 from taskloom.server.errors import NotFound
@@ -20,22 +20,22 @@ who = Router(tag="keys")
 def create(context: Ctx, request: KeyRequest, response: Response) -> KeyCreated:
     """Create a key. Only this answer contains its token. The first key must have the scope admin."""
     response.headers["Cache-Control"] = "no-store"
-    return service.create(context.database, request)
+    return keyring.create(context.database, request)
 
 
 @router.get("", ADMINS)
 def index(context: Ctx, page: Paged) -> KeyPage:
     """List keys, oldest first, without tokens, including revoked and expired ones."""
-    return service.page(context.database, page.cursor, page.limit)
+    return keyring.page(context.database, page.cursor, page.limit)
 
 
 @router.post("/{key_id}/revoke", ADMINS, errors=(NotFound,))
 def revoke(context: Ctx, key_id: Id) -> KeySummary:
     """Revoke a key."""
-    return service.revoke(context.database, key_id)
+    return keyring.revoke(context.database, key_id)
 
 
 @who.get("/whoami", READERS | WORKERS)
 def whoami(context: Ctx, caller: Who) -> Identity:
     """The caller's identity and scope."""
-    return service.describe(context.database, caller)
+    return keyring.describe(context.database, caller)

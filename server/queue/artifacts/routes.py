@@ -25,7 +25,7 @@ from taskloom.server.errors import (
     WrongFencingToken,
 )
 from taskloom.server.queue import ownership
-from taskloom.server.queue.artifacts import service
+from taskloom.server.queue.artifacts import recording
 from taskloom.server.routing import Router
 
 router = Router(tag="artifacts")
@@ -67,12 +67,12 @@ async def put(
     `text/plain` or `application/octet-stream`.
     """
     settings = context.settings
-    source = service.Source(attempt_id, worker_id, attempt_no, name)
+    source = recording.Source(attempt_id, worker_id, attempt_no, name)
     media_type = request.headers.get("Content-Type", OCTETS).partition(";")[0].strip().lower()
     if media_type not in ACCEPTED_TYPES:
         raise UnknownMediaType(f"Content-Type {media_type!r} is not supported", accepted=list(ACCEPTED_TYPES))
     await context.control.run(ownership.check_attempt, context.database, caller, attempt_id)
-    await context.control.run(service.check, context.database, source, settings.max_artifacts)
+    await context.control.run(recording.check, context.database, source, settings.max_artifacts)
     with await context.control.run(context.store.incoming) as incoming:
         await _receive(context, request, incoming)
         if incoming.sha256 != sha256:
@@ -106,9 +106,9 @@ def _too_large(limit_bytes: int) -> ArtifactTooLarge:
     return refusal
 
 
-def _keep(context: Context, source: service.Source, incoming: Incoming, media_type: str) -> ArtifactReceipt:
+def _keep(context: Context, source: recording.Source, incoming: Incoming, media_type: str) -> ArtifactReceipt:
     with context.store.keeping(incoming):
-        return service.record(
+        return recording.record(
             context.database,
             source,
             incoming.sha256,

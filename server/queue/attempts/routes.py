@@ -16,7 +16,7 @@ from taskloom.contract.attempts import (
     ResultUpload,
 )
 from taskloom.server.access.auth import Who
-from taskloom.server.access.keys.service import Caller
+from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.access.scopes import READERS, WORKERS
 from taskloom.server.context import Context, Ctx, Id
 from taskloom.server.errors import (
@@ -32,7 +32,7 @@ from taskloom.server.errors import (
     WrongFencingToken,
 )
 from taskloom.server.queue import ownership
-from taskloom.server.queue.attempts import service
+from taskloom.server.queue.attempts import lifecycle
 from taskloom.server.queue.attempts.claim import claim
 from taskloom.server.routing import Router
 from taskloom.server.waiting import Empty
@@ -72,7 +72,7 @@ async def lease(context: Ctx, caller: Who, request: LeaseRequest) -> Lease | Res
 def show(context: Ctx, caller: Who, attempt_id: Id) -> AttemptSummary:
     """Show an attempt. A worker's key sees only its own attempts."""
     ownership.check_attempt(context.database, caller, attempt_id)
-    return service.show(context.database, attempt_id)
+    return lifecycle.show(context.database, attempt_id)
 
 
 @router.post(
@@ -93,7 +93,7 @@ async def heartbeat(context: Ctx, caller: Who, attempt_id: Id, beat: HeartbeatRe
 
 def _heartbeat(context: Context, caller: Caller, attempt_id: int, beat: HeartbeatRequest) -> HeartbeatAnswer:
     ownership.check_attempt(context.database, caller, attempt_id)
-    return service.heartbeat(context.database, context.settings, attempt_id, beat)
+    return lifecycle.heartbeat(context.database, context.settings, attempt_id, beat)
 
 
 @router.put(
@@ -113,7 +113,7 @@ async def finish(context: Ctx, caller: Who, attempt_id: Id, upload: ResultUpload
 
 def _finish(context: Context, caller: Caller, attempt_id: int, upload: ResultUpload) -> ResultReceipt:
     ownership.check_attempt(context.database, caller, attempt_id)
-    receipt, requeued = service.finish(context.database, attempt_id, upload)
+    receipt, requeued = lifecycle.finish(context.database, attempt_id, upload)
     if context.ended() or requeued:
         context.waiting.changed()
     return receipt

@@ -11,7 +11,7 @@ from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, WORKERS
 from taskloom.server.context import Ctx
 from taskloom.server.errors import NotYourPool, TooManyPools
-from taskloom.server.queue.demand import service
+from taskloom.server.queue.demand import provisioning
 from taskloom.server.routing import Router
 
 router = Router("/queue", tag="queue")
@@ -20,13 +20,13 @@ router = Router("/queue", tag="queue")
 @router.get("/demand", READERS | WORKERS)
 def demand(context: Ctx) -> Demand:
     """Show the requirements of queued runs, grouped, and the present workers."""
-    return service.demand(context.database, context.settings)
+    return provisioning.demand(context.database, context.settings)
 
 
 @router.get("/pools", READERS | WORKERS)
 def pools(context: Ctx) -> PoolPage:
     """List the pools that provisioners have reported."""
-    return service.pools(context.database)
+    return provisioning.pools(context.database)
 
 
 @router.put("/pools/{name}", WORKERS, errors=(NotYourPool, TooManyPools))
@@ -37,4 +37,4 @@ def report(
     pool: PoolReport,
 ) -> PoolSummary:
     """Report the state of a provisioner's pool. Queued runs then show that they wait for a job of this pool."""
-    return service.report(context.database, caller, name, pool)
+    return provisioning.report(context.database, caller, name, pool)

@@ -18,7 +18,7 @@ from taskloom.server.errors import (
 )
 from taskloom.server.queue.experiments.details import detail, get, summaries
 from taskloom.server.queue.experiments.submission import tag
-from taskloom.server.queue.runs.service import DECIDING, cancel_locked, retry_locked
+from taskloom.server.queue.runs.control import DECIDING, cancel_locked, retry_locked
 from taskloom.server.queue.tables.experiments import ExperimentTag
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.states import OPEN, RUN

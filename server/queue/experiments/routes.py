@@ -6,7 +6,7 @@ from taskloom.contract.experiments import ExperimentChange, ExperimentDetail
 from taskloom.contract.extensions import ExperimentExtension
 from taskloom.contract.runs import StateChangePage
 from taskloom.server.access.auth import Who
-from taskloom.server.access.keys.service import Caller
+from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Context, Ctx, Id, Paged
 from taskloom.server.errors import ExpansionTooLarge, InvalidTransition, NotFound, QueueFull

@@ -5,7 +5,7 @@ from __future__ import annotations
 from taskloom.contract.retention import PruneReport, PruneRequest
 from taskloom.server.access.scopes import ADMINS
 from taskloom.server.context import Ctx
-from taskloom.server.queue.retention import service
+from taskloom.server.queue.retention import pruning
 from taskloom.server.routing import Router
 
 router = Router(tag="retention")
@@ -17,4 +17,4 @@ def prune(context: Ctx, request: PruneRequest) -> PruneReport:
 
     Unfinished experiments are left untouched. Experiments without runs are deleted too. `more`: repeat the request.
     """
-    return service.prune(context.database, context.store, request)
+    return pruning.prune(context.database, context.store, request)

@@ -18,7 +18,7 @@ from taskloom.contract.fitting import JOB_RESERVE_S, REQUIREMENTS, Lack, Need, O
 from taskloom.contract.labels import RUNTIME
 from taskloom.contract.runs import QueuePlace, WaitingReason
 from taskloom.server.db import db_now
-from taskloom.server.queue.demand import service as demand
+from taskloom.server.queue.demand import provisioning
 from taskloom.server.queue.tables.attempts import Attempt, is_active
 from taskloom.server.queue.tables.experiments import Block, RequiredLabel
 from taskloom.server.queue.tables.runs import Run, is_queued
@@ -145,7 +145,7 @@ class Outlook:
 
     def __init__(self, session: Session, settings: Settings, runs: Sequence[Run | Queued]) -> None:
         self._registered = session.execute(select(func.count()).select_from(Worker)).scalar_one()
-        self._offers, self._pools = offered(session, settings), demand.heard_of(session)
+        self._offers, self._pools = offered(session, settings), provisioning.heard_of(session)
         self._wishes = wishes(session, runs)
 
     def wish(self, run: Run | Queued) -> Wish:

@@ -16,7 +16,7 @@ from taskloom.server.context import Context, Ctx, Id, Paged
 from taskloom.server.errors import InvalidTransition, NoResult, NotFound
 from taskloom.server.queue.attempts import curve, output
 from taskloom.server.queue.attempts import steps as times
-from taskloom.server.queue.runs import service
+from taskloom.server.queue.runs import control, details
 from taskloom.server.queue.transitions import changes as history
 from taskloom.server.routing import Router
 
@@ -26,19 +26,19 @@ router = Router("/runs", tag="runs")
 @router.get("/{run_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, run_id: Id) -> RunDetail:
     """Show a run with its settings and every attempt."""
-    return service.show(context.database, context.settings, run_id)
+    return details.show(context.database, context.settings, run_id)
 
 
 @router.get("/{run_id}/samples", READERS, errors=(NotFound, NoResult))
 def samples(context: Ctx, run_id: Id) -> SampleList:
     """List every step of the run, with warm-up steps marked."""
-    return service.samples(context.database, run_id)
+    return details.samples(context.database, run_id)
 
 
 @router.get("/{run_id}/result", READERS, errors=(NotFound, NoResult), responses={200: {"model": TrainResult}})
 def result(context: Ctx, run_id: Id) -> JSONResponse:
     """Return the raw result as it was uploaded. The header Attempt-No names its attempt."""
-    found, attempt_no = service.result(context.database, run_id)
+    found, attempt_no = details.result(context.database, run_id)
     return JSONResponse(found, headers={"Attempt-No": str(attempt_no)})
 
 
@@ -89,7 +89,7 @@ async def cancel(context: Ctx, caller: Who, run_id: Id) -> RunDetail:
 
 
 def _cancel(context: Context, run_id: int, actor: str) -> RunDetail:
-    detail = service.cancel(context.database, context.settings, run_id, actor)
+    detail = control.cancel(context.database, context.settings, run_id, actor)
     if context.ended():
         context.waiting.changed()
     return detail
@@ -102,6 +102,6 @@ async def retry(context: Ctx, caller: Who, run_id: Id) -> RunDetail:
 
 
 def _retry(context: Context, run_id: int, actor: str) -> RunDetail:
-    detail = service.retry(context.database, context.settings, run_id, actor)
+    detail = control.retry(context.database, context.settings, run_id, actor)
     context.waiting.changed()
     return detail

@@ -9,7 +9,7 @@ from fastapi import Path, Response
 
 from taskloom.contract.workers import Leaving, WorkerPage, WorkerRegistration, WorkerSummary
 from taskloom.server.access.auth import Who
-from taskloom.server.access.keys.service import Caller
+from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.access.scopes import ADMINS, READERS, WORKERS
 from taskloom.server.context import Context, Ctx, Paged
 from taskloom.server.errors import (
@@ -21,7 +21,7 @@ from taskloom.server.errors import (
     WorkerBusy,
     WorkerElsewhere,
 )
-from taskloom.server.queue.workers import service
+from taskloom.server.queue.workers import registry
 from taskloom.server.routing import Router
 
 log = logging.getLogger("taskloom.server")
@@ -31,7 +31,7 @@ NEW: dict[int | str, Any] = {201: {"model": WorkerSummary, "description": "a new
 
 
 def _register(context: Context, caller: Caller, registration: WorkerRegistration, response: Response) -> WorkerSummary:
-    summary, new, requeued = service.register(context.database, context.settings, caller, registration)
+    summary, new, requeued = registry.register(context.database, context.settings, caller, registration)
     if new or requeued is not None:
         log.info("worker %s registered, cores %s of %s", summary.worker_id, summary.cores, summary.node)
     if requeued is not None and (context.ended() or requeued):
@@ -85,7 +85,7 @@ async def put(
 @router.post("/{worker_id}/leave", WORKERS, errors=(NotFound, NotYourWorker, StaleBoot), status_code=204)
 def leave(context: Ctx, caller: Who, worker_id: WorkerId, leaving: Leaving) -> None:
     """Record that a worker takes no further run. Other workers may claim its blocks at once."""
-    service.leave(context.database, caller, worker_id, leaving.boot_id)
+    registry.leave(context.database, caller, worker_id, leaving.boot_id)
     log.info("worker %s left", worker_id)
     context.waiting.changed()
 
@@ -93,16 +93,16 @@ def leave(context: Ctx, caller: Who, worker_id: WorkerId, leaving: Leaving) -> N
 @router.get("", READERS)
 def index(context: Ctx, page: Paged) -> WorkerPage:
     """List workers by id."""
-    return service.page(context.database, context.settings, page.cursor, page.limit)
+    return registry.page(context.database, context.settings, page.cursor, page.limit)
 
 
 @router.get("/{worker_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, worker_id: WorkerId) -> WorkerSummary:
     """Show a worker with the time of its last message and its current attempt."""
-    return service.show(context.database, context.settings, worker_id)
+    return registry.show(context.database, context.settings, worker_id)
 
 
 @router.delete("/{worker_id}", ADMINS, errors=(NotFound, WorkerBusy), status_code=204)
 async def remove(context: Ctx, worker_id: WorkerId) -> None:
     """Remove a silent or departed worker from lists. Its history stays, and it returns when it registers again."""
-    await context.control.run(service.remove, context.database, context.settings, worker_id)
+    await context.control.run(registry.remove, context.database, context.settings, worker_id)

@@ -17,7 +17,7 @@ from taskloom.server import paging
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
-from taskloom.server.read.analysis import service
+from taskloom.server.read.analysis import analyses
 from taskloom.server.read.analysis.models import Alert
 
 mode_of_run = func.coalesce(Run.spec["mode"].as_string(), DEFAULTS["mode"])  # those of earlier workers lack it
@@ -46,7 +46,7 @@ def suspects(database: Database, experiment_id: int) -> list[Suspect]:
         confirms = experiment.request.get("confirms")
         run_ids = [confirms] if confirms else [run.id for run in _slower(session, experiment_id)]
         run_ids = [run_id for run_id in run_ids if session.get(Run, run_id) is not None]
-    histories = [service.history_of(database, NOISE_FLOOR, service.LATEST, run_id) for run_id in run_ids]
+    histories = [analyses.history_of(database, NOISE_FLOOR, analyses.LATEST, run_id) for run_id in run_ids]
     return [suspect for found in histories for series in found for suspect in _suspects(series)]
 
 
@@ -110,7 +110,7 @@ def _slower(session: Session, experiment_id: int) -> Iterator[Run]:
         before = select(Run.median_step_s).where(
             Run.shape == mine[0].shape, Run.state == "succeeded", Run.id < mine[0].id
         )
-        before_s = [s for s in session.scalars(before.order_by(Run.id.desc()).limit(service.LATEST)) if s is not None]
+        before_s = [s for s in session.scalars(before.order_by(Run.id.desc()).limit(analyses.LATEST)) if s is not None]
         mine_s = [run.median_step_s for run in mine if run.median_step_s is not None]
         if before_s and mine_s and median(mine_s) > (1 + NOISE_FLOOR) * median(before_s):
             yield mine[0]

@@ -26,7 +26,7 @@ from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.states import OPEN
 from taskloom.server.read.analysis.selection import Selection
-from taskloom.server.read.artifacts.service import chosen
+from taskloom.server.read.artifacts.lookup import chosen
 
 CHUNK = 500  # results read at a time
 MOST_CALIBRATIONS = 50  # newest A/A experiments that are considered

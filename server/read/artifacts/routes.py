@@ -15,7 +15,7 @@ from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Id
 from taskloom.server.errors import NotFound
 from taskloom.server.queue.artifacts.routes import BINARY, CHUNK_BYTES, Name
-from taskloom.server.read.artifacts import service
+from taskloom.server.read.artifacts import lookup
 from taskloom.server.routing import Router
 
 router = Router(tag="artifacts")
@@ -24,7 +24,7 @@ router = Router(tag="artifacts")
 @router.get("/runs/{run_id}/artifacts", READERS, errors=(NotFound,))
 def index(context: Ctx, run_id: Id) -> ArtifactList:
     """List the files of a run's attempts: traces, profiles. `chosen` marks the file that a download by name returns."""
-    return service.index(context.database, run_id)
+    return lookup.index(context.database, run_id)
 
 
 @router.get(
@@ -42,7 +42,7 @@ def show(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Download a file of the canonical attempt, or else of the newest attempt that has it. ETag is its SHA-256."""
-    found = service.find(context.database, run_id, name, attempt_no)
+    found = lookup.find(context.database, run_id, name, attempt_no)
     headers = {"ETag": f'"{found.sha256}"', "Attempt-No": str(found.attempt_no)}
     if found.sha256 in (if_none_match or ""):
         return Response(status_code=304, headers=headers)

@@ -14,8 +14,8 @@ from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Id
 from taskloom.server.errors import InvalidRequest, NotFound, TooManyStreams
 from taskloom.server.read.context import Reads
-from taskloom.server.read.events.service import Topic
 from taskloom.server.read.events.stream import MEDIA_TYPE
+from taskloom.server.read.events.topics import Topic
 from taskloom.server.routing import Router
 
 router = Router(tag="events")

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from taskloom.server.errors import NotFound, TooManyStreams
 from taskloom.server.problems import problem
-from taskloom.server.read.events.service import Topic, TopicState
+from taskloom.server.read.events.topics import Topic, TopicState
 from taskloom.server.read.pool import Flights
 from taskloom.server.settings import Settings
 from taskloom.server.waiting import WaitingRoom

@@ -16,7 +16,7 @@ from taskloom.server.context import Ctx, Id, Paged
 from taskloom.server.errors import NotFound
 from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_experiments
 from taskloom.server.read.context import Reads
-from taskloom.server.read.experiments import service
+from taskloom.server.read.experiments import listing
 from taskloom.server.read.experiments.fields import EXPERIMENT_FIELDS
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.lists.commits import Commit
@@ -30,7 +30,7 @@ badges_router = Router("/badges", tag="experiments")
 def _filters(
     context: Ctx,
     period: Periods,
-    state: Annotated[list[service.State] | None, Query(max_length=20, description="may be given several times")] = None,
+    state: Annotated[list[listing.State] | None, Query(max_length=20, description="may be given several times")] = None,
     name: Annotated[str | None, Query(max_length=200, description="part of the name, in any case")] = None,
     submitter: Annotated[str | None, Query(max_length=200, description="key:ID, local or alerts")] = None,
     label: Labels = None,
@@ -38,8 +38,8 @@ def _filters(
     filter: Expressions = None,
     *,
     commit: Commit,
-) -> service.Filters:
-    return service.Filters(
+) -> listing.Filters:
+    return listing.Filters(
         states=state or (),
         name=name,
         submitter=submitter,
@@ -56,20 +56,20 @@ def index(
     context: Ctx,
     reading: Reads,
     page: Paged,
-    filters: Annotated[service.Filters, Depends(_filters)],
+    filters: Annotated[listing.Filters, Depends(_filters)],
     sort: Annotated[
-        service.Sort, Query(description="a column; with - before it: descending. Experiments without a value come last")
+        listing.Sort, Query(description="a column; with - before it: descending. Experiments without a value come last")
     ] = "-id",
     total: Total = False,
 ) -> ExperimentPage:
     """List experiments, newest first or sorted by `sort`."""
-    return service.page(context.database, reading.etas, filters, sort, total, page.cursor, page.limit)
+    return listing.page(context.database, reading.etas, filters, sort, total, page.cursor, page.limit)
 
 
 @router.get("/{experiment_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, reading: Reads, experiment_id: Id) -> ExperimentDetail:
     """Show an experiment with its request and the number of its runs by state."""
-    return service.show(context.database, reading.etas, experiment_id)
+    return listing.show(context.database, reading.etas, experiment_id)
 
 
 @router.get("/{experiment_id}/variants", READERS, errors=(*COMPUTED, NotFound), response_model=VariantTable)
@@ -96,11 +96,11 @@ async def workload(ask: Asks, experiment_id: Id) -> Response:
 )
 def badge(
     context: Ctx,
-    filters: Annotated[service.Filters, Depends(_filters)],
+    filters: Annotated[listing.Filters, Depends(_filters)],
     text: Annotated[str, Query(max_length=100, description="the left part of the badge")] = "taskloom",
 ) -> Response:
     """Show the verdict of the newest ended experiment that the filters select, as a badge."""
-    found = service.newest_verdict(context.database, filters)
+    found = listing.newest_verdict(context.database, filters)
     if found is None:
         image = badges.badge(text, "no verdict")
     else:

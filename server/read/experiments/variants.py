@@ -16,7 +16,7 @@ from taskloom.analysis.statistics import median_bounds
 from taskloom.contract.variants import VariantRow, VariantTable
 from taskloom.server.db import Database
 from taskloom.server.errors import NotFound
-from taskloom.server.queue.runs.service import main_settings
+from taskloom.server.queue.runs.details import main_settings
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.states import ACTIVE, OPEN

@@ -15,8 +15,8 @@ from taskloom.contract.experiments import Verdict
 from taskloom.server.db import Database
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run, is_flagged
-from taskloom.server.read.analysis import service
-from taskloom.server.read.tuning import service as tunings
+from taskloom.server.read.analysis import analyses
+from taskloom.server.read.tuning import search
 
 
 def verdict(database: Database, experiment_id: int) -> Verdict:
@@ -27,8 +27,9 @@ def verdict(database: Database, experiment_id: int) -> Verdict:
         with database.read() as session:
             of_it = select(func.count()).where(Run.experiment_id == experiment_id, is_flagged())
             flagged = session.scalar(of_it) or 0
-        return _of_tuning(tunings.tuning(database, experiment_id), flagged)
-    return Verdict.model_validate(dataclasses.asdict(service.sweep(database, experiment_id, None, NOISE_FLOOR).verdict))
+        return _of_tuning(search.tuning(database, experiment_id), flagged)
+    found = analyses.sweep(database, experiment_id, None, NOISE_FLOOR)
+    return Verdict.model_validate(dataclasses.asdict(found.verdict))
 
 
 def _of_tuning(found: Tuning, flagged: int) -> Verdict:

@@ -16,8 +16,8 @@ from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
 from taskloom.server.read.exports.streams import Export
 from taskloom.server.read.exports.tables import TABLES, Kind
 from taskloom.server.read.lists import parameters
+from taskloom.server.read.runs.listing import Sort
 from taskloom.server.read.runs.routes import RunFilters
-from taskloom.server.read.runs.service import Sort
 from taskloom.server.routing import Router
 
 router = Router("/exports", tag="exports")

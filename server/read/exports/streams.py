@@ -26,7 +26,7 @@ from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
 from taskloom.server.read.exports.tables import Kind
 from taskloom.server.read.pool import rebuilt
 from taskloom.server.read.processes import in_process
-from taskloom.server.read.runs.service import Filters, Sort
+from taskloom.server.read.runs.listing import Filters, Sort
 from taskloom.server.read.sources import Refusal
 from taskloom.server.settings import Settings
 

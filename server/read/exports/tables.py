@@ -23,7 +23,7 @@ from taskloom.contract.variants import VariantRow
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.experiments import blocks
-from taskloom.server.queue.runs.service import evaluations_of
+from taskloom.server.queue.runs.details import evaluations_of
 from taskloom.server.queue.tables.attempts import Digest, Result
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag
 from taskloom.server.queue.tables.runs import Run
@@ -32,8 +32,8 @@ from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.exports.measures import MEASURES, with_measures
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.measured import FIRST, goals, quantiles
-from taskloom.server.read.runs.service import Filters, Sort, look
-from taskloom.server.read.tuning.service import tuning
+from taskloom.server.read.runs.listing import Filters, Sort, look
+from taskloom.server.read.tuning.search import tuning
 
 Kind = Literal["integer", "number", "text", "boolean", "instant"]
 Row = dict[str, Any]

@@ -17,7 +17,7 @@ from taskloom.server.context import Ctx, Id, Paged
 from taskloom.server.errors import NotFound
 from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_series
 from taskloom.server.read.analysis.routes import Latest, NoiseFloor
-from taskloom.server.read.history import service
+from taskloom.server.read.history import listing
 from taskloom.server.read.history.fields import SERIES_FIELDS
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.lists.parameters import Expressions, Periods, Total
@@ -32,27 +32,27 @@ def _filters(
     filter: Expressions = None,
     alert: Annotated[list[AlertState] | None, Query(description="with a slowdown in one of these states")] = None,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="the series of this run")] = None,
-) -> service.Filters:
+) -> listing.Filters:
     where = parameters.expression(context.database, filter or (), SERIES_FIELDS)
-    return service.Filters(node, where, alert or (), run_id)
+    return listing.Filters(node, where, alert or (), run_id)
 
 
 @router.get("", READERS)
 def index(
     context: Ctx,
     page: Paged,
-    filters: Annotated[service.Filters, Depends(_filters)],
-    sort: Annotated[service.Sort, Query(description="a column; with - before it: descending")] = "-last_at",
+    filters: Annotated[listing.Filters, Depends(_filters)],
+    sort: Annotated[listing.Sort, Query(description="a column; with - before it: descending")] = "-last_at",
     total: Total = False,
 ) -> SeriesPage:
     """List series of runs of one configuration on one machine, newest run first, without points."""
-    return service.page(context.database, filters, sort, total, page.cursor, page.limit)
+    return listing.page(context.database, filters, sort, total, page.cursor, page.limit)
 
 
 @router.get("/{series_id}", READERS, errors=(NotFound,))
 def show(context: Ctx, series_id: Id) -> SeriesRow:
     """Show a series without its points."""
-    return service.show(context.database, series_id)
+    return listing.show(context.database, series_id)
 
 
 @router.get("/{series_id}/points", READERS, errors=(NotFound,))
@@ -61,18 +61,18 @@ def points(
     series_id: Id,
     page: Paged,
     period: Periods,
-    sort: Annotated[service.PointSort, Query(description="-finished_at: the newest first")] = "finished_at",
+    sort: Annotated[listing.PointSort, Query(description="-finished_at: the newest first")] = "finished_at",
     op: Annotated[
         str | None, Query(max_length=100, description="an operation, whose time each point then has as `op_s`")
     ] = None,
 ) -> SeriesRunPage:
     """List the points of a series, one per run, oldest first, with every stored metric."""
-    return service.points(context.database, series_id, period, sort, page.cursor, page.limit, op)
+    return listing.points(context.database, series_id, period, sort, page.cursor, page.limit, op)
 
 
 @router.get("/{series_id}/changes", READERS, errors=(*COMPUTED, NotFound), response_model=SeriesChanges)
 async def changes(
-    context: Ctx, ask: Asks, series_id: Id, noise_floor: NoiseFloor = NOISE_FLOOR, limit: Latest = service.LATEST
+    context: Ctx, ask: Asks, series_id: Id, noise_floor: NoiseFloor = NOISE_FLOOR, limit: Latest = listing.LATEST
 ) -> Response:
     """List the changes of level in a series' latest runs, and the results of the fresh runs of slowdowns."""
     commits_url = context.settings.commits_url

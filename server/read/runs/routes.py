@@ -14,7 +14,7 @@ from taskloom.server.context import Ctx, Paged
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.lists.commits import Commit, Trainer
 from taskloom.server.read.lists.parameters import Expressions, Labels, Periods, Total
-from taskloom.server.read.runs import service
+from taskloom.server.read.runs import listing
 from taskloom.server.read.runs.fields import RUN_FIELDS
 from taskloom.server.routing import Router
 
@@ -37,8 +37,8 @@ def _filters(
     *,
     commit: Commit,
     trainer: Trainer,
-) -> service.Filters:
-    return service.Filters(
+) -> listing.Filters:
+    return listing.Filters(
         experiment_id=experiment_id,
         run_ids=run or (),
         states=state or (),
@@ -52,7 +52,7 @@ def _filters(
     )
 
 
-RunFilters = Annotated[service.Filters, Depends(_filters)]
+RunFilters = Annotated[listing.Filters, Depends(_filters)]
 
 
 @router.get("", READERS)
@@ -61,7 +61,7 @@ def index(
     page: Paged,
     filters: RunFilters,
     sort: Annotated[
-        service.Sort, Query(description="a column; with - before it: descending. Runs without a value come last")
+        listing.Sort, Query(description="a column; with - before it: descending. Runs without a value come last")
     ] = "id",
     total: Total = False,
 ) -> RunPage:
@@ -69,4 +69,4 @@ def index(
 
     `since` and `until` limit the time of submission.
     """
-    return service.page(context.database, filters, sort, total, page.cursor, page.limit)
+    return listing.page(context.database, filters, sort, total, page.cursor, page.limit)

@@ -15,7 +15,7 @@ from taskloom.server.context import Ctx, Cursor
 from taskloom.server.errors import NotFound
 from taskloom.server.read.analysis.answers import COMPUTED, Asks, of_selections
 from taskloom.server.read.analysis.selection import SYNTAX, parse
-from taskloom.server.read.samples import service
+from taskloom.server.read.samples import raw_samples
 from taskloom.server.routing import Router
 
 router = Router("/samples", tag="samples")
@@ -48,5 +48,5 @@ async def index(
         return await ask("samples", runs, cursor, most, made_from=of_selections(selection))
     most = limit or settings.max_runs
     paging.check_limit(most, settings.max_runs)
-    chosen, more = await to_thread.run_sync(service.select_ids, context.database, selection, cursor, most)
-    return StreamingResponse(service.lines(context.database, chosen, more), media_type=NDJSON)
+    chosen, more = await to_thread.run_sync(raw_samples.select_ids, context.database, selection, cursor, most)
+    return StreamingResponse(raw_samples.lines(context.database, chosen, more), media_type=NDJSON)

@@ -15,7 +15,7 @@ from taskloom.server.context import Id
 from taskloom.server.errors import InvalidRequest, NotFound, UnreadableTrace
 from taskloom.server.read.analysis.answers import COMPUTED, JSON, Asks
 from taskloom.server.read.lists import parameters
-from taskloom.server.read.traces import service
+from taskloom.server.read.traces import conversion
 from taskloom.server.routing import Router
 
 router = Router("/runs", tag="artifacts")
@@ -54,7 +54,7 @@ async def trace(
         raise parameters.refused("beside", beside, "format=chrome: a Paraver file shows only one run")
     run_ids: tuple[int, ...] = (run_id,) if beside is None or beside == run_id else (run_id, beside)
     media_type = JSON if format == "chrome" else ZIP
-    made_from = service.of_traces(*run_ids)
+    made_from = conversion.of_traces(*run_ids)
     found = await ask("trace", run_ids, format, made_from=made_from, media_type=media_type, as_file=True)
     if not isinstance(found, FileResponse):  # the client has it already
         return found

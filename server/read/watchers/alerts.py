@@ -27,7 +27,7 @@ from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.pool import Pool
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
-from taskloom.server.webhooks import service as webhooks
+from taskloom.server.webhooks import subscriptions
 
 log = logging.getLogger("taskloom.server")
 AT_ONCE = 20  # experiments per look
@@ -151,4 +151,4 @@ def _queue(
 def _tell(session: Session, row: Alert) -> None:
     session.flush()  # gives a new row its id
     (alert,) = summaries(session, [row])
-    webhooks.enqueue(session, "alert", AlertChanged(alert=alert))
+    subscriptions.enqueue(session, "alert", AlertChanged(alert=alert))

@@ -18,7 +18,7 @@ from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.read.pool import Pool
 from taskloom.server.read.tuning.kept import keep
 from taskloom.server.settings import Settings
-from taskloom.server.webhooks import service as webhooks
+from taskloom.server.webhooks import subscriptions
 
 RECENT_S = 7 * 86400.0  # experiments that ended earlier get no verdict
 AT_ONCE = 4
@@ -69,10 +69,10 @@ class Verdicts:
             found = session.execute(of_it.values(verdict=kept, verdict_at=finished_at).returning(Experiment.id))
             if found.first() is not None and kept is not None:
                 (summary,) = summaries(session, [session.get_one(Experiment, experiment_id)])
-                webhooks.enqueue(session, "verdict", VerdictKnown(experiment=summary))
+                subscriptions.enqueue(session, "verdict", VerdictKnown(experiment=summary))
                 if tuned is not None and tuned["confirmed"] is not None:
                     confirmed = TuningConfirmed.model_validate({**tuned, **tuned["confirmed"], "experiment": summary})
-                    webhooks.enqueue(session, "tuning.confirmed", confirmed)
+                    subscriptions.enqueue(session, "tuning.confirmed", confirmed)
                     if tuned["kept"] is not None:
                         keep(session, experiment_id, finished_at, tuned["kept"])
                 log.info("experiment %s has ended: %s", experiment_id, kept["sentence"])

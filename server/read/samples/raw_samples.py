@@ -12,7 +12,7 @@ from taskloom.server import paging
 from taskloom.server.db import Database
 from taskloom.server.errors import NotFound
 from taskloom.server.queue.attempts import payload as payloads
-from taskloom.server.queue.runs.service import sample_rows
+from taskloom.server.queue.runs.details import sample_rows
 from taskloom.server.queue.tables.attempts import Attempt, Result
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run

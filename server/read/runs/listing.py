@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from taskloom.contract.runs import RunError, RunPage, RunRow, RunState
 from taskloom.server.db import Database
 from taskloom.server.queue.attempts import commits
-from taskloom.server.queue.runs.service import SUMMARY, summary
+from taskloom.server.queue.runs.details import SUMMARY, summary
 from taskloom.server.queue.tables.experiments import Experiment, RequiredLabel
 from taskloom.server.queue.tables.runs import Run, is_flagged
 from taskloom.server.read.lists import fields, keyset

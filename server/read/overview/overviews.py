@@ -19,7 +19,7 @@ from taskloom.server.queue.runs.queue import Outlook, Queued, Wish
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run, RunEvent, is_queued
 from taskloom.server.queue.tables.workers import Worker
-from taskloom.server.queue.workers import service as workers
+from taskloom.server.queue.workers import registry
 from taskloom.server.read.analysis import alerts
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.eta import Eta, Etas
@@ -124,7 +124,7 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
             runs_per_h=sum(_ended(session, at - HOUR_S).values()),
             eta_s=left.total_s,
             eta_basis=left.total_basis,
-            workers=WorkerCounts.of(workers.count_by_state(session, settings)),
+            workers=WorkerCounts.of(registry.count_by_state(session, settings)),
             active_experiments=count,
             experiments=[
                 item.model_copy(update=left.of(item.id)) for item in summaries[: len(active)]

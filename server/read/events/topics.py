@@ -23,8 +23,8 @@ from taskloom.server.queue.tables.attempts import Attempt, OutputLine, is_active
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.states import ACTIVE, RUN
-from taskloom.server.queue.workers import service as workers
-from taskloom.server.read.overview.service import Overviews
+from taskloom.server.queue.workers import registry
+from taskloom.server.read.overview.overviews import Overviews
 from taskloom.server.settings import Settings
 
 LINES = 200  # lines of a run per poll
@@ -72,7 +72,7 @@ def look_at_all(
         overview, again_s = overviews.latest()
         found[OVERVIEW] = TopicState(OVERVIEW, overview, ended=False, again_s=again_s, passing=passing)
     if WORKERS in topics:
-        page = workers.page(database, settings, None, settings.max_page)
+        page = registry.page(database, settings, None, settings.max_page)
         found[WORKERS] = TopicState(WORKERS, page, ended=False, passing={"items": {"__all__": {"seen_at", "ends_at"}}})
     return found
 

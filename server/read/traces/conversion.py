@@ -17,7 +17,7 @@ from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.server.errors import NotFound, UnreadableTrace
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis import reading
-from taskloom.server.read.artifacts.service import chosen
+from taskloom.server.read.artifacts.lookup import chosen
 from taskloom.server.read.exports.formats import Sink
 from taskloom.server.read.sources import Content, Sources
 

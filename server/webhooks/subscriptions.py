@@ -18,7 +18,7 @@ from taskloom.contract.webhooks import (
     WebhookSummary,
 )
 from taskloom.server import paging
-from taskloom.server.access.keys.service import Caller, is_usable
+from taskloom.server.access.keys.keyring import Caller, is_usable
 from taskloom.server.db import Database, now, utc
 from taskloom.server.errors import InvalidRequest, NotFound, TooManyWebhooks
 from taskloom.server.settings import Settings

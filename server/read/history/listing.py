@@ -17,8 +17,7 @@ from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
 from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.tables.runs import Run, Series
-from taskloom.server.read.analysis import alerts
-from taskloom.server.read.analysis import service as analysis
+from taskloom.server.read.analysis import alerts, analyses
 from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.history.fields import SERIES_FIELDS
 from taskloom.server.read.lists import fields, keyset
@@ -184,7 +183,7 @@ def changes(
     """Raises NotFound."""
     with database.read() as session:
         _get(session, series_id)
-    found = analysis.history(database, noise_floor, limit, Run.series_id == series_id, commits_url)
+    found = analyses.history(database, noise_floor, limit, Run.series_id == series_id, commits_url)
     points = [point for one in found for point in one.points]
     return SeriesChanges(
         series_id=series_id,

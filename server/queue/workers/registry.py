@@ -13,11 +13,11 @@ from sqlalchemy.orm import Session
 from taskloom.contract.attempts import ProgressSeen
 from taskloom.contract.workers import CurrentAttempt, WorkerPage, WorkerRegistration, WorkerState, WorkerSummary
 from taskloom.server import paging, values
-from taskloom.server.access.keys.service import Caller
+from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.db import LOCKED, Database, hold, now, utc
 from taskloom.server.errors import NotFound, ServerError, StaleBoot, WorkerBusy, WorkerElsewhere
 from taskloom.server.queue import ownership
-from taskloom.server.queue.attempts.service import lose_attempts_of
+from taskloom.server.queue.attempts.lifecycle import lose_attempts_of
 from taskloom.server.queue.tables.attempts import Attempt, is_active
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.workers import Worker

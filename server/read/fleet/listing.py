@@ -10,7 +10,7 @@ from taskloom.contract.workers import WorkerAttempt, WorkerAttemptPage
 from taskloom.server import paging
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
-from taskloom.server.queue.attempts.service import summary
+from taskloom.server.queue.attempts.lifecycle import summary
 from taskloom.server.queue.runs.queue import Outlook
 from taskloom.server.queue.tables.attempts import Attempt
 from taskloom.server.queue.tables.experiments import Experiment

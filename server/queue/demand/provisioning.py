@@ -9,8 +9,8 @@ from sqlalchemy import and_, delete, distinct, func, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.demand import Demand, Need, PoolPage, PoolReport, PoolSummary, PresentWorker
-from taskloom.server.access.keys import service as keys
-from taskloom.server.access.keys.service import Caller
+from taskloom.server.access.keys import keyring
+from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.db import LOCKED, Database, hold, now, utc
 from taskloom.server.errors import NotYourPool, TooManyPools
 from taskloom.server.queue.tables.attempts import Attempt, is_active
@@ -46,7 +46,7 @@ def report(database: Database, caller: Caller, name: str, given: PoolReport) -> 
             pool = Pool(name=name, key_id=caller.key_id)
             session.add(pool)
         elif pool.key_id not in (None, caller.key_id) and caller.scope != "admin":
-            if keys.is_usable(session, pool.key_id):
+            if keyring.is_usable(session, pool.key_id):
                 raise NotYourPool(f"pool {name} was reported with another key")
             pool.key_id = caller.key_id
         pool.report = given.model_dump()
