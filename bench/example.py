@@ -1,15 +1,17 @@
-"""Repeat an experiment of docs/examples: which runtime is fastest on this machine, or how should an LSTM be
-parallelised, and why?
+"""Repeat an experiment of docs/examples: which runtime is fastest on this machine, or how should an LSTM, or
+a network of convolutions, be parallelised, and why?
 
     python -m bench.example             # run the experiment, write docs/examples/gpt2-124m-runtimes.{html,json}
     python -m bench.example calibrate   # equal runs (A/A) in the same database, and the report again with them
     python -m bench.example page        # the stored report again, with today's sentences and figures; nothing runs
     python -m bench.example --question wavefront    # the same for docs/examples/lstm-deep-wavefront.{html,json}
+    python -m bench.example --question images       # the same for docs/examples/resnet14-cifar-images.{html,json}
 
 Everything is declared here, before any run. runtimes: fork-join, task, omp-for and omp-task on two threads, and the
 first two also on one thread, because the forecast needs their profiles. wavefront: task, fork-join layer by layer, and
 fork-join by diagonals, the wavefront written by hand; each with all hidden units in a tile and in blocks, on one and on
-two threads. The question is task against the better fork-join.
+two threads. The question is task against the better fork-join. images: fork-join and task with slices of 8 and of 32 of
+128 synthetic images, on one and on two threads. The question is that of slices of 8.
 
 Repetitions are interleaved blocks. Each run is a fresh process; the first repetition of each variant is traced too. The
 number of pairs is fixed beforehand, because a stopping rule would reduce the power of the exact test. Runs are excluded
@@ -65,6 +67,7 @@ class Question:
 
 
 ASKED = {"threads": 2, "unit_slice": UNITS}
+IMAGES = {"threads": 2, "batch_slice": 8}
 QUESTIONS = {
     "runtimes": Question(
         "whose runtime, fork-join or tasks?", "gpt2-124m", steps=6,
@@ -84,6 +87,14 @@ QUESTIONS = {
             "exclude": [{"scheduler": "task", "op_order": "diagonals"}],  # the same graph as by layers
             "primary": {"a": {"scheduler": "fork-join", "op_order": "diagonals", **ASKED},
                         "b": {"scheduler": "task", **ASKED}},
+        },
+    ),
+    "images": Question(
+        "fork-join or tasks for images?", "resnet14-cifar", steps=6, repetitions=8,
+        base={"batch": 128, "seq": 1, "sync": "none", "data": "synthetic"},
+        asked={
+            "axes": {"scheduler": ["fork-join", "task"], "threads": [1, 2], "batch_slice": [8, 32]},
+            "primary": {"a": {"scheduler": "fork-join", **IMAGES}, "b": {"scheduler": "task", **IMAGES}},
         },
     ),
 }  # fmt: skip

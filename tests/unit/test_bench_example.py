@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import example
+from bench import example, tuned_examples
+from taskloom.analysis.tuning.space import space
 from taskloom.server.queue.experiments.expansion import expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.workers.capacity import Capacity
@@ -33,7 +34,9 @@ def test_a_stored_report_gets_todays_sentences_and_keeps_its_data(tmp_path: Path
     assert "old words" not in html
 
 
-@pytest.mark.parametrize(("question", "variants", "runs"), [("runtimes", 6, 60), ("wavefront", 12, 72)])
+@pytest.mark.parametrize(
+    ("question", "variants", "runs"), [("runtimes", 6, 60), ("wavefront", 12, 72), ("images", 8, 64)]
+)
 def test_a_declared_experiment_is_accepted(question: str, variants: int, runs: int) -> None:
     of = example.QUESTIONS[question]
     request = example.experiment(of, of.model, of.steps, of.repetitions)
@@ -48,3 +51,13 @@ def test_the_wavefronts_blocks_of_units_and_slices_are_those_of_the_model() -> N
                                                      Capacity())[0]}  # fmt: skip
     assert model.hidden == example.UNITS
     assert model.slices(4, 64, 2, (None, None)) == (of.base["batch_slice"], of.base["token_slice"])
+
+
+@pytest.mark.parametrize("name", list(tuned_examples.TUNINGS))
+def test_a_declared_tuning_refuses_none_of_its_space(name: str) -> None:
+    """Every combination runs, so that "of the valid settings" is the space as declared."""
+    request = tuned_examples.request_of(name)
+    assert request.space is not None
+    found = space(request.base.model_dump(exclude_unset=True), request.space, request.exclude)
+    assert found.invalid == 0
+    assert len(found) > (request.tune.fresh if request.tune else 0)
