@@ -233,7 +233,7 @@ export function useGrowing(path, follow, tail = null) {
 }
 
 /**
- * An action on a click: whether it is running, and its problem if it failed.
+ * An action on a click: whether it is running, and its problem if it failed. submit: the action on a form.
  * @template A
  * @param {(argument: A) => Promise<void>} act
  */
@@ -252,5 +252,9 @@ export function useAction(act) {
 			setBusy(false);
 		}
 	};
-	return {run, busy, problem, forget: () => setProblem(null)};
+	const submit = (/** @type {any} */ event) => {
+		event.preventDefault();
+		void run(event.currentTarget);
+	};
+	return {run, busy, problem, submit};
 }

@@ -23,6 +23,18 @@ export const ms = value_s =>
 			? `${significant(value_s * 1e6, 3)} µs`
 			: `${significant(value_s * 1e3, value_s * 1e3 >= 1000 ? 4 : 3)} ms`;
 
+/** @param {number[]} values */
+export function median(values) {
+	const sorted = [...values].sort((a, b) => a - b);
+	return sorted.length ? (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2 : null;
+}
+
+/** A setting's or a metric's name in words. @param {string} name */
+export const words = name => name.replaceAll('_', ' ');
+
+/** A number for a table of data. @param {number | null | undefined} value @param {number} [digits] */
+export const round = (value, digits = 6) => (value == null ? null : Number(value.toPrecision(digits)));
+
 /** @param {number | null | undefined} value @param {number} [digits] */
 export const number = (value, digits = 3) => (value == null ? '–' : significant(value, digits));
 
@@ -107,6 +119,9 @@ export function setting(value) {
 	return String(value);
 }
 
+/** Settings as pairs of words. @param {Record<string, unknown>} settings @returns {[string, string][]} */
+export const pairsOf = settings => Object.entries(settings).map(([name, value]) => [words(name), setting(value)]);
+
 /** Settings in words: task, 2 threads, 1x64; empty for none. @param {Record<string, unknown>} variant */
 function named(variant) {
 	const rest = {...variant};
@@ -123,8 +138,7 @@ function named(variant) {
 	}
 	if (rest['batch_slice'] != null && rest['token_slice'] != null)
 		parts.push(`${take('batch_slice')}×${take('token_slice')}`);
-	for (const [name, value] of Object.entries(rest))
-		parts.push(`${name.replaceAll('_', ' ')} ${setting(value ?? 'default')}`);
+	for (const [name, value] of Object.entries(rest)) parts.push(`${words(name)} ${setting(value ?? 'default')}`);
 	return parts.join(', ');
 }
 

@@ -12,14 +12,13 @@ import {plural, when} from './format.js';
  * @param {{title: string, lead?: Children, actions?: Children, above?: Children}} props
  */
 export function Head({title, lead, actions, above}) {
-	const heading = useRef(/** @type {HTMLElement | null} */ (null));
 	useEffect(() => {
 		document.title = `${title} · Taskloom`;
 	}, [title]);
 	return html`<header class="head">
 		<div>
 			${above && html`<div class="soft">${above}</div>`}
-			<h1 ref=${heading} tabindex="-1">${title}</h1>
+			<h1 tabindex="-1">${title}</h1>
 			${lead && html`<div class="lead">${lead}</div>`}
 		</div>
 		${actions && html`<div class="actions">${actions}</div>`}
@@ -153,7 +152,7 @@ export function Tabs({name = 'view', tabs, chosen}) {
 
 /**
  * @template Row
- * @typedef {{name: string, label: Children, cell: (row: Row) => Children, number?: boolean, tight?: boolean,
+ * @typedef {{label: Children, cell: (row: Row) => Children, number?: boolean, tight?: boolean,
  *   sort?: string, class?: string, by?: (row: Row) => string | number}} Column
  */
 
@@ -205,7 +204,7 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 	let ordered = held.rows;
 	const column = onSort
 		? undefined
-		: columns.find(each => each.by && (chosen === each.name || chosen === `-${each.name}`));
+		: columns.find(each => each.by && (chosen === each.label || chosen === `-${each.label}`));
 	if (column?.by) {
 		const by = column.by;
 		const sign = chosen?.startsWith('-') ? -1 : 1;
@@ -215,22 +214,20 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 			return sign * (x < y ? -1 : x > y ? 1 : 0);
 		});
 	}
-	/** @param {Column<Row>} each */
-	const heading = each => {
-		const field = onSort ? each.sort : each.by ? each.name : undefined;
-		if (!field)
-			return html`<th key=${each.name} scope="col" class=${each.number ? 'number' : undefined}>${each.label}</th>`;
-		const direction = chosen === field ? 'ascending' : chosen === `-${field}` ? 'descending' : undefined;
+	const heading = (/** @type {Column<Row>} */ each, /** @type {number} */ i) => {
+		const field = onSort ? each.sort : each.by && String(each.label);
+		const direction = chosen === field ? 'ascending' : chosen === `-${field}` ? 'descending' : 'none';
 		return html`<th
-			key=${each.name}
+			key=${i}
 			scope="col"
 			class=${each.number ? 'number' : undefined}
-			aria-sort=${direction ?? 'none'}
+			aria-sort=${field ? direction : undefined}
 		>
-			<button onClick=${() => press(direction === 'descending' ? field : `-${field}`)}>
-				${each.label}
-				<span aria-hidden="true">${direction === 'ascending' ? '↑' : direction === 'descending' ? '↓' : ''}</span>
-			</button>
+			${field
+				? html`<button onClick=${() => press(direction === 'descending' ? field : `-${field}`)}>
+						${each.label} <span aria-hidden="true">${{ascending: '↑', descending: '↓', none: ''}[direction]}</span>
+					</button>`
+				: each.label}
 		</th>`;
 	};
 	return html`<div class="held" ref=${held.place} onPointerLeave=${held.left} onFocusOut=${held.left}>
@@ -246,9 +243,9 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 					${ordered.map(
 						row => html`<tr key=${id(row)} data-row>
 							${columns.map(
-								each =>
+								(each, i) =>
 									html`<td
-										key=${each.name}
+										key=${i}
 										class=${[each.number ? 'number' : '', each.tight ? 'tight' : '', each.class ?? ''].join(' ').trim() ||
 										undefined}
 									>
@@ -262,6 +259,17 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 		</div>
 	</div>`;
 }
+
+/**
+ * Sentences under a heading; nothing if there are none.
+ * @param {{title: string, of: string[] | undefined, tone?: string}} props
+ */
+export const Notice = ({title, of = [], tone = ''}) =>
+	of.length > 0 &&
+	html`<section class=${`notice ${tone}`}>
+		<strong>${title}</strong>
+		${of.map(each => html`<span key=${each}>${each}</span>`)}
+	</section>`;
 
 /** Pairs of a name and a value. @param {{of: [Children, Children][]}} props */
 export function Pairs({of}) {
@@ -305,9 +313,9 @@ export function Choice({name, label, options, value, onChoose}) {
 
 /**
  * A text filter of a list; it is written to the URL when typing pauses.
- * @param {{name: string, label: string, placeholder?: string, first?: boolean, type?: string}} props
+ * @param {{name: string, label: string, placeholder?: string, first?: boolean}} props
  */
-export function Narrow({name, label, placeholder = '', first = false, type = 'search'}) {
+export function Narrow({name, label, placeholder = '', first = false}) {
 	const said = address.value.params.get(name) ?? '';
 	const [text, setText] = useState(said);
 	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
@@ -324,7 +332,7 @@ export function Narrow({name, label, placeholder = '', first = false, type = 'se
 		<label for=${`narrow-${name}`}>${label}</label>
 		<input
 			id=${`narrow-${name}`}
-			type=${type}
+			type="search"
 			value=${text}
 			placeholder=${placeholder}
 			onInput=${typed}

@@ -1,4 +1,5 @@
 // States and verdicts. Each has a word, a shape and a colour, so that nobody depends on colour alone.
+import {timeLeft} from './format.js';
 import {html} from './vendor/preact.js';
 
 /** @typedef {import('./schemas').Schemas} Schemas */
@@ -117,3 +118,15 @@ export function StateBar({counts, total}) {
 /** The number of present workers. @param {Schemas['WorkerCounts']} workers of /overview */
 export const presentOf = ({idle = 0, busy = 0, ending = 0, measuring_peaks = 0}) =>
 	idle + busy + ending + measuring_peaks;
+
+/** The verdict of an experiment, or when to expect it, in one line.
+ * @param {{of: Schemas['ExperimentSummary']}} props
+ */
+export function Known({of}) {
+	if (of.verdict?.verdict === 'none') return html`<span class="soft">${of.verdict.sentence}</span>`;
+	if (of.verdict)
+		return html`<${State} of=${of.verdict.verdict} says=${of.verdict.sentence} calm=${mostDisturbed(of.verdict)} />`;
+	if (of.state === 'active')
+		return html`<span class="soft">${of.eta_s == null ? 'no verdict yet' : `verdict in ${timeLeft(of)}`}</span>`;
+	return html`<span class="soft">no verdict</span>`;
+}

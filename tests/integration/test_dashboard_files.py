@@ -114,8 +114,8 @@ def test_a_page_loads_what_its_modules_import_and_theirs():
     assert {"app.js", "pages/run.js", "run/steps.js", "plots/series.js", "vendor/preact.js"} <= set(loaded)
     assert len(loaded) == len(set(loaded))
     when_opened = {"pages/now.js", "pages/compare.js", "run/timed.js", "timeline/trace.js", "run/ops.js"}
-    assert not {*when_opened, "run/facts.js"} & set(loaded)
-    assert not {"lists/runs.js", "experiment/design.js"} & set(FILES.loaded("experiment"))
+    assert not {*when_opened, "facts.js"} & set(loaded)
+    assert not {"pages/experiments.js", "facts.js"} & set(FILES.loaded("experiment"))
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -4,8 +4,7 @@ import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
 import {count, ms, number, perSecond, percent, plural, ratio, sample, variantName} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
-import {Shares, nameOf} from '../plots/rows.js';
-import {Slices} from '../plots/slices.js';
+import {Shares, Slices, nameOf} from '../plots/rows.js';
 import {Medians, Ratios, Speedups, comparisons, namesOf, placeOf, sidesOf} from '../plots/variants.js';
 import {State, tone} from '../words.js';
 
@@ -19,11 +18,15 @@ export function Nothing({of}) {
 }
 
 /**
- * Runs of an experiment, for plots.
- * @param {import('../schemas').Schemas['ExperimentDetail']} of
- * @param {string} topic
+ * An analysis of an experiment, once a run has succeeded.
+ * @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string, path: string, height: number,
+ *   children: (data: any) => import('../vendor/preact.js').ComponentChildren}} props
  */
-export const useRuns = (of, topic) => useAnswer('runs', {experiment_id: of.id, limit: 500}, {follow: topic});
+export function Analysed({of, topic, path, height, children}) {
+	const done = of.by_state.succeeded;
+	const answer = useAnswer(done ? path : null, {experiment_id: of.id}, {follow: topic});
+	return done ? html`<${Answered} answer=${answer} height=${height}>${children}<//>` : html`<${Nothing} of=${of} />`;
+}
 
 /**
  * Each run as a cell: one row per variant, one column per block.
@@ -93,12 +96,11 @@ function Comparisons({axis, rows}) {
 			rows=${rows.map((row, i) => ({...row, i}))}
 			id=${row => row.i}
 			columns=${[
-				{name: 'where', label: 'Settings', class: 'question', cell: placeOf},
+				{label: 'Settings', class: 'question', cell: placeOf},
 				...(same
 					? []
 					: [
 							{
-								name: 'what',
 								label: 'Second against first',
 								tight: true,
 								cell: (/** @type {import('../schemas').Schemas['SweepRow']} */ row) => {
@@ -107,30 +109,21 @@ function Comparisons({axis, rows}) {
 								}
 							}
 						]),
+				{label: 'Verdict', tight: true, cell: row => html`<${State} of=${row.verdict} />`, by: row => row.verdict},
 				{
-					name: 'verdict',
-					label: 'Verdict',
-					tight: true,
-					cell: row => html`<${State} of=${row.verdict} />`,
-					by: row => row.verdict
-				},
-				{
-					name: 'ratio',
 					label: `${first} time / ${second} time [95 %]`,
 					number: true,
 					cell: row => ratio(row.ratio, row.ratio_low, row.ratio_high),
 					by: row => row.ratio ?? 0
 				},
 				{
-					name: 'p',
 					label: 'p, adjusted',
 					number: true,
 					cell: row => (row.p_adjusted == null ? '–' : row.p_adjusted.toPrecision(2)),
 					by: row => row.p_adjusted ?? 1
 				},
-				{name: 'n', label: 'n', number: true, cell: row => sample(row.n ?? row.pairs, row.unit)},
+				{label: 'n', number: true, cell: row => sample(row.n ?? row.pairs, row.unit)},
 				{
-					name: 'why',
 					label: 'Reason',
 					class: 'question',
 					cell: row => html`<small title=${row.reason ?? row.scope}>${row.why.sentence}</small>`
@@ -155,7 +148,7 @@ export function Answer({of, topic}) {
 	const done = (of.by_state.succeeded ?? 0) > 0;
 	const scaling = useAnswer(done ? 'analysis/scaling' : null, {experiment_id: of.id}, {follow: topic});
 	const sweep = useAnswer(done ? 'analysis/sweep' : null, {experiment_id: of.id}, {follow: topic});
-	const runs = useRuns(of, topic);
+	const runs = useAnswer('runs', {experiment_id: of.id, limit: 500}, {follow: topic});
 	const items = runs.data?.items ?? [];
 	return html`<div class="stack">
 		${done
@@ -213,16 +206,14 @@ function Latencies({rows}) {
 			rows=${rows}
 			id=${nameOf}
 			columns=${[
-				{name: 'name', label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
+				{label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
 				...['p50', 'p90', 'p99', 'max'].map(name => ({
-					name,
 					label: name,
 					number: true,
 					by: (/** @type {any} */ r) => r.latency_s[name],
 					cell: (/** @type {any} */ r) => ms(r.latency_s[name])
 				})),
 				{
-					name: 'ratio',
 					label: 'p99 / p50',
 					number: true,
 					by: r => r.latency_s.p99 / r.latency_s.p50,
@@ -259,31 +250,23 @@ function Goals({rows}) {
 			rows=${rows}
 			id=${(/** @type {any} */ r) => `${nameOf(r)} ${r.value}`}
 			columns=${[
-				{name: 'name', label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
-				{name: 'goal', label: 'Goal', cell: r => `${r.metric} ${r.metric === 'loss' ? '≤' : '≥'} ${r.value}`},
-				{name: 'reached', label: 'Reached', number: true, cell: r => `${r.reached} of ${r.runs}`},
+				{label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
+				{label: 'Goal', cell: r => `${r.metric} ${r.metric === 'loss' ? '≤' : '≥'} ${r.value}`},
+				{label: 'Reached', number: true, cell: r => `${r.reached} of ${r.runs}`},
+				{label: 'Steps [95 %]', number: true, by: r => r.steps?.median ?? Infinity, cell: r => spent(r.steps, count)},
 				{
-					name: 'steps',
-					label: 'Steps [95 %]',
-					number: true,
-					by: r => r.steps?.median ?? Infinity,
-					cell: r => spent(r.steps, count)
-				},
-				{
-					name: 'time',
 					label: 'Time [95 %]',
 					number: true,
 					by: r => r.time_s?.median ?? Infinity,
 					cell: r => spent(r.time_s, v => `${number(v)} s`)
 				},
 				{
-					name: 'energy',
 					label: 'Energy [95 %]',
 					number: true,
 					by: r => r.energy_j?.median ?? Infinity,
 					cell: r => spent(r.energy_j, v => `${number(v)} J`)
 				},
-				{name: 'n', label: 'n', number: true, cell: r => `${r.n} ${r.over}`}
+				{label: 'n', number: true, cell: r => `${r.n} ${r.over}`}
 			]}
 		/>
 	</section>`;
@@ -299,9 +282,7 @@ const coloursOf = rows =>
 
 /** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
 export function Scaling({of, topic}) {
-	const scaling = useAnswer(of.by_state.succeeded ? 'analysis/scaling' : null, {experiment_id: of.id}, {follow: topic});
-	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
-	return html`<${Answered} answer=${scaling} height=${500}>
+	return html`<${Analysed} of=${of} topic=${topic} path="analysis/scaling" height=${500}>
 		${found => html`<div class="stack">
 			<div class="columns">
 				${[
@@ -352,9 +333,8 @@ export function Scaling({of, topic}) {
 					rows=${found.rows}
 					id=${nameOf}
 					columns=${[
-						{name: 'name', label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
+						{label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
 						{
-							name: 'step',
 							label: 'Median step [95 %]',
 							number: true,
 							by: r => r.step_s.median,
@@ -363,31 +343,17 @@ export function Scaling({of, topic}) {
 								${r.step_s.low !== null && html` <small class="soft">[${ms(r.step_s.low)}, ${ms(r.step_s.high)}]</small>`}
 							`
 						},
-						{name: 'cv', label: 'CV', number: true, by: r => r.step_s.cv ?? 0, cell: r => percent(r.step_s.cv)},
-						{name: 'n', label: 'n', number: true, cell: r => `${r.step_s.n} ${r.step_s.over ?? ''}`},
+						{label: 'CV', number: true, by: r => r.step_s.cv ?? 0, cell: r => percent(r.step_s.cv)},
+						{label: 'n', number: true, cell: r => `${r.step_s.n} ${r.step_s.over ?? ''}`},
+						{label: perSecond(found.rows), number: true, by: r => r.tokens_per_s, cell: r => count(r.tokens_per_s)},
 						{
-							name: 'tokens',
-							label: perSecond(found.rows),
-							number: true,
-							by: r => r.tokens_per_s,
-							cell: r => count(r.tokens_per_s)
-						},
-						{
-							name: 'speedup',
 							label: 'Speedup [95 %]',
 							number: true,
 							by: r => r.speedup ?? 0,
 							cell: r => ratio(r.speedup, r.speedup_low, r.speedup_high)
 						},
+						{label: 'Efficiency', number: true, by: r => r.efficiency ?? 0, cell: r => percent(r.efficiency, 0)},
 						{
-							name: 'efficiency',
-							label: 'Efficiency',
-							number: true,
-							by: r => r.efficiency ?? 0,
-							cell: r => percent(r.efficiency, 0)
-						},
-						{
-							name: 'loss',
 							label: 'Final loss',
 							number: true,
 							cell: r => html`${r.final_loss?.toFixed(5) ?? '–'} ${r.agrees

@@ -148,9 +148,9 @@ const Draws = ({of}) => html`
 		rows=${of.draws.map((each, i) => ({...each, i}))}
 		id=${each => each.i}
 		columns=${[
-			{name: 'settings', label: 'Settings', class: 'question', cell: each => variantName(each.settings)},
-			{name: 'state', label: 'Against the winner', tight: true, cell: each => each.state.replaceAll('-', ' ')},
-			{name: 'ratio', label: 'Its time / the winner’s', number: true, cell: each => ratio(each.ratio)}
+			{label: 'Settings', class: 'question', cell: each => variantName(each.settings)},
+			{label: 'Against the winner', tight: true, cell: each => each.state.replaceAll('-', ' ')},
+			{label: 'Its time / the winner’s', number: true, cell: each => ratio(each.ratio)}
 		]}
 	/>
 	<p class="soft">A draw that equals the winner, fails or is not run counts against the winner.</p>
@@ -164,14 +164,9 @@ const Importance = ({of}) => html`
 		rows=${of.importance}
 		id=${each => each.setting}
 		columns=${[
-			{name: 'setting', label: 'Setting', cell: each => each.setting.replaceAll('_', ' ')},
-			{
-				name: 'effect',
-				label: 'Mean effect on the step time',
-				number: true,
-				cell: each => percent(Math.expm1(each.effect))
-			},
-			{name: 'n', label: 'Trials', number: true, cell: each => each.n}
+			{label: 'Setting', cell: each => each.setting.replaceAll('_', ' ')},
+			{label: 'Mean effect on the step time', number: true, cell: each => percent(Math.expm1(each.effect))},
+			{label: 'Trials', number: true, cell: each => each.n}
 		]}
 	/>
 	<p class="soft">Exploratory: the search chose the trials.</p>

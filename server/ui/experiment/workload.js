@@ -1,12 +1,85 @@
-// The workload of each network: time by op and phase, rates; training beside inference; memory of each variant.
+// Where the time and the memory of variants go: shares of threads, arenas; the workload of each network.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {bytes, ms, number, percent, variantName} from '../format.js';
-import {Answered, Table} from '../pieces.js';
-import {Shares, nameOf} from '../plots/rows.js';
+import {Answered, Notice, Table} from '../pieces.js';
+import {NodeTime, Shares, nameOf} from '../plots/rows.js';
 import {OP_KINDS, opKind} from '../plots/scale.js';
 import {Lines} from '../plots/series.js';
-import {Nothing} from './answer.js';
+import {Analysed, Nothing} from './answer.js';
+
+/** @typedef {import('../schemas').Schemas} Schemas */
+
+// Where the threads' time went, and the speedup that the task graph allows.
+
+const TIME = {useful: 'useful', 'no work': 'no-work', 'at barriers': 'barrier', scheduling: 'scheduling'};
+
+/** @param {Schemas['WaitingSplit']} waiting */
+function shares(waiting) {
+	const values = [waiting.useful_s, waiting.serial_s, waiting.load_balance_s, waiting.scheduling_s];
+	const sum = values.reduce((a, b) => a + b, 0) || 1;
+	return Object.fromEntries(Object.keys(TIME).map((name, i) => [name, (100 * (values[i] ?? 0)) / sum]));
+}
+
+/** @param {{of: Schemas['ExperimentDetail'], topic: string}} props */
+export function Causes({of, topic}) {
+	return html`<${Analysed} of=${of} topic=${topic} path="analysis/efficiency" height=${420}>
+		${(/** @type {Schemas['EfficiencyTable']} */ {rows}) => {
+			const known = rows.filter(row => row.waiting);
+			return html`<div class="stack">
+				<${NodeTime} of=${of} name="all runs" />
+				${known.length > 0 &&
+				html`<section class="panel">
+					<${Shares}
+						title="Threads' time"
+						name="threads-time"
+						label="% of the threads' time"
+						unit=${v => `${v.toFixed(2)} %`}
+						most=${100}
+						colours=${TIME}
+						said=${'Useful time is spent in tasks. The rest is scheduling, and waiting: at barriers, or because no ' +
+						'task is ready.'}
+						rows=${known.map(row => {
+							const parts = shares(/** @type {Schemas['WaitingSplit']} */ (row.waiting));
+							return {name: nameOf(row.variant), parts, says: `${parts['useful']?.toFixed(1)} %`};
+						})}
+					/>
+				</section>`}
+				<section class="panel">
+					<h2>Efficiency</h2>
+					<${Table}
+						caption="Efficiency and its factors"
+						rows=${rows}
+						id=${r => nameOf(r.variant)}
+						columns=${[
+							{label: 'Variant', class: 'question', cell: r => nameOf(r.variant), by: r => nameOf(r.variant)},
+							...[
+								['parallel', 'Parallel efficiency'],
+								['load_balance', 'Load balance'],
+								['serialisation', 'Serialisation'],
+								['transfer', 'Transfer']
+							].map(([name, label]) => ({
+								label,
+								number: true,
+								by: (/** @type {any} */ r) => r.efficiency?.[/** @type {string} */ (name)] ?? 0,
+								cell: (/** @type {any} */ r) => number(r.efficiency?.[/** @type {string} */ (name)])
+							})),
+							{label: 'Computation scalability', number: true, cell: r => number(r.scalability?.computation)},
+							{label: 'T1/T∞ of the graph', number: true, cell: r => number(r.bounds?.parallelism)},
+							{label: 'T1/T∞ with barriers', number: true, cell: r => number(r.bounds?.fork_join_parallelism)},
+							{label: 'Largest gain of tasks', number: true, cell: r => (r.bounds ? `${number(r.bounds.gain_limit)} ×` : '–')}
+						]}
+					/>
+					<p class="soft">
+						Parallel efficiency is the product of load balance, serialisation and transfer. T1/T∞ is the largest speedup that
+						the dependencies allow, with any number of threads.
+					</p>
+				</section>
+				<${Notice} title="Not known" of=${[...new Set(rows.flatMap(row => row.missing))]} />
+			</div>`;
+		}}
+	<//>`;
+}
 
 // The memory of each variant, exact to the byte, and its growth with batch and sequence length.
 
@@ -31,12 +104,10 @@ const GROWTH = [
 ];
 const mib = (/** @type {number | null} */ size) => (size === null ? null : size / MIB);
 
-/** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
+/** @param {{of: Schemas['ExperimentDetail'], topic: string}} props */
 export function Memory({of, topic}) {
-	const answer = useAnswer(of.by_state.succeeded ? 'analysis/memory' : null, {experiment_id: of.id}, {follow: topic});
-	if (!of.by_state.succeeded) return html`<${Nothing} of=${of} />`;
-	return html`<${Answered} answer=${answer} height=${400}>
-		${(/** @type {import('../schemas').Schemas['MemoryTable']} */ {rows, growth = []}) => html`<div class="stack">
+	return html`<${Analysed} of=${of} topic=${topic} path="analysis/memory" height=${400}>
+		${(/** @type {Schemas['MemoryTable']} */ {rows, growth = []}) => html`<div class="stack">
 			<section class="panel">
 				<${Shares}
 					title="Memory"
@@ -63,26 +134,23 @@ export function Memory({of, topic}) {
 					rows=${rows}
 					id=${r => nameOf(r.variant)}
 					columns=${[
-						{name: 'name', label: 'Variant', class: 'question', cell: r => nameOf(r.variant)},
+						{label: 'Variant', class: 'question', cell: r => nameOf(r.variant)},
 						...[...new Set(rows.flatMap(row => Object.keys(row.memory.resident_bytes)))].map(name => ({
-							name,
 							label: name,
 							number: true,
-							cell: (/** @type {import('../schemas').Schemas['MemoryRow']} */ r) => bytes(r.memory.resident_bytes[name])
+							cell: (/** @type {Schemas['MemoryRow']} */ r) => bytes(r.memory.resident_bytes[name])
 						})),
 						{
-							name: 'peak',
 							label: 'Peak',
 							number: true,
 							cell: r => `${bytes(r.memory.peak_rss_bytes)}${r.memory.peak_compiled ? ', with the compiler' : ''}`
 						},
 						{
-							name: 'explained',
 							label: 'Explained',
 							number: true,
 							cell: r => (r.memory.explained == null ? '–' : `${(100 * r.memory.explained).toFixed(0)} %`)
 						},
-						{name: 'exact', label: 'As planned', cell: r => (r.memory.exact ? 'to the byte' : 'no')}
+						{label: 'As planned', cell: r => (r.memory.exact ? 'to the byte' : 'no')}
 					]}
 				/>
 			</section>
@@ -93,7 +161,7 @@ export function Memory({of, topic}) {
 
 /**
  * Training beside inference along one axis.
- * @param {{of: import('../schemas').Schemas['Growth'], name?: string}} props
+ * @param {{of: Schemas['Growth'], name?: string}} props
  */
 export function Growth({of, name = 'memory'}) {
 	return html`<${Lines}
@@ -116,8 +184,6 @@ export function Growth({of, name = 'memory'}) {
 		}))}
 	/>`;
 }
-
-/** @typedef {import('../schemas').Schemas} Schemas */
 
 const LABELS = /** @type {Record<string, string>} */ (Object.fromEntries(OP_KINDS));
 const KINDS = /** @type {Record<string, string>} */ (
@@ -201,14 +267,14 @@ function Network({of}) {
 			rows=${of.typical.flatMap(at => rows[at].ops.map(op => ({...op, row: rowName(rows[at])})))}
 			id=${r => `${r.row} ${r.op} ${r.phase}`}
 			columns=${[
-				{name: 'row', label: 'Run', class: 'question', cell: r => r.row},
-				{name: 'op', label: 'Op', cell: r => `${r.op} ${r.phase}`},
-				{name: 'time', label: 'Time a step', number: true, cell: r => ms(r.time_s)},
-				{name: 'share', label: 'Share', number: true, cell: r => percent(r.share)},
-				{name: 'flop', label: 'GFLOP/s', number: true, cell: r => number(r.gflop_per_s)},
-				{name: 'gb', label: 'GB/s', number: true, cell: r => number(r.gb_per_s)},
-				{name: 'roof', label: 'Of its roof', number: true, cell: r => percent(r.roof_share)},
-				{name: 'bound', label: 'Bound by', cell: r => r.bound ?? '–'}
+				{label: 'Run', class: 'question', cell: r => r.row},
+				{label: 'Op', cell: r => `${r.op} ${r.phase}`},
+				{label: 'Time a step', number: true, cell: r => ms(r.time_s)},
+				{label: 'Share', number: true, cell: r => percent(r.share)},
+				{label: 'GFLOP/s', number: true, cell: r => number(r.gflop_per_s)},
+				{label: 'GB/s', number: true, cell: r => number(r.gb_per_s)},
+				{label: 'Of its roof', number: true, cell: r => percent(r.roof_share)},
+				{label: 'Bound by', cell: r => r.bound ?? '–'}
 			]}
 		/>
 		${of.growth.map(each => html`<${Growth} key=${each.axis} of=${each} name=${`workload-memory-${of.model}`} />`)}

@@ -11,12 +11,12 @@ const took = of => duration((Date.parse(of.finished_at ?? '') - Date.parse(of.cl
 
 /** @type {Column[]} */
 const COLUMNS = [
-	{name: 'no', label: 'Attempt', number: true, cell: a => a.attempt_no},
-	{name: 'purpose', label: 'Purpose', cell: a => a.purpose},
-	{name: 'state', label: 'State', cell: a => html`<${State} of=${a.state} />`},
-	{name: 'claimed', label: 'Claimed', cell: a => html`<${Time} at=${a.claimed_at} />`},
-	{name: 'took', label: 'Duration', number: true, cell: a => (a.finished_at ? took(a) : '–')},
-	{name: 'error', label: 'Error', class: 'question', cell: a => a.error?.detail ?? a.error?.slug ?? ''}
+	{label: 'Attempt', number: true, cell: a => a.attempt_no},
+	{label: 'Purpose', cell: a => a.purpose},
+	{label: 'State', cell: a => html`<${State} of=${a.state} />`},
+	{label: 'Claimed', cell: a => html`<${Time} at=${a.claimed_at} />`},
+	{label: 'Duration', number: true, cell: a => (a.finished_at ? took(a) : '–')},
+	{label: 'Error', class: 'question', cell: a => a.error?.detail ?? a.error?.slug ?? ''}
 ];
 
 /**

@@ -1,5 +1,6 @@
 // Form fields of a new experiment, the texts in them as a request, and the rules of its repetitions and limits.
 import {html, useState} from '../vendor/preact.js';
+import {words} from '../format.js';
 import {questionText} from '../request.js';
 
 /** @typedef {Record<string, string>} Texts */
@@ -156,7 +157,7 @@ export const Field = ({id, label, help, refused, children}) => html`<div class="
 export function Setting({name, schema, text, refused, unread, onText}) {
 	const id = `set-${name}`;
 	const few = choices(schema);
-	const label = name.replaceAll('_', ' ');
+	const label = words(name);
 	const help = unread ? `Not used: ${unread}.` : schema.description + limits(schema);
 	if (!few)
 		return html`<${Field} id=${id} label=${label} help=${help} refused=${refused}>

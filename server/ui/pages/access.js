@@ -23,9 +23,16 @@ const LASTS = /** @type {[string, string][]} */ ([
 const stateOf = each =>
 	each.revoked_at ? 'revoked' : each.expires_at && Date.parse(each.expires_at) < Date.now() ? 'expired' : 'valid';
 
+/** A text that is shown once. @param {{title: string, text: string, onDone: () => void}} props */
+const Secret = ({title, text, onDone}) => html`<div class="notice good" role="status">
+	<strong>${title} was created. Copy it now: it is never shown again.</strong>
+	<code>${text}</code>
+	<span class="row"><${Copy} text=${text} /><button onClick=${onDone} type="button">I have it</button></span>
+</div>`;
+
 function Create() {
 	const [made, setMade] = useState(/** @type {import('../schemas').Schemas['KeyCreated'] | null} */ (null));
-	const {run, busy, problem} = useAction(async (/** @type {HTMLFormElement} */ form) => {
+	const {submit, busy, problem} = useAction(async (/** @type {HTMLFormElement} */ form) => {
 		const said = new FormData(form);
 		const lasts = said.get('lasts');
 		setMade(
@@ -37,13 +44,7 @@ function Create() {
 		form.reset();
 		changed('keys');
 	});
-	return html`<form
-		class="panel stack tight"
-		onSubmit=${event => {
-			event.preventDefault();
-			void run(event.currentTarget);
-		}}
-	>
+	return html`<form class="panel stack tight" onSubmit=${submit}>
 		<h2>New key</h2>
 		${problem && html`<${Refused} problem=${problem} />`}
 		<div class="fields">
@@ -62,15 +63,7 @@ function Create() {
 			</div>
 		</div>
 		<div class="row"><button class="first" disabled=${busy}>Create</button></div>
-		${made &&
-		html`<div class="notice good" role="status">
-			<strong>Key ${made.id} was created. Copy it now: it is never shown again.</strong>
-			<code>${made.token}</code>
-			<span class="row">
-				<${Copy} text=${made.token} />
-				<button onClick=${() => setMade(null)} type="button">I have it</button>
-			</span>
-		</div>`}
+		${made && html`<${Secret} title=${`Key ${made.id}`} text=${made.token} onDone=${() => setMade(null)} />`}
 	</form>`;
 }
 
@@ -193,14 +186,14 @@ export default function Access() {
 													rows=${page.items}
 													id=${k => k.id}
 													columns=${[
-														{name: 'id', label: 'Key', number: true, cell: k => k.id},
-														{name: 'name', label: 'Name', class: 'question', cell: k => k.name || '–'},
-														{name: 'scope', label: 'Scope', cell: k => k.scope},
-														{name: 'state', label: 'State', cell: k => html`<${State} of=${stateOf(k)} />`},
-														{name: 'made', label: 'Created', cell: k => html`<${Time} at=${k.created_at} />`},
-														{name: 'used', label: 'Last used', cell: k => html`<${Time} at=${k.last_used_at} />`},
-														{name: 'expires', label: 'Expires', cell: k => html`<${Time} at=${k.expires_at} />`},
-														{name: 'act', label: html`<span class="unseen">Revoke</span>`, cell: k => html`<${Revoke} of=${k} />`}
+														{label: 'Key', number: true, cell: k => k.id},
+														{label: 'Name', class: 'question', cell: k => k.name || '–'},
+														{label: 'Scope', cell: k => k.scope},
+														{label: 'State', cell: k => html`<${State} of=${stateOf(k)} />`},
+														{label: 'Created', cell: k => html`<${Time} at=${k.created_at} />`},
+														{label: 'Last used', cell: k => html`<${Time} at=${k.last_used_at} />`},
+														{label: 'Expires', cell: k => html`<${Time} at=${k.expires_at} />`},
+														{label: html`<span class="unseen">Revoke</span>`, cell: k => html`<${Revoke} of=${k} />`}
 													]}
 												/>`
 											: html`<p class="soft">No keys.</p>`}

@@ -3,9 +3,10 @@ import {html, useState} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAnswer} from '../answers.js';
 import {count, ms, number, percent, plural, ratio, sample, variantName} from '../format.js';
-import {Answered, Empty, Head, Pairs, Skeleton} from '../pieces.js';
+import {Answered, Empty, Head, Notice, Pairs, Skeleton} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
-import {Dot, Label, XAxis, YAxis, scale} from '../plots/scale.js';
+import {Label, YAxis, scale} from '../plots/scale.js';
+import {ratios} from '../plots/variants.js';
 import {NoTrace, useTrace} from '../run/timed.js';
 import {Timeline} from '../timeline/timeline.js';
 import {State, mostDisturbed} from '../words.js';
@@ -26,53 +27,12 @@ function Ratio({of}) {
 			ratio_low: of.instructions.ratio_low ?? null,
 			ratio_high: of.instructions.ratio_high ?? null
 		});
-	const ends = rows.flatMap(row => [row.ratio, row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
-	const reach = Math.max(1 + floor * 3, ...ends.map(end => Math.max(end, 1 / end))) ** 1.15;
-	const draw = (/** @type {number} */ width) => {
-		const left = rows.length > 1 ? 96 : 20;
-		const x = scale(1 / reach, reach, left, width - 20, 10, true);
-		const bottom = 14 + 30 * rows.length;
-		return {
-			height: bottom + 52,
-			parts: html`
-				<rect
-					x=${x(1 / (1 + floor))}
-					y="6"
-					width=${x(1 + floor) - x(1 / (1 + floor))}
-					height=${bottom - 6}
-					fill="var(--raised)"
-				/>
-				<${XAxis}
-					x=${x}
-					top=${6}
-					bottom=${bottom}
-					label=${rows.length > 1 ? 'A / B' : 'time of A / time of B'}
-					about=${8}
-				/>
-				<path d=${`M${x(1)} 6V${bottom}`} stroke="var(--ink)" stroke-width="1.4" />
-				${rows.map(
-					(row, i) => html`<g key=${row.metric}>
-						${rows.length > 1 &&
-						html`<${Label} x=${left - 9} y=${29 + 30 * i} text-anchor="end" font-size="12" fill="var(--ink)">
-							${row.metric}
-						<//>`}
-						<${Dot}
-							x=${x}
-							y=${25 + 30 * i}
-							low=${row.ratio_low}
-							middle=${row.ratio}
-							high=${row.ratio_high}
-							colour=${i ? 'var(--edge)' : 'var(--accent)'}
-							r=${6}
-							says=${`${row.metric}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}`}
-						/>
-					</g>`
-				)}
-				<${Label} x=${x(1) - 10} y=${bottom + 48} text-anchor="end">← A is faster<//>
-				<${Label} x=${x(1) + 10} y=${bottom + 48}>B is faster →<//>
-			`
-		};
-	};
+	const draw = ratios({
+		rows: rows.map((row, i) => ({...row, name: row.metric, colour: i ? 'var(--edge)' : 'var(--accent)', r: 6, says: ''})),
+		floor,
+		label: rows.length > 1 ? 'A / B' : 'time of A / time of B',
+		faster: ['A is faster', 'B is faster']
+	});
 	const listed = rows.map((row, i) => ({
 		verdict: i ? null : of.verdict,
 		...row,
@@ -89,10 +49,7 @@ function Ratio({of}) {
 		said=${'Time of A / time of B with its 95 % interval; above 1: B is faster.' +
 		(rows.length > 1 ? ' Instructions of A / of B in the same way; above 1: B takes fewer.' : '') +
 		` Grey band: the noise floor of ${percent(floor)}, declared beforehand.`}
-		fields=${['metric', 'verdict', 'ratio', 'ratio_low', 'ratio_high', 'p_value', 'n', 'unit', 'test'].map(label => ({
-			label,
-			value: r => r[label]
-		}))}
+		fields=${['metric', 'verdict', 'ratio', 'ratio_low', 'ratio_high', 'p_value', 'n', 'unit', 'test']}
 	/>`;
 }
 
@@ -184,7 +141,7 @@ function Processes({of, runs}) {
 			: 'Median of each process. The processes are not paired.') +
 		(every.length < all ? ` ${count(every.length)} of ${plural(all, 'run')} shown.` : '')}
 		fields=${[
-			{label: 'side', value: r => r.side},
+			'side',
 			{label: 'run', value: r => r.run.id},
 			{label: 'block', value: r => r.run.block},
 			{label: 'median_step_ms', value: r => r.run.median_step_s * 1e3},
@@ -354,19 +311,12 @@ export default function Compare() {
 							</section>
 						</div>
 						${of.differs.length > 0
-							? html`<section class="notice warn">
-									<strong>Other differences between A and B</strong>
-									${of.differs.map(each => html`<span key=${each}>${each}</span>`)}
-								</section>`
+							? html`<${Notice} tone="warn" title="Other differences between A and B" of=${of.differs} />`
 							: of.verdict !== 'refused' &&
 								html`<section class="notice good">
 									<span>Nothing else differs: same machine, same software, same remaining settings.</span>
 								</section>`}
-						${!!of.diagnosis?.length &&
-						html`<section class="notice warn">
-							<strong>Evidence that the values are not independent</strong>
-							${of.diagnosis?.map(each => html`<span key=${each}>${each}</span>`)}
-						</section>`}
+						<${Notice} tone="warn" title="Evidence that the values are not independent" of=${of.diagnosis} />
 						${!!of.marks?.length &&
 						html`<details class="panel" open=${of.marks.length < 4}>
 							<summary>Marks: ${plural(of.marks.length, 'warning')} about disturbed runs</summary>

@@ -18,12 +18,12 @@ const WORKLOAD = /** @type {Record<string, [string, Function]>} */ ({
 const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	answer: ['Answer', Answer],
 	scaling: ['Scaling', Scaling],
-	causes: ['Where time goes', later(async () => (await import('../experiment/forecast.js')).Causes)],
-	roofs: ['Memory-bound?', later(async () => (await import('../experiment/roofs.js')).Roofs)],
-	forecast: ['More cores', later(async () => (await import('../experiment/forecast.js')).Forecast)],
+	causes: ['Where time goes', later(async () => (await import('../experiment/workload.js')).Causes)],
+	roofs: ['Memory-bound?', later(async () => (await import('../experiment/limits.js')).Roofs)],
+	forecast: ['More cores', later(async () => (await import('../experiment/limits.js')).Forecast)],
 	memory: ['Memory', later(async () => (await import('../experiment/workload.js')).Memory)],
-	runs: ['Runs', later(async () => (await import('../lists/runs.js')).RunsOf)],
-	design: ['Design', later(async () => (await import('../experiment/design.js')).Design)]
+	runs: ['Runs', later(async () => (await import('./experiments.js')).RunsOf)],
+	design: ['Design', later(async () => (await import('../facts.js')).Design)]
 });
 
 const LEAST = 7; // log_wealth(7, 0) of analysis/estimators exceeds log(20)

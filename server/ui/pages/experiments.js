@@ -1,13 +1,245 @@
-// Experiments with their verdicts; all runs as a second tab.
-import {html} from '../vendor/preact.js';
+// Experiments with their verdicts; lists of runs: filters, selection for comparing, pages.
+import {html, useEffect, useState} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
-import {useAnswer} from '../answers.js';
-import {commit, count} from '../format.js';
+import {useAction, useAnswer, useList} from '../answers.js';
+import {download} from '../api.js';
+import {commit, count, duration, ms, perSecond, plural, variantName} from '../format.js';
 import {useFollow} from '../live.js';
-import {Answered, Choice, Empty, Head, Narrow, Question, Submit, Table, Tabs, Time} from '../pieces.js';
-import {State, StateBar} from '../words.js';
-import {Known} from '../lists/experiments.js';
-import {Filter, Pages, Runs} from '../lists/runs.js';
+import {
+	Answered,
+	Choice,
+	Empty,
+	Head,
+	Narrow,
+	Question,
+	Refused,
+	RunLink,
+	Submit,
+	Table,
+	Tabs,
+	Time
+} from '../pieces.js';
+import {Known, STATES, State, StateBar} from '../words.js';
+
+/**
+ * How many rows are shown, and buttons for other pages.
+ * @param {{page: {next_cursor?: string | null}, total: number | null | undefined, here: number, what: string}} props
+ */
+export function Pages({page, total, here, what}) {
+	const {params} = address.value;
+	return html`<div class="more">
+		<span class="soft">${total == null ? `${count(here)} shown` : `${count(here)} of ${plural(total, what)} shown`}</span>
+		${params.has('cursor') && html`<button onClick=${() => choose({cursor: null}, false)}>First page</button>`}
+		${page.next_cursor && html`<button onClick=${() => choose({cursor: page.next_cursor}, false)}>Next page</button>`}
+	</div>`;
+}
+
+/** The selected runs, from the URL. */
+const marked = () => (address.value.params.get('marked') ?? '').split(',').filter(Boolean).map(Number);
+/** @param {number} id */
+function toggle(id) {
+	const now = marked();
+	choose({marked: (now.includes(id) ? now.filter(each => each !== id) : [...now, id]).join(',') || null});
+}
+
+/**
+ * The comparison of the selected runs: those of the first one's variant against all others.
+ * @param {number[]} ids
+ * @param {import('../schemas').Schemas['RunRow'][]} rows
+ */
+function comparison(ids, rows) {
+	if (ids.length < 2) return null;
+	const variantOf = new Map(rows.map(row => [row.id, `${row.experiment_id} ${JSON.stringify(row.variant)}`]));
+	const first = variantOf.get(ids[0]);
+	const alike = ids.filter(id => variantOf.get(id) === first);
+	const others = ids.filter(id => variantOf.get(id) !== first);
+	return others.length ? {a: alike.join(','), b: others.join(',')} : {a: String(ids[0]), b: ids.slice(1).join(',')};
+}
+
+/** @type {import('../pieces.js').Column<import('../schemas').Schemas['RunRow']>[]} */
+const RUN_COLUMNS = [
+	{
+		label: html`<span class="unseen">Select</span>`,
+		tight: true,
+		cell: row => html`<input
+			type="checkbox"
+			aria-label=${`Select run ${row.id}`}
+			checked=${marked().includes(row.id)}
+			onChange=${() => toggle(row.id)}
+		/>`
+	},
+	{label: 'Run', tight: true, sort: 'id', cell: row => html`<${RunLink} id=${row.id} />`},
+	{
+		label: 'Experiment',
+		tight: true,
+		cell: row => html`<a href=${link('experiment', {id: row.experiment_id})}>#${row.experiment_id}</a>`
+	},
+	{
+		label: 'Variant',
+		class: 'question',
+		cell: row => html`
+			${variantName(row.variant)} <small class="soft">repetition ${row.repetition}</small>
+			${row.error && html`<div><small class="state bad">${row.error.slug ?? ''}: ${row.error.detail ?? ''}</small></div>`}
+		`
+	},
+	{label: 'State', tight: true, cell: row => html`<${State} of=${row.state} />`},
+	{label: 'Median step', number: true, sort: 'median_step_s', cell: row => ms(row.median_step_s)},
+	{label: 'Tokens/s', number: true, cell: row => count(row.tokens_per_s)},
+	{
+		label: 'Flagged',
+		number: true,
+		cell: row =>
+			row.flagged_steps
+				? html`<span class="state warn">${count(row.flagged_steps)}</span>`
+				: row.flagged_steps === 0
+					? '0'
+					: '–'
+	},
+	{label: 'Node', tight: true, cell: row => row.node ?? '–'},
+	{label: 'Duration', number: true, cell: row => duration(row.duration_s)},
+	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`}
+];
+
+/** A value in an expression. @param {string} text */
+const quoted = text => (/^[\w.:/+-]+$/.test(text) ? text : JSON.stringify(text));
+
+/** @param {{experimentId?: number}} props without one, all runs */
+export function Runs({experimentId}) {
+	const {params} = address.value;
+	const narrowed = {
+		experiment_id: experimentId ?? params.get('experiment'),
+		state: params.get('state'),
+		filter: params.get('filter'),
+		node: params.get('node'),
+		flagged: params.get('flagged')
+	};
+	const chosen = ['filter', 'state', 'node', 'flagged'].some(name => params.has(name));
+	const page = {sort: params.get('sort') ?? (experimentId ? null : '-id'), cursor: params.get('cursor'), limit: 50};
+	const followed = experimentId ? `experiment:${experimentId}` : 'overview';
+	useFollow(followed);
+	const answer = useList('runs', narrowed, page, followed);
+	const save = useAction(() => download('exports/runs', {...narrowed, sort: page.sort, format: 'csv'}, 'runs.csv'));
+	const ids = marked();
+	const sides = comparison(ids, answer.data?.items ?? []);
+	const columns = experimentId ? RUN_COLUMNS.filter(column => column.label !== 'Experiment') : RUN_COLUMNS;
+	return html`
+		<div class="filters">
+			<${Filter} of="runs" placeholder="scheduler = task and median_step_s < 0.1" />
+			<${Choice} name="state" label="State" options=${[['', 'any'], ...STATES.map(state => [state, state])]} />
+			<${Choice}
+				name="flagged"
+				label="Flagged steps"
+				options=${[
+					['', 'any'],
+					['true', 'some'],
+					['false', 'none']
+				]}
+			/>
+			<${Narrow} name="node" label="Node" />
+			<button disabled=${save.busy} onClick=${save.run} title="All runs of this filter, with every column">CSV</button>
+			${ids.length > 0 &&
+			html`<div class="row">
+				${sides
+					? html`<a class="button first" data-compare href=${link('compare', sides)}>
+							Compare ${plural(ids.length, 'run')}
+						</a>`
+					: html`<span class="soft">Select another run to compare</span>`}
+				<button onClick=${() => choose({marked: null})}>Clear selection</button>
+			</div>`}
+		</div>
+		${save.problem && html`<${Refused} problem=${save.problem} />`}
+		<${Answered} answer=${answer} lines=${12}>
+			${found =>
+				found.items.length === 0
+					? html`<${Empty}>
+							<p>
+								${found.next_cursor
+									? 'No match on this page. Each page searches only a part of all runs.'
+									: 'No run matches these filters.'}
+							</p>
+							${!found.next_cursor && !chosen && html`<p>Submit a first experiment:</p><${Submit} />`}
+							<${Pages} page=${found} total=${answer.total} here=${0} what="run" />
+						<//>`
+					: html`<section class="panel">
+							<${Table}
+								caption="Runs"
+								columns=${columns.map(each => (each.label === 'Tokens/s' ? {...each, label: perSecond(found.items)} : each))}
+								rows=${found.items}
+								what="run"
+								view=${answer.asked}
+								id=${row => row.id}
+								sort=${page.sort}
+								onSort=${sort => choose({sort, cursor: null})}
+							/>
+							<${Pages} page=${found} total=${answer.total} here=${found.items.length} what="run" />
+						</section>`}
+		<//>
+	`;
+}
+
+/** Runs of an experiment. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
+export const RunsOf = ({of}) => html`<${Runs} experimentId=${of.id} />`;
+
+/** @typedef {import('../schemas').Schemas['FilterName']} Name */
+
+const MOST = 12; // completions
+
+/**
+ * What may follow: names, a name's operators or values, or and, or. Each completes the text.
+ * @param {string} text
+ * @param {Name[]} names
+ */
+export function completions(text, names) {
+	const [, head = '', word = ''] = /^([^]*?)([^\s()=!<>~,"]*)$/.exec(text) ?? [];
+	const [, name, operator] = /(\w+)\s*(!=|<=?|>=?|=|~|\bin\s*\([^)]*)\s*$/i.exec(head) ?? [];
+	const of = (/** @type {string | undefined} */ each) => names.find(known => known.name === each);
+	const before = /(\w+)\s*$/.exec(head)?.[1];
+	/** @type {string[]} */
+	let next;
+	if (operator) next = (of(name)?.choices ?? []).map(quoted);
+	else if (!head.trim() || /(\(|\b(and|or|not))\s*$/i.test(head)) next = names.map(each => each.name);
+	else next = of(before)?.operators.map(each => (each === 'in' ? 'in (' : each)) ?? ['and', 'or'];
+	return next
+		.filter(each => each.startsWith(word) && each !== word)
+		.slice(0, MOST)
+		.map(each => head + each);
+}
+
+/** @param {{of: 'runs' | 'experiments' | 'series', placeholder: string, first?: boolean}} props first: / goes to it */
+export function Filter({of, placeholder, first = true}) {
+	const said = address.value.params.get('filter') ?? '';
+	const [text, setText] = useState(said);
+	const [used, use] = useState(false);
+	const names = useAnswer(used ? `filters/${of}` : null);
+	useEffect(() => setText(said), [said]);
+	const commit = () => text !== said && choose({filter: text, cursor: null});
+	return html`<form
+		class="field filter"
+		role="search"
+		onSubmit=${(/** @type {Event} */ event) => {
+			event.preventDefault();
+			commit();
+		}}
+	>
+		<label for="filter">Filter</label>
+		<input
+			id="filter"
+			type="search"
+			list="filter-next"
+			autocomplete="off"
+			spellcheck=${false}
+			value=${text}
+			placeholder=${placeholder}
+			data-find=${first ? '' : undefined}
+			onFocus=${() => use(true)}
+			onInput=${(/** @type {any} */ event) => setText(event.target.value)}
+			onBlur=${commit}
+		/>
+		<datalist id="filter-next">
+			${completions(text, names.data?.items ?? []).map(each => html`<option key=${each} value=${each}></option>`)}
+		</datalist>
+	</form>`;
+}
 
 const SINCE = /** @type {[string, string][]} */ ([
 	['', 'any time'],
@@ -19,7 +251,6 @@ const SINCE = /** @type {[string, string][]} */ ([
 /** @type {import('../pieces.js').Column<import('../schemas').Schemas['ExperimentSummary']>[]} */
 const COLUMNS = [
 	{
-		name: 'question',
 		label: 'Question and verdict',
 		class: 'question',
 		cell: row => html`
@@ -28,9 +259,8 @@ const COLUMNS = [
 			<div class="known"><${Known} of=${row} /></div>
 		`
 	},
-	{name: 'state', label: 'State', tight: true, cell: row => html`<${State} of=${row.state} />`},
+	{label: 'State', tight: true, cell: row => html`<${State} of=${row.state} />`},
 	{
-		name: 'runs',
 		label: 'Runs',
 		tight: true,
 		cell: row => html`
@@ -41,32 +271,17 @@ const COLUMNS = [
 			</small>
 		`
 	},
-	{name: 'submitter', label: 'Submitter', cell: row => row.submitter_name || row.submitter || '–'},
-	{
-		name: 'created',
-		label: 'Submitted',
-		tight: true,
-		sort: 'created_at',
-		cell: row => html`<${Time} at=${row.created_at} />`
-	},
-	{
-		name: 'finished',
-		label: 'Ended',
-		tight: true,
-		sort: 'finished_at',
-		cell: row => html`<${Time} at=${row.finished_at} />`
-	}
+	{label: 'Submitter', cell: row => row.submitter_name || row.submitter || '–'},
+	{label: 'Submitted', tight: true, sort: 'created_at', cell: row => html`<${Time} at=${row.created_at} />`},
+	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`}
 ];
+
+const NARROWING = ['filter', 'state', 'name', 'submitter', 'commit', 'since'];
 
 function List() {
 	const {params} = address.value;
 	const asked = {
-		state: params.get('state'),
-		name: params.get('name'),
-		filter: params.get('filter'),
-		submitter: params.get('submitter'),
-		commit: params.get('commit'),
-		since: params.get('since'),
+		...Object.fromEntries(NARROWING.map(name => [name, params.get(name)])),
 		sort: params.get('sort'),
 		cursor: params.get('cursor'),
 		limit: 50,
@@ -74,7 +289,6 @@ function List() {
 	};
 	useFollow('overview');
 	const answer = useAnswer('experiments', asked, {follow: 'overview'});
-	const narrowed = Boolean(asked.filter || asked.state || asked.name || asked.submitter || asked.commit || asked.since);
 	return html`
 		<div class="filters">
 			<${Filter} of="experiments" first=${false} placeholder="verdict = faster and threads = 2" />
@@ -97,7 +311,7 @@ function List() {
 			${found =>
 				found.items.length === 0
 					? html`<${Empty}>
-							${narrowed
+							${NARROWING.some(name => params.has(name))
 								? html`
 										<p>
 											${found.next_cursor
@@ -105,11 +319,7 @@ function List() {
 												: 'No experiment matches these filters.'}
 										</p>
 										<${Pages} page=${found} total=${found.total} here=${0} what="experiment" />
-										<button
-											onClick=${() => choose({filter: null, state: null, name: null, submitter: null, commit: null, since: null})}
-										>
-											Show all
-										</button>
+										<button onClick=${() => choose(Object.fromEntries(NARROWING.map(name => [name, null])))}>Show all</button>
 									`
 								: html`
 										<h2>No experiments yet</h2>

@@ -188,7 +188,7 @@ function Worker({id}) {
 					? html`<${AttemptTable}
 							caption="Attempts"
 							rows=${page.items}
-							first=${{name: 'run', label: 'Run', cell: a => html`<${RunLink} id=${a.run_id} />`}}
+							first=${{label: 'Run', cell: a => html`<${RunLink} id=${a.run_id} />`}}
 						/>`
 					: html`<p class="soft">This worker has not run anything yet.</p>`}
 		<//>
@@ -246,10 +246,9 @@ export default function Fleet() {
 					rows=${pools.data.items}
 					id=${p => p.name}
 					columns=${[
-						{name: 'name', label: 'Pool', cell: p => p.name},
-						{name: 'cores', label: 'Cores', number: true, cell: p => p.cores},
+						{label: 'Pool', cell: p => p.name},
+						{label: 'Cores', number: true, cell: p => p.cores},
 						{
-							name: 'jobs',
 							label: 'Jobs',
 							cell: p =>
 								p.jobs
@@ -259,8 +258,8 @@ export default function Fleet() {
 									)
 									.join(', ') || 'none'
 						},
-						{name: 'problem', label: 'Problem', class: 'question', cell: p => p.problem ?? ''},
-						{name: 'seen', label: 'Last seen', cell: p => html`<${Time} at=${p.seen_at} />`}
+						{label: 'Problem', class: 'question', cell: p => p.problem ?? ''},
+						{label: 'Last seen', cell: p => html`<${Time} at=${p.seen_at} />`}
 					]}
 				/>
 			</section>`}
@@ -275,31 +274,16 @@ export default function Fleet() {
 										rows=${alike(page.items)}
 										id=${r => r.run_id}
 										columns=${[
+											{label: 'Position', number: true, cell: r => (r.more ? `${r.position}–${r.position + r.more}` : r.position)},
+											{label: 'Run', cell: r => (r.more ? plural(r.more + 1, 'run') : html`<${RunLink} id=${r.run_id} />`)},
 											{
-												name: 'position',
-												label: 'Position',
-												number: true,
-												cell: r => (r.more ? `${r.position}–${r.position + r.more}` : r.position)
-											},
-											{
-												name: 'run',
-												label: 'Run',
-												cell: r => (r.more ? plural(r.more + 1, 'run') : html`<${RunLink} id=${r.run_id} />`)
-											},
-											{
-												name: 'of',
 												label: 'Experiment',
 												class: 'question',
 												cell: r => html`<${Question} id=${r.experiment_id} name=${r.experiment_name} />`
 											},
-											{
-												name: 'variant',
-												label: 'Variant',
-												class: 'question',
-												cell: r => (r.more ? 'several' : variantName(r.variant))
-											},
-											{name: 'why', label: 'Waits for', class: 'question', cell: r => r.waiting_for},
-											{name: 'since', label: 'Queued', cell: r => html`<${Time} at=${r.queued_at} />`}
+											{label: 'Variant', class: 'question', cell: r => (r.more ? 'several' : variantName(r.variant))},
+											{label: 'Waits for', class: 'question', cell: r => r.waiting_for},
+											{label: 'Queued', cell: r => html`<${Time} at=${r.queued_at} />`}
 										]}
 									/>
 									${page.total > page.items.length &&

@@ -3,12 +3,12 @@ import {html, useEffect, useMemo, useRef} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {ask} from '../api.js';
 import {changed, useAction, useAnswer} from '../answers.js';
-import {count, ms, number, percent, plural, setting} from '../format.js';
+import {count, median, ms, number, pairsOf, percent, plural, round, setting} from '../format.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
-import {Filter, Pages} from '../lists/runs.js';
-import {plain} from '../plots/scale.js';
-import {Lines} from '../plots/series.js';
+import {Filter, Pages} from './experiments.js';
+import {METRICS, MS, plain} from '../plots/scale.js';
+import {Lines, Spark} from '../plots/series.js';
 import {State} from '../words.js';
 
 const SHOWN = ['model', 'mode', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
@@ -28,27 +28,6 @@ const nameOf = series =>
 		)
 		.filter(Boolean)
 		.join(', ')}`;
-/** Step times as a sparkline. @param {{values: number[]}} props */
-function Spark({values}) {
-	const shown = values.slice(-40);
-	const [low, high] = [Math.min(...shown), Math.max(...shown)];
-	const x = (/** @type {number} */ i) => 2 + (116 * i) / Math.max(1, shown.length - 1);
-	const y = (/** @type {number} */ value) => 21 - (18 * (value - low)) / (high - low || 1);
-	return html`<svg
-		class="spark"
-		viewBox="0 0 120 24"
-		role="img"
-		aria-label=${`${shown.length} runs between ${ms(low)} and ${ms(high)}`}
-	>
-		<polyline
-			points=${shown.map((value, i) => `${x(i).toFixed(1)},${y(value).toFixed(1)}`).join(' ')}
-			fill="none"
-			stroke="var(--edge)"
-			stroke-width="1.4"
-		/>
-		<circle cx=${x(shown.length - 1)} cy=${y(/** @type {number} */ (shown.at(-1)))} r="2.4" fill="var(--accent)" />
-	</svg>`;
-}
 
 /** @param {{alert: import('../schemas').Schemas['AlertSummary'] | import('../schemas').Schemas['Alert']}} props */
 function Confirm({alert}) {
@@ -76,26 +55,6 @@ const DAY_S = 86400;
 const timeOf = (/** @type {number} */ day) => new Date(day * DAY_S * 1e3).toISOString().slice(0, 16).replace('T', ' ');
 const SHORT = 8;
 
-/**
- * Metrics of points: label of the axis, factor, format.
- * @type {Record<string, [string, number, (value: number) => string]>}
- */
-const METRICS = {
-	median_step_s: ['milliseconds a step', 1e3, asMs],
-	tokens_per_s: ['tokens a second', 1, plain],
-	...Object.fromEntries(
-		['data', 'forward', 'loss', 'backward', 'update'].map(phase => [
-			`${phase}_s`,
-			[`milliseconds a step, ${phase}`, 1e3, asMs]
-		])
-	),
-	final_loss: ['loss of the last step', 1, plain],
-	memory_bytes: ['MiB, peak of processes that compiled nothing', 2 ** -20, plain],
-	canary_s: ['milliseconds, canary', 1e3, asMs],
-	latency_p99_s: ['milliseconds, 99th percentile of steps', 1e3, asMs],
-	time_to_first_token_s: ['milliseconds to the first token', 1e3, asMs],
-	op_s: ['milliseconds of threads a step', 1e3, asMs]
-};
 /** @typedef {import('../schemas').Schemas['SeriesRun']} SeriesRun */
 /**
  * A series with its points and changes.
@@ -172,25 +131,17 @@ function Points({of}) {
 	const axis = params.get('x') ?? (named ? 'commits' : 'runs');
 	const op = params.get('op');
 	const metric = op ? 'op_s' : (params.get('metric') ?? 'median_step_s');
-	const [yLabel, factor, show] = METRICS[metric] ?? METRICS.median_step_s;
+	const [yLabel, factor = 1] = METRICS[metric] ?? METRICS.median_step_s;
+	const show = factor === MS ? asMs : plain;
 	const {points, x, show: xShow} = useMemo(() => along(of, axis), [of, axis]);
 	const values = points.map((/** @type {any} */ p) => (valueOf(p, metric) == null ? null : valueOf(p, metric) * factor));
 	const firsts = new Set(of.changes.map(change => change.first_after));
-	const levels = /** @type {(number | null)[]} */ ([]);
-	let part = /** @type {number[]} */ ([]);
-	let length = 0;
-	const close = () => {
-		const sorted = [...part].sort((a, b) => a - b);
-		const middle = sorted.length ? (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2 : null;
-		levels.push(...Array(length).fill(middle));
-		[part, length] = [[], 0];
-	};
-	points.forEach((point, i) => {
-		if (firsts.has(point.run_id)) close();
-		length++;
-		if (values[i] !== null) part.push(values[i]);
-	});
-	close();
+	let stretch = 0;
+	const stretches = new Map(points.map(({run_id}) => [run_id, firsts.has(run_id) ? ++stretch : stretch]));
+	const levelOf = (/** @type {SeriesRun} */ point) => stretches.get(point.run_id);
+	const groups = Map.groupBy(points.keys(), (/** @type {number} */ i) => levelOf(points[i]));
+	const middles = new Map([...groups].map(([level, own]) => [level, median(own.flatMap(i => values[i] ?? []))]));
+	const levels = points.map(point => middles.get(levelOf(point)));
 	const changes = points.map((point, i) => (firsts.has(point.run_id) ? values[i] : null));
 	const offered = Object.keys(METRICS).filter(
 		name => name !== 'op_s' && of.points.some((/** @type {any} */ point) => valueOf(point, name) != null)
@@ -223,15 +174,16 @@ function Points({of}) {
 			(of.over_canary ? ' Changes are detected in step time divided by canary time.' : '')}
 			fields=${[
 				{label: 'run', value: p => p.run_id},
-				{label: 'commit', value: p => p.commit},
-				{label: 'branch', value: p => p.branch},
-				{label: 'trainer_commit', value: p => p.trainer_commit},
-				{label: 'trainer_version', value: p => p.trainer_version},
-				{label: 'node', value: p => p.node},
-				...[...offered, ...(op ? ['op_s'] : [])].map(name => ({label: name, value: (/** @type {any} */ p) => p[name]})),
-				{label: 'finished_at', value: p => p.finished_at},
-				{label: 'flagged_steps', value: p => p.flagged_steps},
-				{label: 'environment_sha256', value: p => p.environment_sha256}
+				'commit',
+				'branch',
+				'trainer_commit',
+				'trainer_version',
+				'node',
+				...offered,
+				...(op ? ['op_s'] : []),
+				{label: 'level', value: p => round(middles.get(levelOf(p)))},
+				'finished_at',
+				'environment_sha256'
 			]}
 			x=${x}
 			xLabel=${{commits: 'commit', dates: 'end of the run, UTC', runs: 'run'}[axis] ?? 'run'}
@@ -252,20 +204,18 @@ function Points({of}) {
 					rows=${of.changes}
 					id=${c => c.first_after}
 					columns=${[
-						{name: 'at', label: 'Since run', cell: c => html`<${RunLink} id=${c.first_after} />`},
-						{name: 'from', label: 'From', number: true, cell: c => ms(c.before_s)},
-						{name: 'to', label: 'To', number: true, cell: c => ms(c.after_s)},
+						{label: 'Since run', cell: c => html`<${RunLink} id=${c.first_after} />`},
+						{label: 'From', number: true, cell: c => ms(c.before_s)},
+						{label: 'To', number: true, cell: c => ms(c.after_s)},
 						{
-							name: 'ratio',
 							label: 'After / before',
 							number: true,
 							cell: c => `${number(c.ratio)}${c.ratio_low == null ? '' : ` [${number(c.ratio_low)}, ${number(c.ratio_high)}]`}`
 						},
-						{name: 'cause', label: 'Cause', cell: c => c.cause},
-						{name: 'since', label: 'Between commits', cell: c => html`<${Range} of=${c.since} />`},
-						{name: 'differs', label: 'Software that changed', class: 'question', cell: c => c.differs.join('; ') || 'none'},
+						{label: 'Cause', cell: c => c.cause},
+						{label: 'Between commits', cell: c => html`<${Range} of=${c.since} />`},
+						{label: 'Software that changed', class: 'question', cell: c => c.differs.join('; ') || 'none'},
 						{
-							name: 'state',
 							label: 'Alert',
 							cell: c => {
 								const alert = of.alerts.find(each => each.change.first_after === c.first_after);
@@ -281,10 +231,7 @@ function Points({of}) {
 			: html`<p class="soft">The level did not change.</p>`}
 		<details>
 			<summary>Configuration and machine</summary>
-			<div class="columns">
-				<${Pairs} of=${Object.entries(of.config).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])} />
-				<${Pairs} of=${Object.entries(of.machine).map(([name, value]) => [name.replaceAll('_', ' '), setting(value)])} />
-			</div>
+			<div class="columns"><${Pairs} of=${pairsOf(of.config)} /><${Pairs} of=${pairsOf(of.machine)} /></div>
 		</details>
 	</section>`;
 }
@@ -302,17 +249,12 @@ function Alerts({alerts}) {
 							view=${alerts.asked}
 							id=${a => a.id}
 							columns=${[
-								{name: 'state', label: 'State', tight: true, cell: a => html`<${State} of=${a.state} />`},
-								{name: 'run', label: 'Since run', tight: true, cell: a => html`<${RunLink} id=${a.run_id} />`},
-								{name: 'ratio', label: 'After / before', number: true, cell: a => number(a.ratio)},
-								{name: 'why', label: 'Reason', class: 'question', cell: a => a.reason},
-								{name: 'at', label: 'Raised', tight: true, cell: a => html`<${Time} at=${a.raised_at} />`},
-								{
-									name: 'act',
-									label: html`<span class="unseen">Confirm</span>`,
-									tight: true,
-									cell: a => html`<${Confirm} alert=${a} />`
-								}
+								{label: 'State', tight: true, cell: a => html`<${State} of=${a.state} />`},
+								{label: 'Since run', tight: true, cell: a => html`<${RunLink} id=${a.run_id} />`},
+								{label: 'After / before', number: true, cell: a => number(a.ratio)},
+								{label: 'Reason', class: 'question', cell: a => a.reason},
+								{label: 'Raised', tight: true, cell: a => html`<${Time} at=${a.raised_at} />`},
+								{label: html`<span class="unseen">Confirm</span>`, tight: true, cell: a => html`<${Confirm} alert=${a} />`}
 							]}
 						/>
 					</section>`
@@ -389,7 +331,6 @@ export default function History() {
 									onSort=${sort => choose({sort, cursor: null})}
 									columns=${[
 										{
-											name: 'name',
 											label: 'Configuration',
 											class: 'question',
 											cell: s => html`<a
@@ -405,18 +346,16 @@ export default function History() {
 												${nameOf(s)}
 											</a>`
 										},
-										{name: 'node', label: 'Node', cell: s => s.node},
+										{label: 'Node', cell: s => s.node},
 										{
-											name: 'line',
 											label: 'Step time',
 											tight: true,
 											cell: s => s.recent_s.length > 0 && html`<${Spark} values=${s.recent_s} />`
 										},
-										{name: 'last', label: 'Latest', number: true, cell: s => ms(s.median_step_s)},
-										{name: 'n', label: 'Runs', number: true, sort: 'runs', cell: s => count(s.runs)},
-										{name: 'at', label: 'Newest', tight: true, sort: 'last_at', cell: s => html`<${Time} at=${s.last_at} />`},
+										{label: 'Latest', number: true, cell: s => ms(s.median_step_s)},
+										{label: 'Runs', number: true, sort: 'runs', cell: s => count(s.runs)},
+										{label: 'Newest', tight: true, sort: 'last_at', cell: s => html`<${Time} at=${s.last_at} />`},
 										{
-											name: 'state',
 											label: 'Slowdowns',
 											cell: s =>
 												s.alerts.map(

@@ -5,8 +5,7 @@ import {useAnswer} from '../answers.js';
 import {count, number, plural, timeLeft} from '../format.js';
 import {useTopic} from '../live.js';
 import {Answered, Empty, Figures, Head, Question, RunLink, Submit, Table, Time} from '../pieces.js';
-import {State, StateBar, presentOf} from '../words.js';
-import {Known} from '../lists/experiments.js';
+import {Known, State, StateBar, presentOf} from '../words.js';
 
 /** @param {import('../schemas').Schemas['Overview']} of */
 function said(of) {
@@ -106,21 +105,11 @@ export default function Now() {
 													rows=${of.experiments}
 													id=${e => e.id}
 													columns=${[
-														{name: 'name', label: 'Question', class: 'question', cell: e => html`<${Question} ...${e} />`},
-														{
-															name: 'bar',
-															label: 'Runs',
-															class: 'wide',
-															cell: e => html`<${StateBar} counts=${e.by_state} total=${e.runs} />`
-														},
-														{
-															name: 'done',
-															label: 'Done',
-															number: true,
-															cell: e => `${count(e.by_state.succeeded ?? 0)} of ${count(e.runs)}`
-														},
-														{name: 'eta', label: 'Time left', number: true, cell: e => (e.eta_s == null ? '–' : timeLeft(e))},
-														{name: 'at', label: 'Submitted', tight: true, cell: e => html`<${Time} at=${e.created_at} />`}
+														{label: 'Question', class: 'question', cell: e => html`<${Question} ...${e} />`},
+														{label: 'Runs', class: 'wide', cell: e => html`<${StateBar} counts=${e.by_state} total=${e.runs} />`},
+														{label: 'Done', number: true, cell: e => `${count(e.by_state.succeeded ?? 0)} of ${count(e.runs)}`},
+														{label: 'Time left', number: true, cell: e => (e.eta_s == null ? '–' : timeLeft(e))},
+														{label: 'Submitted', tight: true, cell: e => html`<${Time} at=${e.created_at} />`}
 													]}
 												/>
 												${of.active_experiments > of.experiments.length &&
@@ -143,14 +132,13 @@ export default function Now() {
 												id=${e => e.id}
 												columns=${[
 													{
-														name: 'name',
 														label: 'Question and verdict',
 														class: 'question',
 														cell: e => html`<${Question} ...${e} /><div class="known"><${Known} of=${e} /></div>`
 													},
-													{name: 'state', label: 'State', tight: true, cell: e => html`<${State} of=${e.state} />`},
-													{name: 'runs', label: 'Runs', number: true, cell: e => count(e.runs)},
-													{name: 'at', label: 'Ended', tight: true, cell: e => html`<${Time} at=${e.finished_at} />`}
+													{label: 'State', tight: true, cell: e => html`<${State} of=${e.state} />`},
+													{label: 'Runs', number: true, cell: e => count(e.runs)},
+													{label: 'Ended', tight: true, cell: e => html`<${Time} at=${e.finished_at} />`}
 												]}
 											/>`
 										: html`<p class="soft">No experiment has ended yet.</p>`}

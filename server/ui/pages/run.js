@@ -3,7 +3,7 @@ import {html, useEffect, useRef, useState} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {useAction, useAnswer, useGrowing} from '../answers.js';
 import {ask} from '../api.js';
-import {count, duration, ms, number, perSecond, plural, variantName} from '../format.js';
+import {count, duration, median, ms, number, perSecond, plural, variantName} from '../format.js';
 import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Empty, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {Steps} from '../run/steps.js';
@@ -71,9 +71,9 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	ops: ['Ops and threads', later(async () => (await import('../run/ops.js')).Ops)],
 	validity: ['Validity', later(async () => (await import('../run/ops.js')).Validity)],
 	log: ['Log', Log],
-	attempts: ['Attempts', later(async () => (await import('../run/facts.js')).Attempts)],
-	settings: ['Settings', later(async () => (await import('../run/facts.js')).Settings)],
-	files: ['Files', later(async () => (await import('../run/facts.js')).Files)]
+	attempts: ['Attempts', later(async () => (await import('../facts.js')).Attempts)],
+	settings: ['Settings', later(async () => (await import('../facts.js')).Settings)],
+	files: ['Files', later(async () => (await import('../facts.js')).Files)]
 });
 
 /** A run in words, with its model. @param {import('../schemas').Schemas['RunDetail']} of */
@@ -100,16 +100,13 @@ function Among({of}) {
 		(/** @type {import('../schemas').Schemas['RunRow']} */ each) =>
 			each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant)
 	);
-	const times = same
-		.map((/** @type {import('../schemas').Schemas['RunRow']} */ each) => each.median_step_s)
-		.sort((/** @type {number} */ a, /** @type {number} */ b) => a - b);
+	const times = same.map((/** @type {import('../schemas').Schemas['RunRow']} */ each) => each.median_step_s);
 	const rank = times.filter((/** @type {number} */ each) => each < (of.median_step_s ?? 0)).length + 1;
-	const middle = times.length ? (times[(times.length - 1) >> 1] + times[times.length >> 1]) / 2 : null;
 	return html`<p class="verdict">
 		<${State} of="succeeded" /> ${ms(of.median_step_s)} a
 		step${times.length > 1
 			? `, number ${rank} of ${plural(times.length, 'run')} of its variant, fastest first; ` +
-				`their median is ${ms(middle)}` +
+				`their median is ${ms(median(times))}` +
 				(siblings.data.next_cursor ? `; compared with the first ${count(siblings.data.items.length)} runs` : '')
 			: ', the only run of its variant so far'}.${!!of.flagged_steps &&
 		html`<small class="state warn">

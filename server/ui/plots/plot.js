@@ -121,7 +121,8 @@ export function vector(paint, width, height, ground) {
 }
 
 /** @typedef {import('../vendor/preact.js').ComponentChildren} Children */
-/** @typedef {{label: string, value: (row: any) => string | number | null | undefined}} Field */
+/** @typedef {{label: string, value: (row: any) => string | number | null | undefined}} Column */
+/** @typedef {string | Column} Field a text names the property of the row */
 
 /**
  * The current width of an element.
@@ -196,7 +197,7 @@ const savePainted = (canvas, name) =>
 		if (blob) save(blob, name);
 	}, 'image/png');
 
-/** @param {Field[]} fields @param {any[]} rows */
+/** @param {Column[]} fields @param {any[]} rows */
 export function csv(fields, rows) {
 	const cell = (/** @type {unknown} */ value) => {
 		let text = value == null ? '' : String(value);
@@ -217,11 +218,27 @@ export function csv(fields, rows) {
  *   paint?: (g: CanvasRenderingContext2D, width: number) => void, height?: number, children?: Children}} props
  * legend: (colour token, name). draw: an SVG's parts. paint: draws on the canvas in `children`, of that height.
  */
-export function Plot({title, said, name, legend, fields, rows, draw, after, level = 2, paint, height = 0, children}) {
+export function Plot({
+	title,
+	said,
+	name,
+	legend,
+	fields: given,
+	rows,
+	draw,
+	after,
+	level = 2,
+	paint,
+	height = 0,
+	children
+}) {
 	const place = useRef(/** @type {HTMLElement | null} */ (null));
 	const width = useWidth(place);
 	const [asTable, setAsTable] = useState(false);
 	const drawn = draw && width ? draw(width) : null;
+	const fields = given.map(each =>
+		typeof each === 'string' ? {label: each, value: (/** @type {any} */ row) => row[each]} : each
+	);
 	const svg = () => place.current?.querySelector('svg.drawn');
 	const png = async () => {
 		const found = /** @type {SVGSVGElement | null | undefined} */ (svg());

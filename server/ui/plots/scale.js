@@ -56,6 +56,32 @@ function rounds(low, high, about) {
 export const plain = value =>
 	Math.abs(value) < 1e4 ? String(Number(value.toPrecision(4))) : Math.round(value).toLocaleString('en-US');
 
+export const MS = 1e3;
+/** Metrics of runs: the label of an axis, and the factor to its unit. @type {Record<string, [string, number?]>} */
+export const METRICS = {
+	median_step_s: ['milliseconds a step', MS],
+	tokens_per_s: ['tokens or images a second'],
+	...Object.fromEntries(
+		['data', 'forward', 'loss', 'backward', 'update'].map(phase => [`${phase}_s`, [`milliseconds a step, ${phase}`, MS]])
+	),
+	parallel_efficiency: ['parallel efficiency'],
+	mfu: ['model-FLOP utilisation'],
+	peak_rss_bytes: ['MiB, peak of the process', 2 ** -20],
+	memory_bytes: ['MiB, peak of processes that compiled nothing', 2 ** -20],
+	foreign_share: ['share of foreign load'],
+	flagged_steps: ['flagged steps'],
+	final_loss: ['loss of the last step'],
+	latency_p50_s: ['milliseconds, median of steps', MS],
+	latency_p99_s: ['milliseconds, 99th percentile of steps', MS],
+	time_to_first_token_s: ['milliseconds to the first token', MS],
+	goal_steps: ['steps to the goal'],
+	goal_time_s: ['seconds to the goal'],
+	goal_energy_j: ['joules to the goal'],
+	duration_s: ['seconds from start to end'],
+	canary_s: ['milliseconds, canary', MS],
+	op_s: ['milliseconds of threads a step', MS]
+};
+
 /** A text of a plot, small and soft by default. @param {any} props of an SVG's text */
 export const Label = ({children, ...rest}) =>
 	html`<text font-size="11.5" fill="var(--soft)" ...${rest}>${children}</text>`;
@@ -98,13 +124,13 @@ export function YAxis({y, left, right, label, show = plain, about = 6}) {
 
 /**
  * A horizontal interval with end marks, and its centre.
- * @param {{x: Scale, y: number, low: number | null, middle: number, high: number | null, colour: string,
+ * @param {{x: Scale, y: number, low?: number | null, middle: number, high?: number | null, colour: string,
  *   says: string, r?: number}} props
  */
 export function Dot({x, y, low, middle, high, colour, says, r = 4.5}) {
 	return html`<g>
-		${low !== null &&
-		high !== null &&
+		${low != null &&
+		high != null &&
 		html`<path
 			d=${`M${x(low).toFixed(1)} ${y}H${x(high).toFixed(1)}` +
 			`M${x(low).toFixed(1)} ${y - 4}v8M${x(high).toFixed(1)} ${y - 4}v8`}
@@ -117,7 +143,7 @@ export function Dot({x, y, low, middle, high, colour, says, r = 4.5}) {
 	</g>`;
 }
 
-const OTHERS = ['--series-1', '--series-2', '--series-3', '--series-4'];
+export const OTHERS = ['--series-1', '--series-2', '--series-3', '--series-4'];
 /** @param {string} scheduler */
 export function schedulerColour(scheduler) {
 	if (['serial', 'fork-join', 'task'].includes(scheduler)) return `var(--${scheduler})`;

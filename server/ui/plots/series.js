@@ -1,5 +1,6 @@
 // Line plots over steps or runs. With more values than pixels, each pixel shows its smallest and its largest value.
 import {html, useState} from '../vendor/preact.js';
+import {ms} from '../format.js';
 import {Plot} from './plot.js';
 import {XAxis, YAxis, plain, scale} from './scale.js';
 
@@ -187,4 +188,26 @@ function range(values, of) {
 	const found = [];
 	for (let i = 0; i < values.length; i += 10_000) found.push(of(...values.slice(i, i + 10_000)));
 	return found.length ? found : [0];
+}
+
+/** Step times as a sparkline. @param {{values: number[]}} props */
+export function Spark({values}) {
+	const shown = values.slice(-40);
+	const [low, high] = [Math.min(...shown), Math.max(...shown)];
+	const x = (/** @type {number} */ i) => 2 + (116 * i) / Math.max(1, shown.length - 1);
+	const y = (/** @type {number} */ value) => 21 - (18 * (value - low)) / (high - low || 1);
+	return html`<svg
+		class="spark"
+		viewBox="0 0 120 24"
+		role="img"
+		aria-label=${`${shown.length} runs between ${ms(low)} and ${ms(high)}`}
+	>
+		<polyline
+			points=${shown.map((value, i) => `${x(i).toFixed(1)},${y(value).toFixed(1)}`).join(' ')}
+			fill="none"
+			stroke="var(--edge)"
+			stroke-width="1.4"
+		/>
+		<circle cx=${x(shown.length - 1)} cy=${y(/** @type {number} */ (shown.at(-1)))} r="2.4" fill="var(--accent)" />
+	</svg>`;
 }

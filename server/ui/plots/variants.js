@@ -1,6 +1,6 @@
 // Plots of an experiment's variants: dots with intervals, ratios, speedups.
 import {html} from '../vendor/preact.js';
-import {count, ms, percent, ratio, settingsName, valueName, variantName, verbOf} from '../format.js';
+import {count, ms, percent, ratio, round, settingsName, valueName, variantName, verbOf, words} from '../format.js';
 import {Plot} from './plot.js';
 import {Names, ROW, leftOf, nameOf} from './rows.js';
 import {Dot, Label, XAxis, YAxis, scale, schedulerColour} from './scale.js';
@@ -79,15 +79,13 @@ export function Medians({rows, runs, all}) {
 		fields=${[
 			{label: 'variant', value: nameOf},
 			{label: 'median_step_ms', value: r => round(r.step_s.median * 1e3)},
-			{label: 'low_ms', value: r => (r.step_s.low === null ? null : round(r.step_s.low * 1e3))},
-			{label: 'high_ms', value: r => (r.step_s.high === null ? null : round(r.step_s.high * 1e3))},
+			{label: 'low_ms', value: r => r.step_s.low && round(r.step_s.low * 1e3)},
+			{label: 'high_ms', value: r => r.step_s.high && round(r.step_s.high * 1e3)},
 			{label: 'processes', value: r => r.step_s.n},
 			{label: 'tokens_per_s', value: r => Math.round(r.tokens_per_s)}
 		]}
 	/>`;
 }
-
-export const round = (/** @type {number} */ value) => Number(value.toPrecision(6));
 
 /**
  * Both sides of a comparison in words, in the order of its ratio. The question may lie across the sweep's axis.
@@ -140,6 +138,60 @@ export function sidesOf(axis, rows) {
 const sideColour = (axis, row, side) => (axis === 'scheduler' ? schedulerColour(row[side]) : 'var(--accent)');
 
 /**
+ * Draws ratios of times in rows, over the noise floor.
+ * @param {{rows: {name: string, ratio: number, ratio_low?: number | null, ratio_high?: number | null, colour: string,
+ *   says: string, r?: number}[], floor: number, label: string, faster: string[], inks?: string[]}} props
+ *   faster: which side is faster, below 1 and above
+ */
+export const ratios =
+	({rows, floor, label, faster, inks = []}) =>
+	(/** @type {number} */ width) => {
+		const ends = rows.flatMap(row => [row.ratio, row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
+		const reach = Math.max(1 + floor * 2, ...ends.map(end => Math.max(end, 1 / end))) ** 1.06;
+		const names = rows.map(row => row.name);
+		const left = leftOf(width, names);
+		const bottom = 8 + ROW * rows.length;
+		const x = scale(1 / reach, reach, left, width - 14, 10, true);
+		const [from, to] = [x(1 / (1 + floor)), x(1 + floor)];
+		return {
+			height: bottom + 56,
+			parts: html`
+				<rect x=${from} y="4" width=${to - from} height=${bottom - 4} fill="var(--raised)">
+					<title>noise floor: ${percent(floor)}</title>
+				</rect>
+				<${XAxis} x=${x} top=${4} bottom=${bottom} label=${label} about=${Math.max(3, width / 160)} />
+				<path d=${`M${x(1)} 4V${bottom}`} stroke="var(--ink)" stroke-width="1.4" />
+				<${Names} names=${names} left=${left} top=${4} />
+				${[0, 1].map(
+					i => html`<${Label}
+						key=${i}
+						x=${x(1) + (i ? 10 : -10)}
+						y=${bottom + 48}
+						text-anchor=${i ? 'start' : 'end'}
+						fill=${inks[i] ?? 'var(--soft)'}
+						font-weight="600"
+					>
+						${i ? `${faster[1]} →` : `← ${faster[0]}`}
+					<//>`
+				)}
+				${rows.map(
+					(row, i) => html`<${Dot}
+						key=${i}
+						x=${x}
+						y=${4 + ROW * i + 12}
+						low=${row.ratio_low}
+						middle=${row.ratio}
+						high=${row.ratio_high}
+						r=${row.r}
+						colour=${row.colour}
+						says=${`${row.name}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}${row.says}`}
+					/>`
+				)}
+			`
+		};
+	};
+
+/**
  * The ratios of a sweep, over the noise floor. Above 1, the second is faster.
  * @param {{sweep: any}} props of /analysis/sweep
  */
@@ -156,72 +208,25 @@ export function Ratios({sweep}) {
 		const [name, place] = side === 'a' ? [first, 'first'] : [second, 'second'];
 		return same && axis ? `${name} ${verbOf(axis, rows[0][side])} faster` : `the ${place} is faster`;
 	};
-	const names = rows.map(row => (same ? row.name : `${ratioOf(sweep.axis, row)}, ${row.name}`));
 	const floor = sweep.noise_floor;
-	const ends = rows.flatMap(row => [row.ratio_low ?? row.ratio, row.ratio_high ?? row.ratio]);
-	const reach = Math.max(1 + floor * 2, ...ends.map(end => Math.max(end, 1 / end))) ** 1.06;
-	const draw = (/** @type {number} */ width) => {
-		const left = leftOf(width, names);
-		const bottom = 8 + ROW * rows.length;
-		const x = scale(1 / reach, reach, left, width - 14, 10, true);
-		return {
-			height: bottom + 56,
-			parts: html`
-				<rect
-					x=${x(1 / (1 + floor))}
-					y="4"
-					width=${x(1 + floor) - x(1 / (1 + floor))}
-					height=${bottom - 4}
-					fill="var(--raised)"
-				>
-					<title>noise floor: ${percent(floor)}</title>
-				</rect>
-				<${XAxis}
-					x=${x}
-					top=${4}
-					bottom=${bottom}
-					label=${`${first} time / ${second} time`}
-					about=${Math.max(3, width / 160)}
-				/>
-				<path d=${`M${x(1)} 4V${bottom}`} stroke="var(--ink)" stroke-width="1.4" />
-				<${Names} names=${names} left=${left} top=${4} />
-				<${Label}
-					x=${x(1) - 10}
-					y=${bottom + 48}
-					text-anchor="end"
-					fill=${same ? sideColour(axisOf(rows[0]), rows[0], 'a') : 'var(--soft)'}
-					font-weight="600"
-				>
-					← ${faster('a')}
-				<//>
-				<${Label}
-					x=${x(1) + 10}
-					y=${bottom + 48}
-					fill=${same ? sideColour(axisOf(rows[0]), rows[0], 'b') : 'var(--soft)'}
-					font-weight="600"
-				>
-					${faster('b')} →
-				<//>
-				${rows.map(
-					(row, i) => html`<${Dot}
-						key=${i}
-						x=${x}
-						y=${4 + ROW * i + 12}
-						low=${row.ratio_low}
-						middle=${row.ratio}
-						high=${row.ratio_high}
-						r=${row.pooled ? 6 : 4.5}
-						colour=${row.verdict === 'undecided' || row.verdict === 'same'
-							? 'var(--edge)'
-							: sideColour(axisOf(row), row, row.ratio > 1 ? 'b' : 'a')}
-						says=${`${names[i]}: ${ratio(row.ratio, row.ratio_low, row.ratio_high)}, ${row.verdict}`}
-					/>`
-				)}
-			`
-		};
-	};
+	const draw = ratios({
+		rows: rows.map(row => ({
+			...row,
+			name: same ? row.name : `${ratioOf(sweep.axis, row)}, ${row.name}`,
+			r: row.pooled ? 6 : 4.5,
+			colour:
+				row.verdict === 'undecided' || row.verdict === 'same'
+					? 'var(--edge)'
+					: sideColour(axisOf(row), row, row.ratio > 1 ? 'b' : 'a'),
+			says: `, ${row.verdict}`
+		})),
+		floor,
+		label: `${first} time / ${second} time`,
+		faster: [faster('a'), faster('b')],
+		inks: same ? [sideColour(axisOf(rows[0]), rows[0], 'a'), sideColour(axisOf(rows[0]), rows[0], 'b')] : []
+	});
 	return html`<${Plot}
-		title=${same ? `${second} against ${first}` : `Along ${sweep.axis.replaceAll('_', ' ')}`}
+		title=${same ? `${second} against ${first}` : `Along ${words(sweep.axis)}`}
 		name="ratios"
 		draw=${draw}
 		rows=${rows}
@@ -230,13 +235,13 @@ export function Ratios({sweep}) {
 		`Grey band: the noise floor of ${percent(floor)}, declared beforehand. Grey dots: undecided or equivalent.`}
 		fields=${[
 			{label: 'where', value: r => r.name},
-			{label: 'a', value: r => r.a},
-			{label: 'b', value: r => r.b},
-			{label: 'verdict', value: r => r.verdict},
+			'a',
+			'b',
+			'verdict',
 			{label: 'ratio', value: r => round(r.ratio)},
-			{label: 'low', value: r => (r.ratio_low === null ? null : round(r.ratio_low))},
-			{label: 'high', value: r => (r.ratio_high === null ? null : round(r.ratio_high))},
-			{label: 'p_adjusted', value: r => r.p_adjusted},
+			{label: 'low', value: r => round(r.ratio_low)},
+			{label: 'high', value: r => round(r.ratio_high)},
+			'p_adjusted',
 			{label: 'n', value: r => r.n ?? r.pairs}
 		]}
 	/>`;
@@ -338,7 +343,7 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 		said="Time with one thread / time with these threads, same scheduler and slices. Bars: 95 % intervals."
 		fields=${[
 			{label: 'variant', value: nameOf},
-			{label: 'threads', value: r => r.threads},
+			'threads',
 			{label: 'speedup', value: r => round(r[field])},
 			{label: 'low', value: r => r[`${field}_low`]},
 			{label: 'high', value: r => r[`${field}_high`]},

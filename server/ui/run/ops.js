@@ -1,8 +1,8 @@
 // Time by op and by thread; what the system recorded about each step.
 import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
-import {duration, ms, number, percent} from '../format.js';
-import {Answered, Empty, Pairs, Table} from '../pieces.js';
+import {duration, ms, number, percent, words} from '../format.js';
+import {Answered, Empty, Notice, Pairs, Table} from '../pieces.js';
 import {Shares} from '../plots/rows.js';
 import {State} from '../words.js';
 
@@ -64,26 +64,24 @@ export function Ops({of}) {
 						rows=${[...result.ops].sort((a, b) => b.time_s - a.time_s)}
 						id=${op => `${op.op} ${op.phase}`}
 						columns=${[
-							{name: 'op', label: 'Op', cell: op => op.op, by: op => op.op},
-							{name: 'phase', label: 'Phase', cell: op => op.phase, by: op => op.phase},
-							{name: 'calls', label: 'Calls', number: true, cell: op => op.calls.toLocaleString('en-US'), by: op => op.calls},
-							{name: 'time', label: 'Time', number: true, cell: op => ms(op.time_s), by: op => op.time_s},
-							{name: 'share', label: 'Share', number: true, cell: op => percent(op.time_s / all), by: op => op.time_s},
+							{label: 'Op', cell: op => op.op, by: op => op.op},
+							{label: 'Phase', cell: op => op.phase, by: op => op.phase},
+							{label: 'Calls', number: true, cell: op => op.calls.toLocaleString('en-US'), by: op => op.calls},
+							{label: 'Time', number: true, cell: op => ms(op.time_s), by: op => op.time_s},
+							{label: 'Share', number: true, cell: op => percent(op.time_s / all), by: op => op.time_s},
 							{
-								name: 'flops',
 								label: 'GFLOP/s',
 								number: true,
 								cell: op => number(op.time_s ? op.flop / op.time_s / 1e9 : null),
 								by: op => op.flop / (op.time_s || 1)
 							},
 							{
-								name: 'bytes',
 								label: 'GB/s, compulsory',
 								number: true,
 								cell: op => number(op.time_s ? op.bytes / op.time_s / 1e9 : null),
 								by: op => op.bytes / (op.time_s || 1)
 							},
-							{name: 'blas', label: 'Matrix products by', cell: op => op.blas || ''}
+							{label: 'Matrix products by', cell: op => op.blas || ''}
 						]}
 					/>
 				</section>
@@ -104,10 +102,7 @@ export function Validity({of}) {
 			const foreign = seen.foreign;
 			return html`<div class="stack">
 				${result.warnings.length
-					? html`<section class="notice warn">
-							<strong>Disturbed</strong>
-							${result.warnings.map((/** @type {string} */ each) => html`<span key=${each}>${each}</span>`)}
-						</section>`
+					? html`<${Notice} tone="warn" title="Disturbed" of=${result.warnings} />`
 					: html`<section class="notice good">
 							<${State} of="yes" says="No step is flagged, and nothing else ran on its cores." />
 						</section>`}
@@ -134,22 +129,17 @@ export function Validity({of}) {
 						rows=${rows}
 						id=${r => r.step}
 						columns=${[
-							{name: 'step', label: 'Step', number: true, cell: r => r.step},
-							{name: 't', label: 'Time', number: true, cell: r => ms(r.s), by: r => r.s},
+							{label: 'Step', number: true, cell: r => r.step},
+							{label: 'Time', number: true, cell: r => ms(r.s), by: r => r.s},
 							...names.map(name => ({
-								name,
-								label: name.replaceAll('_', ' ').replace(/ s$/, ''),
+								label: words(name).replace(/ s$/, ''),
 								number: true,
 								cell: (/** @type {any} */ r) => {
 									const value = seen.steps[name][r.step];
 									return value == null ? '–' : name.endsWith('_s') ? ms(value) : String(value);
 								}
 							})),
-							{
-								name: 'flags',
-								label: 'Flagged for',
-								cell: r => (result.flagged?.[r.step] ?? []).join(', ').replaceAll('_', ' ')
-							}
+							{label: 'Flagged for', cell: r => words((result.flagged?.[r.step] ?? []).join(', '))}
 						]}
 					/>
 				</section>
@@ -157,8 +147,8 @@ export function Validity({of}) {
 					<h2>The rule</h2>
 					<${Pairs}
 						of=${[
-							...Object.entries(seen.rule ?? {}).map(([name, says]) => [name.replaceAll('_', ' '), says]),
-							...Object.entries(seen.unavailable ?? {}).map(([name, why]) => [name.replaceAll('_', ' '), `not known: ${why}`])
+							...Object.entries(seen.rule ?? {}).map(([name, says]) => [words(name), says]),
+							...Object.entries(seen.unavailable ?? {}).map(([name, why]) => [words(name), `not known: ${why}`])
 						]}
 					/>
 				</section>

@@ -1,7 +1,7 @@
 // Each step: its time by phase, its loss and accuracy, and why it is flagged.
 import {html, useMemo} from '../vendor/preact.js';
 import {useAnswer, useGrowing} from '../answers.js';
-import {ms, plural} from '../format.js';
+import {median, ms, plural, words} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
 import {Lines} from '../plots/series.js';
 
@@ -25,11 +25,7 @@ function Times({rows, flagged, busy, threads}) {
 	const sums = phases.map((_, i) =>
 		rows.map(row => phases.slice(0, i + 1).reduce((sum, phase) => sum + phase_s(row, phase), 0) * 1e3)
 	);
-	const timed = rows
-		.filter(row => !row.warmup)
-		.map(row => row.step_s)
-		.sort((a, b) => a - b);
-	const middle = timed.length ? (timed[(timed.length - 1) >> 1] + timed[timed.length >> 1]) / 2 : null;
+	const middle = median(rows.filter(row => !row.warmup).map(row => row.step_s));
 	const unit = (/** @type {number} */ value) => `${Number(value.toPrecision(4))} ms`;
 	const series = [
 		...phases
@@ -65,11 +61,11 @@ function Times({rows, flagged, busy, threads}) {
 		said=${`Filled: the phases, stacked.${overlap ? OVERLAP : ''} The gap below the line is waiting. ` +
 		'Red points: flagged steps, which are included. Warm-up steps come first and are excluded.'}
 		fields=${[
-			{label: 'step', value: r => r.step},
+			'step',
 			{label: 'warmup', value: r => (r.warmup ? 'yes' : 'no')},
 			{label: 'step_ms', value: r => r.step_s * 1e3},
 			...phases.map(phase => ({label: `${phase}_ms`, value: (/** @type {any} */ r) => r.phase_s[phase] * 1e3})),
-			{label: 'loss', value: r => r.loss},
+			'loss',
 			{label: 'flags', value: r => (flagged[r.step] ?? []).join(' ')}
 		]}
 		x=${x}
@@ -96,7 +92,7 @@ function Curve({rows, name}) {
 		name=${name}
 		rows=${rows}
 		said=${known[1] && 'Points: all images of the evaluated split, after that step.'}
-		fields=${['step', ...known].map(key => ({label: key, value: (/** @type {any} */ r) => r[key]}))}
+		fields=${['step', ...known]}
 		x=${x}
 		xLabel="step"
 		yLabel=${percent ? 'accuracy, %' : name}
@@ -175,10 +171,7 @@ function Live({rows}) {
 		name="steps-so-far"
 		rows=${rows}
 		said="As the worker reports them. Their phases, and which of them are warm-up, are known at the end."
-		fields=${[
-			{label: 'step', value: r => r.step},
-			{label: 'step_ms', value: r => r.step_s * 1e3}
-		]}
+		fields=${['step', {label: 'step_ms', value: r => r.step_s * 1e3}]}
 		x=${x}
 		xLabel="step"
 		yLabel="milliseconds"
@@ -246,15 +239,13 @@ export function Steps({of, topic}) {
 						id=${r => r.step}
 						columns=${[
 							{
-								name: 'step',
 								label: 'Step',
 								number: true,
 								cell: r => html`${r.step}${r.warmup ? html` <small class="soft">warm-up</small>` : ''}`,
 								by: r => r.step
 							},
-							{name: 'time', label: 'Time', number: true, cell: r => ms(r.step_s), by: r => r.step_s},
+							{label: 'Time', number: true, cell: r => ms(r.step_s), by: r => r.step_s},
 							...phasesOf(rows).map(phase => ({
-								name: phase,
 								label: phase,
 								number: true,
 								cell: (/** @type {any} */ r) => ms(r.phase_s[phase])
@@ -262,19 +253,15 @@ export function Steps({of, topic}) {
 							...[...CURVES, ...CURVES.map(name => `evaluation_${name}`)]
 								.filter(name => has(rows, name))
 								.map(name => ({
-									name,
 									label: name.replace(/^./, c => c.toUpperCase()).replace('_', ' '),
 									number: true,
 									cell: (/** @type {any} */ r) => (r[name] == null ? '' : shown(name, r[name])),
 									by: (/** @type {any} */ r) => r[name]
 								})),
 							{
-								name: 'flags',
 								label: 'Flagged for',
 								cell: r =>
-									flagged[r.step]?.length
-										? html`<span class="state warn">${flagged[r.step].join(', ').replaceAll('_', ' ')}</span>`
-										: ''
+									flagged[r.step]?.length ? html`<span class="state warn">${words(flagged[r.step].join(', '))}</span>` : ''
 							}
 						]}
 					/>

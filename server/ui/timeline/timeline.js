@@ -224,7 +224,7 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 		rows=${rows}
 		fields=${[
 			{label: 'op', value: r => r.name},
-			{label: 'phase', value: r => r.phase},
+			'phase',
 			{label: 'spans', value: r => r.calls},
 			{label: 'time_ms', value: r => Number((r.ns / 1e6).toPrecision(6))}
 		]}
