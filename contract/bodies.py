@@ -1,10 +1,11 @@
-"""Bodies of requests and answers, and the largest numbers in them."""
+"""Bodies of requests and answers, and limits of what is in them."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 MOST = (1 << 53) - 1  # whole numbers up to here are the same in every JSON library
+MOST_ERRORS = 100  # in one answer
 MOST_ID = (1 << 31) - 1  # of ids and counts in the database
 
 

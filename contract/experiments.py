@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -18,10 +19,10 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from taskloom.contract.analysis import VerdictReason
-from taskloom.contract.bodies import MOST, MOST_ID, Model, Request
+from taskloom.contract.bodies import MOST, MOST_ERRORS, MOST_ID, Model, Request
 from taskloom.contract.commits import Commits, NamedCommit
 from taskloom.contract.runs import NodeTime, RunSpec
-from taskloom.contract.settings import wrong_values
+from taskloom.contract.settings import Place, wrong_types, wrong_values
 from taskloom.contract.templates import WorkloadTerms, filled
 from taskloom.contract.workers import MOST_LABELS, Short
 
@@ -33,14 +34,26 @@ def _finite(value: Any) -> Any:
     return value
 
 
-Values = list[Annotated[Any, AfterValidator(_finite)]]
+# FailFast: a request can have 500,000 errors. All that are answered are found by `_every_error`.
+Values = Annotated[list[Annotated[Any, AfterValidator(_finite)]], FailFast()]
 FEWEST_CALIBRATING_RUNS = 6  # three pairs
 MOST_BUILDS = 8
-MOST_ERRORS = 100  # in one answer
 Build = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/@+-]{1,60}$")]
 Tags = Annotated[list[Tag], Field(max_length=20)]
 Notes = Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]
+
+
+def _further(given: Mapping[str, Any]) -> Iterator[InitErrorDetails]:
+    """Errors beside those that pydantic finds: values of a wrong type, and values of settings that no run accepts."""
+    for place, kind, value in wrong_types(given):
+        yield InitErrorDetails(type=kind, loc=place, input=value)
+    for place, wrong in wrong_values(given):
+        yield _detail(place, "setting", wrong.accepted, wrong.value)
+
+
+def _detail(place: Place, kind: str, message: str, value: Any) -> InitErrorDetails:
+    return InitErrorDetails(type=PydanticCustomError(kind, message), loc=place, input=value)
 
 
 class Requirements(Request):
@@ -179,26 +192,22 @@ class ExperimentRequest(NamedCommit):
     @model_validator(mode="wrap")
     @classmethod
     def _every_error(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """Fill in what the template makes. If a field is refused, refuse with it every value of a setting that no run
-        accepts."""
+        """Fill in what the template makes. If a field is refused, refuse with it every value of a wrong type, and every
+        value of a setting that no run accepts, up to MOST_ERRORS."""
         if isinstance(given, dict):
             with contextlib.suppress(ValidationError):  # the template's settings are refused as a field below
                 given = filled(given)
         try:
             return validate(given)
         except ValidationError as error:
-            found = {item["loc"]: (item["type"], item["msg"], item["input"]) for item in error.errors()}
-        known = set(found)
-        for place, wrong in wrong_values(given) if isinstance(given, dict) else ():
-            if not any(each[: len(place)] == place for each in known) and len(found) < MOST_ERRORS:
-                found.setdefault(place, ("setting", wrong.accepted, wrong.value))
-        raise ValidationError.from_exception_data(
-            cls.__name__,
-            [
-                InitErrorDetails(type=PydanticCustomError(kind, message), loc=place, input=value)
-                for place, (kind, message, value) in found.items()
-            ],
-        )
+            found = [_detail(item["loc"], item["type"], item["msg"], item["input"]) for item in error.errors()]
+        known = {item["loc"][:length] for item in found for length in range(len(item["loc"]) + 1)}
+        further = _further(given) if isinstance(given, dict) else iter(())
+        while len(found) < MOST_ERRORS and (item := next(further, None)) is not None:
+            if item["loc"] not in known:
+                known.add(item["loc"])
+                found.append(item)
+        raise ValidationError.from_exception_data(cls.__name__, found[:MOST_ERRORS])
 
     model_config = Request.model_config | {
         "json_schema_extra": {

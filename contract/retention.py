@@ -16,7 +16,7 @@ class PruneRequest(Request):
 
     older_than_s: float = Field(ge=0, le=MOST, description="minimum age since their end, in seconds")
     states: list[EndedState] = Field(
-        ["succeeded", "failed", "cancelled", "quarantined"], min_length=1, description="their states"
+        ["succeeded", "failed", "cancelled", "quarantined"], min_length=1, max_length=100, description="their states"
     )
     experiment_id: int | None = Field(None, ge=1, le=MOST_ID, description="only runs of this experiment")
     dry_run: bool = Field(False, description="count only")

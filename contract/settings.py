@@ -1,8 +1,9 @@
-"""Settings in a request: each value that no run accepts, with its place."""
+"""Settings in a request: each value of a wrong type, or that no run accepts, with its place."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,21 +18,49 @@ SIZES = frozenset(item.name for item in dataclasses.fields(ModelConfig))
 def wrong_values(request: Mapping[str, Any]) -> Iterator[tuple[Place, ConfigError]]:
     """Each value of `base`, `axes`, `space` and `zip` that no run accepts. Parts in another form than a request's are
     skipped."""
-    groups = request.get("zip")
-    varying: list[tuple[Place, Any]] = [((part,), request.get(part)) for part in ("axes", "space")]
-    varying += [(("zip", i), group) for i, group in enumerate(groups)] if isinstance(groups, list) else []
-    named: list[tuple[Place, str, Any]] = []
-    if isinstance(base := request.get("base"), Mapping):
-        named += [(("base", name), name, value) for name, value in base.items() if value is not None]
-    for place, group in varying:
-        for name, values in group.items() if isinstance(group, Mapping) else ():
-            if name not in NAME_SET:
-                named.append(((*place, name), name, values))
-            elif isinstance(values, list):
-                named += [((*place, name, i), name, value) for i, value in enumerate(values)]
-    for place, name, value in named:
+    for place, name, value in _named(request):
         for error in wrong(name, value):
             yield (*place, *size_of(error)), error
+
+
+def _named(request: Mapping[str, Any]) -> Iterator[tuple[Place, str, Any]]:
+    """Each value with its place and the name of its setting."""
+    if isinstance(base := request.get("base"), Mapping):
+        yield from ((("base", name), name, value) for name, value in base.items() if value is not None)
+    for place, group in _varying(request):
+        for name, values in group.items() if isinstance(group, Mapping) else ():
+            if name not in NAME_SET:
+                yield (*place, name), name, values
+            elif isinstance(values, list):
+                yield from (((*place, name, i), name, value) for i, value in enumerate(values))
+
+
+def wrong_types(request: Mapping[str, Any]) -> Iterator[tuple[Place, str, Any]]:
+    """Each value of `axes`, `space`, `zip` and `exclude` whose type is wrong: its place, pydantic's name of the error,
+    and the value. The types of these parts themselves are not checked."""
+    for place, group in _varying(request):
+        if not isinstance(group, Mapping):
+            if place[0] == "zip":
+                yield place, "dict_type", group
+            continue
+        for name, values in group.items():
+            if not isinstance(values, list):
+                yield (*place, name), "list_type", values
+                continue
+            for i, value in enumerate(values):
+                if isinstance(value, float) and not math.isfinite(value):
+                    yield (*place, name, i), "finite_number", value
+    entries = request.get("exclude")
+    for i, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if not isinstance(entry, Mapping):
+            yield ("exclude", i), "dict_type", entry
+
+
+def _varying(request: Mapping[str, Any]) -> Iterator[tuple[Place, Any]]:
+    """What should map settings to values: the axes, the space and each group of `zip`."""
+    yield from (((part,), request.get(part)) for part in ("axes", "space"))
+    groups = request.get("zip")
+    yield from ((("zip", i), group) for i, group in enumerate(groups if isinstance(groups, list) else ()))
 
 
 def size_of(error: ConfigError) -> tuple[str, ...]:

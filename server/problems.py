@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from taskloom.contract.bodies import MOST_ERRORS
 from taskloom.contract.problems import ProblemType
 from taskloom.server.db import trouble
 from taskloom.server.errors import (
@@ -114,7 +115,7 @@ def _resolve(loc: tuple[str | int, ...], body: object, keep_last: bool) -> list[
 
 
 def from_validation(error: RequestValidationError) -> ServerError:
-    """One entry per rejected value, with its pointer into the body, or its place and name."""
+    """One entry per rejected value, up to MOST_ERRORS, with its pointer into the body, or its place and name."""
     if isinstance(error.body, bytes):  # FastAPI parses only bodies declared as JSON
         return UnknownMediaType("a body is JSON: send Content-Type: application/json", accepted=["application/json"])
     entries: dict[str, dict[str, Any]] = {}
@@ -132,6 +133,8 @@ def from_validation(error: RequestValidationError) -> ServerError:
             where,
             {"pointer": where, "field": name, "value": _shown(item.get("input")), "accepted": item["msg"]},
         )
+        if len(entries) == MOST_ERRORS:
+            break
     return InvalidRequest(list(entries.values()))
 
 

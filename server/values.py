@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taskloom.contract.bodies import MOST_ERRORS
 from taskloom.contract.results import LARGEST, SMALLEST
 from taskloom.server.errors import BodyTooComplex, InvalidRequest
 from taskloom.server.problems import pointer
@@ -61,42 +63,47 @@ def load(content: bytes, limits: Limits) -> Any:
 
 
 def refuse_odd(value: object, limits: Limits) -> None:
-    """Raises BodyTooComplex, or InvalidRequest with a pointer to a number or text that cannot be stored."""
-    fault = _fault(value, limits, limits.depth)
-    if fault is not None:
-        path, accepted, odd = fault
-        field = str(path[0]) if path else "body"
+    """Raises BodyTooComplex, or InvalidRequest with a pointer to each number and text that cannot be stored, up to
+    MOST_ERRORS."""
+    entries = []
+    for path, accepted, odd in _faults(value, limits, limits.depth):
+        names = [part for part in path if isinstance(part, str)]  # an item of a list has its list's name
         shown = repr(odd)[:200] if accepted == TEXT else str(odd)
-        raise InvalidRequest(
-            [{"pointer": pointer(path[::-1]), "field": field, "value": shown, "accepted": accepted}],
-        )
+        field = names[0] if names else "body"
+        entries.append({"pointer": pointer(path[::-1]), "field": field, "value": shown, "accepted": accepted})
+    if entries:
+        raise InvalidRequest(entries)
 
 
 Fault = tuple[list[str | int], str, object]  # path to a value, last part first; what is accepted; the value
+NONE: tuple[Fault, ...] = ()
 
 
-def _fault(value: object, limits: Limits, depth: int) -> Fault | None:
+def _faults(value: object, limits: Limits, depth: int) -> Sequence[Fault]:
     kind = type(value)
     if kind is str:
-        return None if _is_text(value) else ([], TEXT, value)  # type: ignore[arg-type]
+        return NONE if _is_text(value) else [([], TEXT, value)]  # type: ignore[arg-type]
     if kind is float:
         size: float = abs(value)  # type: ignore[arg-type]
-        return None if size == 0 or limits.smallest <= size <= limits.largest else ([], NUMBER, value)
+        return NONE if size == 0 or limits.smallest <= size <= limits.largest else [([], NUMBER, value)]
     if kind is int:
-        return None if -MOST_INTEGER <= value <= MOST_INTEGER else ([], NUMBER, value)  # type: ignore[operator]
+        return NONE if -MOST_INTEGER <= value <= MOST_INTEGER else [([], NUMBER, value)]  # type: ignore[operator]
     if not isinstance(value, dict | list):
-        return None
+        return NONE
     if depth == 0 or (isinstance(value, dict) and len(value) > limits.members):
         raise _too_complex(limits)
+    found: list[Fault] = []
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in items:
         if isinstance(key, str) and not _is_text(key):
-            return [], TEXT, key
-        fault = _fault(item, limits, depth - 1)
-        if fault is not None:
-            fault[0].append(key)
-            return fault
-    return None
+            found.append(([], TEXT, key))
+        elif faults := _faults(item, limits, depth - 1):
+            for path, _, _ in faults:
+                path.append(key)
+            found += faults
+        if len(found) >= MOST_ERRORS:
+            return found[:MOST_ERRORS]
+    return found
 
 
 def _is_text(text: str) -> bool:

@@ -38,10 +38,14 @@ async def authorise(request: Request, context: Context, access: Access) -> Calle
 
 
 def _is_from_here(request: Request) -> bool:
-    """Whether the request has no sign of another site's page in a local browser. Such a page shows in Sec-Fetch-Site,
-    in Origin or, with DNS rebinding, in Host.
+    """Whether the request has no sign of another machine behind a proxy, which shows in X-Forwarded-For, and none of
+    another site's page in a local browser. Such a page shows in Sec-Fetch-Site, in Origin or, with DNS rebinding, in
+    Host.
     """
-    if request.headers.get("Sec-Fetch-Site") == "cross-site":
+    if request.headers.get("Sec-Fetch-Site") == "cross-site" or "Forwarded" in request.headers:
+        return False
+    addresses = ",".join(request.headers.getlist("X-Forwarded-For"))
+    if addresses and not all(_is_loopback(address.strip()) for address in addresses.split(",")):
         return False
     said = [f"//{request.headers.get('Host', 'localhost')}", request.headers.get("Origin", "//localhost")]
     return all(map(_is_near, said))
@@ -51,7 +55,14 @@ def _is_near(url: str) -> bool:
     """Whether the host is a loopback address or a name without a dot, which no site on the internet has."""
     try:
         host = urlsplit(url).hostname or "."
-        return not {".", ":"} & set(host) or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+    return not {".", ":"} & set(host) or _is_loopback(host)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
 

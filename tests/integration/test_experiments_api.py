@@ -152,6 +152,16 @@ def test_by_default_repetitions_suffice_for_a_verdict(api, asked, repetitions, f
             ["/axes/threads/1", "/base/batch_slice", "/base/seq", "/base/token_slice", "/base/warmup",
              "/stop/max_repetitions"],
         ),
+        (
+            {
+                "axes": {"threads": 2, "seq": ["x"]},
+                "zip": [3, {"scheduler": "task", "lr": [-1, 0.1]}, "y", {"batch": [1], "seq": None}],
+                "exclude": [{"threads": 1}, 4, ["z"]],
+                "space": {"batch_slice": 1},
+            },
+            ["/axes/seq/0", "/axes/threads", "/exclude/1", "/exclude/2", "/space/batch_slice", "/zip/0",
+             "/zip/1/lr/0", "/zip/1/scheduler", "/zip/2", "/zip/3/seq"],
+        ),
     ],
 )  # fmt: skip
 def test_one_answer_names_every_wrong_value(empty_api, asked, pointers):

@@ -39,14 +39,19 @@ def test_without_any_key_a_server_on_loopback_is_open_and_with_one_it_is_not(api
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
         {"Sec-Fetch-Site": "cross-site"},  # images, forms and links send no Origin
+        {"Host": "localhost", "X-Forwarded-For": "203.0.113.5"},
+        {"Host": "localhost", "X-Forwarded-For": "127.0.0.1, 203.0.113.5"},  # the client sent the first one
+        {"Host": "localhost", "X-Forwarded-For": "localhost"},
+        {"Host": "localhost", "Forwarded": "for=203.0.113.5"},
     ],
 )
-def test_pages_of_other_sites_get_nothing_of_an_open_server(api, sent):
+def test_other_sites_and_machines_behind_a_proxy_get_nothing_of_an_open_server(api, sent):
     path = f"/api/v1/experiments/{api.submit()['id']}"
     ours = {"Host": "localhost:8321", "Origin": "http://[::1]:8321"}
     assert api.http.get(path, headers=ours).status_code == 200
     assert api.http.get(path, headers={"Host": "taskloom"}).status_code == 200
     assert api.http.get(path, headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+    assert api.http.get(path, headers={"X-Forwarded-For": "127.0.0.1, ::1"}).status_code == 200
     for answer in (api.http.get(path, headers=sent), api.http.post(f"{path}/cancel", headers=sent)):
         assert (answer.status_code, answer.json()["type"]) == (401, "/problems/unauthenticated")
     assert api.get("/runs/1")["state"] == "queued"

@@ -1,3 +1,5 @@
+from typing import Any
+
 import httpx
 import pytest
 from sqlalchemy import text
@@ -76,13 +78,56 @@ def test_bodies_that_cannot_be_used(empty_api, content, media, status, kind):
     assert empty_api.sql("SELECT count(*) FROM experiment") == [(0,)]
 
 
+WRONG: dict[str, Any] = {
+    "zip": [0] * 500_000,
+    "exclude": [0] * 500_000,
+    "axes": {"threads": ["x"] * 200_000, **{str(i): [] for i in range(4999)}},
+    "space": {str(i): 0 for i in range(5000)},
+}
+
+
 def test_a_refusal_is_short_however_much_is_wrong(empty_api):
     """Without a limit, the answer would have an object of some hundred bytes for each error."""
-    for part in ("zip", "exclude"):
-        problem = empty_api.submit(422, **{part: [0] * 500_000})
-        assert [error["pointer"] for error in problem["errors"]] == [f"/{part}/0"]
+    for part, value in WRONG.items():
+        errors = empty_api.submit(422, **{part: value})["errors"]
+        assert (len(errors), len({error["pointer"] for error in errors})) == (100, 100)
+        assert all(error["pointer"].startswith(f"/{part}/") for error in errors)
+    assert len(empty_api.post("/experiments", {str(i): 0 for i in range(5000)}, 422)["errors"]) == 100
+    both = {"axes": {"threads": ["x"] * 100_000}, **{str(i): 0 for i in range(4999)}}
+    assert len(empty_api.post("/experiments", both, 422)["errors"]) == 100
+    too_many = {"older_than_s": 1, "states": ["x"] * 200_000}
+    assert [error["pointer"] for error in empty_api.post("/prune", too_many, 422)["errors"]] == ["/states"]
     problem = empty_api.post("/experiments", {str(i): 0 for i in range(5001)}, 422)
     assert (problem["type"], problem["max_members"]) == ("/problems/body-too-complex", 5000)
+
+
+@pytest.mark.parametrize(
+    ("content", "errors"),
+    [
+        (b'{"axes": {"lr": [1e400, 1, NaN]}, "seed": -Infinity}',
+         [("/axes/lr/0", "lr", "inf"), ("/axes/lr/2", "lr", "nan"), ("/seed", "seed", "-inf")]),
+        (b'{"name": "\\ud800", "tags": ["a", "\\udfff"]}',
+         [("/name", "name", "'\\ud800'"), ("/tags/1", "tags", "'\\udfff'")]),
+    ],
+)  # fmt: skip
+def test_every_number_and_text_that_cannot_be_stored_is_named(empty_api, content, errors):
+    answer = empty_api.http.post("/api/v1/experiments", content=content, headers={"Content-Type": "application/json"})
+    found = [(each["pointer"], each["field"], each["value"]) for each in answer.json()["errors"]]
+    assert (answer.status_code, found) == (422, errors)
+
+
+def test_every_wrong_query_parameter_of_a_kind_is_named(empty_api):
+    query = "since=a&until=b&filter=threads&filter=nothing+%3D+1"
+    found = {}
+    for part in (query, "filter=threads&filter=nothing+%3D+1", "label=a&label=b=1&label=c", "nope=1&other=2"):
+        errors = empty_api.http.get(f"/api/v1/experiments?{part}").json()["errors"]
+        found[part] = [(error["field"], error["value"]) for error in errors]
+    assert list(found.values()) == [
+        [("since", "a"), ("until", "b")],
+        [("filter", "threads"), ("filter", "nothing = 1")],
+        [("label", "a"), ("label", "c")],
+        [("nope", "1"), ("other", "2")],
+    ]
 
 
 @pytest.mark.parametrize("labels", [{str(i): "" for i in range(65)}, {"a": "x" * 201}, {"x" * 201: ""}])

@@ -10,12 +10,12 @@ from gpt2core.spec.config import NAMES, wrong
 from gpt2core.step import slicing
 from taskloom.analysis.comparison import decide
 from taskloom.analysis.estimators import anytime
+from taskloom.contract.bodies import MOST_ERRORS
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.server.errors import ExclusionTooLarge, ExpansionTooLarge, InvalidRequest
 from taskloom.server.queue.experiments import primary
 from taskloom.server.queue.experiments.expansion import expand, order
 from taskloom.server.queue.experiments.memory import run_memory_bytes
-from taskloom.server.queue.experiments.refusals import MAX_ERRORS
 from taskloom.server.queue.workers.capacity import Capacity
 
 
@@ -321,7 +321,7 @@ def test_what_calls_between_may_end_it():
 
 
 def test_many_refusals_end_it_early():
-    assert len(refused({"axes": {"threads": list(range(-5000, 0)), "seed": [1, 2]}})) == MAX_ERRORS
+    assert len(refused({"axes": {"threads": list(range(-5000, 0)), "seed": [1, 2]}})) == MOST_ERRORS
 
 
 @pytest.mark.parametrize(

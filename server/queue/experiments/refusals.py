@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpt2core.spec.errors import ConfigError
+from taskloom.contract.bodies import MOST_ERRORS
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.settings import size_of
 from taskloom.server.errors import InvalidRequest
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
-
-MAX_ERRORS = 100
 
 
 class Refusals:
@@ -27,10 +26,10 @@ class Refusals:
         return bool(self._entries)
 
     def add(self, where: str, field: str, value: object, accepted: str) -> None:
-        """Add an error. Raises InvalidRequest once there are MAX_ERRORS."""
+        """Add an error. Raises InvalidRequest once there are MOST_ERRORS."""
         entry = {"pointer": where, "field": field, "value": value, "accepted": accepted}
         self._entries.setdefault((where, accepted), entry)
-        if len(self._entries) >= MAX_ERRORS:
+        if len(self._entries) >= MOST_ERRORS:
             self.raise_if_any()
 
     def add_setting(self, choice: Mapping[str, Any], error: ConfigError) -> None:

@@ -40,9 +40,11 @@ Total = Annotated[bool, Query(description="whether the answer contains the numbe
 
 def refused(parameter: str, value: object, accepted: str) -> InvalidRequest:
     """The problem of a query parameter."""
-    return InvalidRequest(
-        [{"pointer": f"#query/{parameter}", "field": parameter, "value": value, "accepted": accepted}]
-    )
+    return InvalidRequest([_entry(parameter, value, accepted)])
+
+
+def _entry(parameter: str, value: object, accepted: str) -> dict[str, object]:
+    return {"pointer": f"#query/{parameter}", "field": parameter, "value": value, "accepted": accepted}
 
 
 @dataclass(frozen=True)
@@ -86,26 +88,26 @@ def _period(
         return EVER
     with context.database.read() as session:
         at = now(session)
-    return Period(**{name: _instant(name, text, at) for name, text in period.items()})
+    bounds, errors = dict[str, float](), []
+    for name, text in period.items():
+        try:
+            bounds[name] = instant(text, at)
+        except Refused as refusal:
+            errors.append(_entry(name, text, str(refusal)))
+    if errors:
+        raise InvalidRequest(errors)
+    return Period(**bounds)
 
 
 Periods = Annotated[Period, Depends(_period)]
 
 
-def _instant(parameter: str, text: str, at: float) -> float:
-    """Seconds since 1970. Raises InvalidRequest."""
-    try:
-        return instant(text, at)
-    except Refused as refusal:
-        raise refused(parameter, text, str(refusal)) from None
-
-
 def labels(parameter: str, texts: Sequence[str]) -> list[str]:
     """Labels of KEY=VALUE in the form of the table RequiredLabel. Raises InvalidRequest."""
     pairs = [text.partition("=") for text in texts]
-    for text, (_, equals, _) in zip(texts, pairs, strict=True):
-        if not equals:
-            raise refused(parameter, text, "KEY=VALUE")
+    wrong = [text for text, (_, equals, _) in zip(texts, pairs, strict=True) if not equals]
+    if wrong:
+        raise InvalidRequest([_entry(parameter, text, "KEY=VALUE") for text in wrong])
     return [json.dumps([key, value]) for key, _, value in pairs]
 
 
@@ -114,7 +116,7 @@ def expression(database: Database, texts: Sequence[str], known: Fields, paramete
     if not texts:
         return None
     with database.read() as session:
-        stored, parts, values = Stored(session), list[Tree](), 0
+        stored, parts, values, errors = Stored(session), list[Tree](), 0, []
         for text in texts:
             try:
                 tree = grammar.parse(text)
@@ -125,5 +127,7 @@ def expression(database: Database, texts: Sequence[str], known: Fields, paramete
                 parts += found.parts if isinstance(found, Every) else [found]
                 check_once(parts)
             except (grammar.Unparsed, Refused) as refusal:
-                raise refused(parameter, text, str(refusal)) from None
+                errors.append(_entry(parameter, text, str(refusal)))
+    if errors:
+        raise InvalidRequest(errors)
     return Every(tuple(parts))
