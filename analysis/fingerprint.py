@@ -30,9 +30,9 @@ FINGERPRINT: Mapping[str, str] = {
     "core_hash": "the trainer's sources",
     "clock": "the clock",
 }
-# Momentary observations, and values that follow from `threads` and `scheduler`.
+# Momentary observations, and values that follow from `threads`, `scheduler` and `ranks`.
 # A commit may have changed other files than the trainer's sources (`core_hash`).
-NOT_FINGERPRINT = (*COMMIT, "load_average", "cores_allowed", "cores", "threads", "peaks", "scheduler")
+NOT_FINGERPRINT = (*COMMIT, "load_average", "cores_allowed", "cores", "threads", "peaks", "scheduler", "mpi")
 # The bits of a result may depend on these.
 ROUNDING = ("cpu_model", "machine", "llvmlite", "numba", "numba_settings", "numpy", "blas", "core_hash")
 
@@ -64,12 +64,15 @@ def environment_differences(processes: Sequence[Process]) -> list[str]:
 
 
 def runtime_differences(processes: Sequence[Process]) -> list[str]:
-    """Differences between OpenMP runtimes (file, version, settings) of processes that requested the same runtime."""
+    """Differences between OpenMP runtimes (file, version, settings) of processes that requested the same runtime, and
+    between the MPI libraries of processes with several ranks."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for facts in distinct(processes):
         how = tuple(facts.config.get(name) for name in ("scheduler", "runtime", "threads"))
         groups.setdefault(how, []).append(facts.environment)
-    return list(dict.fromkeys(d for group in groups.values() for d in differing(group, ["scheduler"])))
+    found = [d for group in groups.values() for d in differing(group, ["scheduler"])]
+    connected = [facts.environment for facts in distinct(processes) if "mpi" in facts.environment]
+    return list(dict.fromkeys([*found, *differing(connected, ["mpi"])]))
 
 
 def core_differences(processes: Sequence[Process]) -> list[str]:

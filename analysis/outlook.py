@@ -50,7 +50,12 @@ class Outlook:
 
 def one_thread_runs(processes: Sequence[Process]) -> list[int]:
     """Runs whose profiles a forecast can use."""
-    return [process.run_id for process in processes if process.config["threads"] == 1]
+    return [process.run_id for process in processes if _alone(process)]
+
+
+def _alone(process: Process) -> bool:
+    """Whether one thread ran all tasks: a profile of several ranks has those of rank 0."""
+    return bool(process.config["threads"] == 1 and process.config.get("ranks", 1) == 1)
 
 
 def sources(processes: Sequence[Process], profiled: Container[int]) -> list[int]:
@@ -71,7 +76,7 @@ def _by_tiles(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def _profiled(alike: Sequence[Group], profiled: Container[int]) -> list[tuple[Group, Process]]:
-    return [(g, run) for g in alike if g[0].config["threads"] == 1 for run in g if run.run_id in profiled]
+    return [(g, run) for g in alike for run in g if _alone(run) and run.run_id in profiled]
 
 
 def outlook(
@@ -82,6 +87,9 @@ def outlook(
     found = []
     for alike in _by_tiles(by_variant(processes)):
         profiled = _profiled(alike, profiles)
+        if alike[0][0].config.get("ranks", 1) > 1:
+            missing.append(f"slices {slices(variant_of(alike[0]))}: several ranks are not forecast")
+            continue
         if not profiled:
             missing.append(f"slices {slices(variant_of(alike[0]))}: no one-thread run has a profile")
             continue

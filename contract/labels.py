@@ -1,7 +1,8 @@
-"""Labels that a worker gives itself: for the builds that it has kept and the OpenMP runtimes of its node."""
+"""Labels that a worker gives itself: for the builds that it has kept, and the OpenMP runtimes and MPI of its node."""
 
 from __future__ import annotations
 
+MPI = "mpi"  # key of the label of workers that can start several ranks
 KEPT = "kept"  # value of the labels of builds
 RUNTIME, INSTALLED = "runtime-", "installed"  # how keys of the labels of OpenMP runtimes begin; their value
 

@@ -59,7 +59,7 @@ def _spec_fields() -> dict[str, Any]:
             kind = Literal[(AUTO, *RUNTIMES)]
         elif "choices" in meta:
             kind = Literal[tuple(meta["choices"])]
-        extra: dict[str, Any] = {f"x-{key}": meta[key] for key in ("role", "group", "unit", "local") if key in meta}
+        extra: dict[str, Any] = {f"x-{key}": meta[key] for key in ("role", "group", "unit") if key in meta}
         unread = {mode: names[item.name] for mode, names in UNREAD.items() if item.name in names}
         extra |= {"x-unread": unread} if unread else {}
         fields[item.name] = (kind | None, Field(None, description=meta["help"], json_schema_extra=extra, **limits))

@@ -86,8 +86,8 @@ def train_options(several: bool, without: Collection[str] = ()) -> Callable[[F],
         text = "kind of model; default: the model's, or gpt2"
         command = click.option("--network", type=click.Choice(list(KNOWN)), default=None, help=text)(command)
         for item in reversed(dataclasses.fields(TrainConfig)):
-            if item.name in without or (several and (item.name == "trace" or "local" in item.metadata)):
-                continue  # a local file, since nodes trace apart; what no worker supports
+            if item.name in without or (several and item.name == "trace"):
+                continue  # a local file, since nodes trace apart
             command = _train_option(item, several)(command)
         return command
 

@@ -13,14 +13,15 @@ from gpt2core.spec.errors import ConfigError
 
 
 def team_cores(config: TrainConfig, worker_cores: Sequence[int]) -> tuple[int, ...]:
-    """Cores for the team's threads, in order. Raises ConfigError for cores that this worker does not have."""
+    """Cores for the threads of all ranks, in order. Raises ConfigError for cores that this worker does not have."""
     if config.cores is not None:
         if not set(config.cores) <= set(worker_cores):
             raise ConfigError("cores", list(config.cores), "cores of this worker: " + ",".join(map(str, worker_cores)))
         return config.cores
-    if config.threads > len(worker_cores) and not config.allow_oversubscription:
-        raise ConfigError("threads", config.threads, f"at most the {len(worker_cores)} cores of this worker")
-    return spread(worker_cores)[: config.threads]
+    if config.total_threads > len(worker_cores) and not config.allow_oversubscription:
+        most = f"at most the {len(worker_cores)} cores of this worker"
+        raise ConfigError("threads", config.threads, most + (f" / ranks ({config.ranks})" if config.ranks > 1 else ""))
+    return spread(worker_cores)[: config.total_threads]
 
 
 def spare_cores(process_cores: Collection[int], measured: Collection[int]) -> tuple[int, ...]:

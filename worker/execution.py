@@ -9,10 +9,10 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from gpt2core.process import launch
 from gpt2core.process.node_time import NodeTime
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import CoreError
@@ -77,12 +77,11 @@ class Executor:
             files = roots.find_files(requested, self._settings.data_root, self._settings.checkpoint_root)
             team = affinity.team_cores(requested, self._settings.cores)
             config = TrainConfig.from_dict({**requested.to_dict(), **files, "cores": team})
-            command, unknown = self._of_build(lease.build, config)
+            unknown = {} if lease.build is None else builds.unknown(lease.build, config.to_dict())
+            placement = self._place_agent(team)
+            trainer = self.standby.take(self._command_of(lease.build, config.ranks))
         except CoreError as error:
             return Verdict("failed", None, {"slug": error.slug, "detail": str(error), **error.fields(), "output": []})
-        placement = self._place_agent(team)
-        try:
-            trainer = self.standby.take(command)
         except OSError as error:
             return _not_started(error)
         with trainer.folder as folder:
@@ -115,12 +114,17 @@ class Executor:
                 verdict.result["node_time"] = spent.to_dict()
             return None if ending.reason is StopReason.LEASE_LOST else verdict
 
-    def _of_build(self, build: str | None, config: TrainConfig) -> tuple[Command | None, dict[str, Any]]:
-        """Command of another build's trainer, and the settings that it does not know. Raises ConfigError."""
-        if build is None:
-            return None, {}
-        started = partial(builds.command, build)
-        return lambda result: started(self._command(result)), builds.unknown(build, config.to_dict())
+    def _command_of(self, build: str | None, ranks: int) -> Command | None:
+        """Command of a trainer of another build, or of several ranks; None: a waiting trainer will do. It raises
+        CoreError."""
+        if build is None and ranks == 1:
+            return None
+
+        def command(result: Path) -> list[str]:
+            plain = self._command(result) if build is None else builds.command(build, self._command(result))
+            return plain if ranks == 1 else launch.of_ranks(plain, ranks)
+
+        return command
 
     def _place_agent(self, team: tuple[int, ...]) -> Placement:
         spare = affinity.spare_cores(self._process_cores, team)

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpt2core.node import host, openmp
+from gpt2core.process.ranks import launcher
+from gpt2core.spec.errors import CoreError
 from gpt2core.spec.schedulers import AUTO
 from gpt2core.spec.sources import source_hash
 from gpt2core.spec.version import version
-from taskloom.contract.labels import INSTALLED, runtime_label
+from taskloom.contract.labels import INSTALLED, MPI, runtime_label
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker import builds
 from taskloom.worker.settings import Settings
@@ -71,7 +73,7 @@ def registration(
         node=socket.gethostname()[:200],
         cores=list(settings.cores),
         memory_bytes=memory_bytes,
-        labels={**builds.labels(), **runtime_labels(), **settings.labels},
+        labels={**builds.labels(), **runtime_labels(), **mpi_labels(), **settings.labels},
         software=software(),
         topology=host.topology(list(settings.cores)),
         **({"measuring_peaks": True} if measuring_peaks else {}),
@@ -82,3 +84,12 @@ def runtime_labels() -> dict[str, str]:
     """Labels for this node's OpenMP runtimes."""
     here = list(openmp.find())
     return {runtime_label(name): INSTALLED for name in [*here, *([AUTO] if here else [])]}
+
+
+def mpi_labels() -> dict[str, str]:
+    """The label of a node that can start several ranks."""
+    try:
+        launcher(2)
+    except CoreError:
+        return {}
+    return {MPI: INSTALLED}

@@ -55,11 +55,16 @@ def command(
     which passes standard input on to rank 0. Raises CoreError if this machine cannot start them.
     """
     if ranks > 1 and not plan_only:
-        return [*launcher(ranks), *command(result, graph=graph, prove=prove), "--ranks", str(ranks)]
+        return of_ranks(command(result, graph=graph, prove=prove), ranks)
     extra = [option for option, given in (("--plan", plan_only), ("--prove", prove)) if given]
     if graph is not None:
         extra += ["--graph", str(graph)]
     return [sys.executable, "-P", "-m", "gpt2core", "--result", str(result), *extra]
+
+
+def of_ranks(plain: list[str], ranks: int) -> list[str]:
+    """The argument list that starts a child as several ranks. Raises CoreError if this machine cannot start them."""
+    return [*launcher(ranks), *plain, "--ranks", str(ranks)]
 
 
 def metg_command(result: Path) -> list[str]:

@@ -234,7 +234,6 @@ class TrainConfig:
     ranks: int = setting(
         1, "R: processes that share a batch, each with threads of its own and batch / R sequences or images; R must "
         "divide batch (docs/how-to/several-ranks.md)", low=1, high=4096, role="slices", unit="ranks", later=True,
-        local="workers start one process; `taskloom train` starts several",
     )
     seed: int = setting(
         1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1, role="seed"
@@ -327,6 +326,11 @@ class TrainConfig:
     def needs_whole_gradients(self) -> bool:
         """Whether every gradient must be complete before any weight is updated."""
         return self.grad_accum > 1 or self.grad_clip > 0 or self.ranks > 1
+
+    @property
+    def total_threads(self) -> int:
+        """Threads of all ranks."""
+        return self.threads * self.ranks
 
     @property
     def part(self) -> TrainConfig:

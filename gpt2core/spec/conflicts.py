@@ -44,8 +44,7 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
         yield from caught(parse_op_threads, config.op_threads, config.threads)
     if any(getattr(config, name) != defaults[name] for name in ("scheduler", "threads")):  # by default none is loaded
         yield from caught(schedulers.scheduler(config.scheduler).check, config)
-    threads = config.threads * config.ranks
-    if config.cores is not None and threads > len(config.cores) and not config.allow_oversubscription:
+    if config.cores is not None and config.total_threads > len(config.cores) and not config.allow_oversubscription:
         most = f"at most the number of cores given ({len(config.cores)})"
         if config.ranks > len(config.cores):
             yield ConfigError("ranks", config.ranks, most)

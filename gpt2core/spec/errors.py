@@ -4,6 +4,7 @@ people."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class CoreError(Exception):
@@ -15,6 +16,14 @@ class CoreError(Exception):
     def fields(self) -> dict[str, object]:
         """The error's data beside the message; JSON values only."""
         return {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its message and data, since other processes cannot call every constructor with the message alone."""
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type[CoreError], args: tuple[Any, ...]) -> CoreError:
+    return kind.__new__(kind, *args)
 
 
 class InputError(CoreError):

@@ -53,7 +53,6 @@ DECLARED = {
     "main": "place among the settings that lists, exports and histories show",
     "resolved": "results state it even if the run left it open",
     "by_network": "networks (Model.defaults) and generation may have another default",
-    "local": "why servers refuse other values than the default: only `taskloom train` supports them",
     "later": "results and workers from before this setting lack it; in-keys: keys of series contain its default",
 }
 

@@ -27,7 +27,7 @@ def noun_for(count: int, noun: str) -> str:
 
 def slices(of: Sliced | Mapping[str, Any]) -> str:
     """Samples by positions of a slice, and what else of a configuration, or of a row's variant, cuts or orders tiles:
-    1x64; 4x16, 64 units, by diagonals.
+    1x64; 4x16, 64 units, by diagonals; 1x64, 2 ranks.
     """
     if isinstance(of, Mapping):
         given, parts = of.get("variant", of), [f"{of['batch_slice']}x{of['token_slice']}"]
@@ -37,6 +37,8 @@ def slices(of: Sliced | Mapping[str, Any]) -> str:
         parts.append(counted(units, "unit"))
     if given.get("op_order") == "diagonals":
         parts.append("by diagonals")
+    if (ranks := given.get("ranks") or 1) > 1:
+        parts.append(counted(ranks, "rank"))
     return ", ".join(parts)
 
 

@@ -242,6 +242,24 @@ def test_a_run_goes_to_a_node_that_has_its_openmp_runtime(api):
     assert api.worker("full", labels=full, cores=[4, 5]).claim()["run_id"] in {run["id"] for run in api.runs(both)}
 
 
+def test_several_ranks_go_to_a_node_with_an_mpi_library_and_enough_cores(api):
+    """They wait while no node is known. Later, they are refused unless a node has a library and as many cores."""
+    ranked = {"base": {"batch": 4, "threads": 1}, "axes": {"ranks": [1, 2]}}
+    experiment = api.submit(**ranked)["id"]
+    plain = api.worker("plain", cores=[0, 1])
+    queue = api.get(f"/runs/{api.runs(experiment)[0]['id']}")["queue"]
+    assert queue["reason"] == "no-label"
+    assert queue["waiting_for"] == "no worker has an MPI library, which several ranks need (taskloom[mpi])"
+    plain.claim(status=204)
+    (error,) = api.submit(422, **ranked)["errors"]
+    assert (error["pointer"], error["accepted"]) == (
+        "/axes/ranks/1", "1, since no known node has an MPI library (taskloom[mpi])")  # fmt: skip
+    assert api.worker("narrow", labels={"mpi": "installed"}, cores=[2]).claim(status=204) is None
+    assert api.worker("full", labels={"mpi": "installed"}, cores=[3, 4]).claim()["run_id"] in {
+        run["id"] for run in api.runs(experiment)
+    }
+
+
 def test_a_queued_run_says_where_it_stands_and_what_it_waits_for(api, make_result):
     def queue(run_id):
         found = api.get(f"/runs/{run_id}")["queue"]

@@ -179,7 +179,10 @@ def test_sequential_order_repeats_each_variant_before_the_next_and_pairs_nothing
         ({"axes": {"runtime": ["libgomp", "/tmp/libomp.so"]}}, "/axes/runtime/1", "no path"),
         ({"base": {"save": "x"}}, "/base/save", "writes no file"),
         ({"base": {"trace": "x"}}, "/base/trace", "writes no file"),
-        ({"base": {"batch": 4, "ranks": 2}}, "/base/ranks", "the default 1, since workers start one process"),
+        ({"base": {"batch": 4, "ranks": 3}}, "/base/ranks", "a divisor of batch (4)"),
+        ({"base": {"batch": 4, "ranks": 2, "threads": 2}, "requires": {"cores": 3}}, "/base/threads",
+         "requires.cores = 3) / ranks (2)"),
+        ({"base": {"batch": 4, "ranks": 2, "cores": [0]}}, "/base/ranks", "number of cores given (1)"),
         ({"requires": {"memory_bytes": 1000}}, "/base/model", "requires.memory_bytes = 1000"),
         ({"base": {"batch": 1 << 20, "batch_slice": 1}}, "/base/batch_slice", "65536 pieces"),
         (asking({"scheduler": "task"}, {"scheduler": "fork-join", "threads": 2}), "/primary/a", "these are of 2"),
@@ -216,6 +219,8 @@ def test_every_variants_errors_are_named_once():
             Capacity(runtimes=frozenset({"runtime-auto", "runtime-libgomp"})),
             "/base/runtime",
         ),
+        ({"base": {"batch": 4, "ranks": 2}}, Capacity(cores=2, mpi=False), "/base/ranks"),
+        ({"base": {"batch": 6, "ranks": 3, "threads": 2}}, Capacity(cores=5, mpi=True), "/base/threads"),
     ],
 )
 def test_what_no_known_node_has_is_refused_and_without_nodes_it_is_not(body, capacity, pointer):

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from gpt2core.spec import data
-from gpt2core.spec.config import DEFAULTS, FIELDS, NAMES, PROBLEM, declared, with_role
+from gpt2core.spec.config import NAMES, PROBLEM, with_role
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
 from taskloom.contract.labels import RUNTIME, runtime_label
@@ -23,8 +23,7 @@ from taskloom.server.queue.workers.capacity import Capacity
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
-LOCAL = declared("local")
-TUNED = tuple(name for name in with_role("order", "slices") if name not in LOCAL)  # settings that a space may have
+TUNED = tuple(with_role("order", "slices"))  # settings that a space may have
 MOST_VALUES = 500  # of a setting in a space
 
 
@@ -147,13 +146,10 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
     for name in ("save", "trace"):
         if getattr(config, name) is not None:
             refuse(name, getattr(config, name), "none: a submitted run writes no file")
-    for name in LOCAL:
-        value, default = getattr(config, name), DEFAULTS[name]
-        if value != default:
-            refuse(name, value, f"the default {default!r}, since {FIELDS[name].metadata['local']}")
     cores_needed = variant.cores_needed(requires.cores)
-    if not config.allow_oversubscription and requires.cores is not None and config.threads > requires.cores:
-        refuse("threads", config.threads, f"at most the required cores (requires.cores = {requires.cores})")
+    of_ranks = f" / ranks ({config.ranks})" if config.ranks > 1 else ""
+    if not config.allow_oversubscription and requires.cores is not None and config.total_threads > requires.cores:
+        refuse("threads", config.threads, f"at most the required cores (requires.cores = {requires.cores}){of_ranks}")
     if config.cores is not None and requires.cores is not None and len(config.cores) > requires.cores:
         refuse("cores", list(config.cores), f"at most as many as required (requires.cores = {requires.cores})")
     if capacity.cores is not None and cores_needed > capacity.cores:
@@ -171,6 +167,8 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
     if needed is not None and capacity.runtimes is not None and runtime_label(needed) not in capacity.runtimes:
         found = ", ".join(sorted(label.removeprefix(RUNTIME) for label in capacity.runtimes)) or "none"
         refuse("runtime", needed, f"an OpenMP runtime that a known node has: {found}")
+    if config.ranks > 1 and capacity.mpi is False:
+        refuse("ranks", config.ranks, "1, since no known node has an MPI library (taskloom[mpi])")
     if capacity.memory_bytes is not None and variant.memory_bytes > capacity.memory_bytes:
         refuse(
             "model",

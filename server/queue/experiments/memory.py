@@ -20,5 +20,5 @@ def arenas_bytes(config: TrainConfig) -> dict[str, int]:
 
 
 def run_memory_bytes(config: TrainConfig) -> int:
-    """Exact size of all arenas of a run."""
-    return sum(arenas_bytes(config).values())
+    """Exact size of all arenas of a run; of several ranks, of as many as rank 0's."""
+    return config.ranks * sum(arenas_bytes(config).values())

@@ -45,7 +45,7 @@ class Variant:
             return cores
         if self.config.cores is not None:
             return len(self.config.cores)
-        return 1 if self.config.allow_oversubscription else self.config.threads
+        return 1 if self.config.allow_oversubscription else self.config.total_threads
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from taskloom.contract.labels import RUNTIME
+from taskloom.contract.labels import MPI, RUNTIME
 from taskloom.server.queue.tables.workers import Worker
 
 
@@ -18,13 +18,15 @@ class Capacity:
     cores: int | None = None
     memory_bytes: int | None = None
     runtimes: frozenset[str] | None = None  # labels of OpenMP runtimes on the known nodes
+    mpi: bool | None = None  # whether a known node can start several ranks
 
 
 def capacity(session: Session) -> Capacity:
-    """The maximum of cores and of memory, and all OpenMP runtimes, over the known workers."""
+    """The maximum of cores and of memory, all OpenMP runtimes, and MPI, over the known workers."""
     known = select(Worker.cores, Worker.memory_bytes, Worker.labels).where(Worker.removed_at.is_(None))
     rows = session.execute(known).all()
     if not rows:
         return Capacity()
     runtimes = frozenset(label for row in rows for label in row.labels if label.startswith(RUNTIME))
-    return Capacity(max(len(row.cores) for row in rows), max(row.memory_bytes for row in rows), runtimes)
+    mpi = any(MPI in row.labels for row in rows)
+    return Capacity(max(len(row.cores) for row in rows), max(row.memory_bytes for row in rows), runtimes, mpi)

@@ -226,10 +226,11 @@ def _memory(group: Group) -> Memory:
 
     @functools.lru_cache
     def sizes_at(batch: int, seq: int) -> dict[str, int]:
-        return arenas_bytes(dataclasses.replace(config, batch=batch, seq=seq))
+        return arenas_bytes(dataclasses.replace(config, batch=batch * config.ranks, seq=seq))
 
     most = {"context": 1, "most_batch": 1} if config.generate else {"context": config.model.context}
-    return memory_of(measured, resident, compiled, config.batch, config.seq, sizes_at=sizes_at, **most)
+    batch = config.batch // config.ranks  # memory is that of rank 0
+    return memory_of(measured, resident, compiled, batch, config.seq, sizes_at=sizes_at, **most)
 
 
 def history(

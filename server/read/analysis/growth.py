@@ -25,9 +25,9 @@ ALIKE = ("precision", "optimizer", "logits")  # settings that a peak's run must 
 def memory_growth(groups: Sequence[Group], rows: Sequence[MemoryRow]) -> list[Growth]:
     """Growth for the first variant's model, with the peaks of the variants that differ from it in the shape, in the
     schedule or in the mode. rows: of the groups. Runs that generate have one token of one sequence in a step, so they
-    are left out, as are those of other networks than the first."""
+    are left out, as are those of several ranks, and of other networks than the first."""
     every = zip((TrainConfig.from_dict(dict(group[0].config)) for group in groups), rows, strict=True)
-    kept = [(config, row) for config, row in every if not config.generate]
+    kept = [(config, row) for config, row in every if not config.generate and config.ranks == 1]
     if not kept:
         return []
     first = kept[0][0]

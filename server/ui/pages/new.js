@@ -147,7 +147,7 @@ function Tuned({base, onUse}) {
 /** The settings that an experiment takes: all but a run's files and those that workers do not support.
  * @param {Record<string, any>} fields */
 const taken = fields =>
-	Object.fromEntries(Object.entries(fields).filter(([, schema]) => schema['x-role'] !== 'output' && !schema['x-local']));
+	Object.fromEntries(Object.entries(fields).filter(([, schema]) => schema['x-role'] !== 'output'));
 /** Fields that can show an error, besides those of the schema. */
 const RULES = ['primary', 'repetitions', 'rel_ci', 'max_repetitions', 'budget_s', 'timeout_s', 'priority', 'labels'];
 

@@ -1,0 +1,54 @@
+"""Experiments on several ranks, through server, worker and trainer."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from taskloom import Client
+from taskloom.analysis.report import page
+from taskloom.contract.experiments import ExperimentRequest
+from tests.support.processes import House, gone
+from tests.support.runs import SMALL, ended, submit, succeeded, training
+
+BASE = {**SMALL, "batch": 4, "batch_slice": 1, "token_slice": 8, "fusion": "rows", "allow_oversubscription": True}
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_an_experiment_compares_schedulers_with_one_rank_and_with_two(home: House, client: Client) -> None:
+    home.start_worker(None)
+    body = {"base": BASE, "axes": {"scheduler": ["fork-join", "task"], "ranks": [1, 2]}, "repetitions": 1}
+    experiment = client.submit(ExperimentRequest.model_validate(body)).id
+    succeeded(client, experiment, 4)
+    results = [client.result(run.id) for run in client.runs(experiment)]
+    losses = {ranks: [r["losses"] for r in results if r["config"]["ranks"] == ranks] for ranks in (1, 2)}
+    assert losses[1][0] == losses[1][1]
+    assert losses[2][0] == losses[2][1] == pytest.approx(losses[1][0], rel=1e-5)
+    for result in results:
+        ranks = result["config"]["ranks"]
+        assert [each["rank"] for each in result.get("communication") or [{"rank": 0}]] == list(range(ranks))
+        assert all(each["bytes_sent"] > 0 for rank in result.get("communication") or () for each in rank["exchanges"])
+    document = client.report(experiment)
+    assert not [mark for mark in document["marks"] if "mpi" in mark]
+    assert document["forecast"]["missing"] == ["slices 1x8, 2 ranks: several ranks are not forecast"]
+    assert "fork-join 1x8, 2 ranks, 1 thread" in page(document)
+    for row in client.memory(experiment):
+        assert row.memory.exact
+        assert row.memory.with_batch[0].batch == 4 // (row.variant.variant.get("ranks") or 1)
+
+
+@pytest.mark.parametrize("way", ["cancelled", "worker killed"])
+def test_no_rank_outlives_its_run(home: House, client: Client, way: str) -> None:
+    worker = home.start_worker(None)
+    run = submit(client, **{**BASE, "steps": 1_000_000, "ranks": 2, "threads": 1})
+    training(client, run)
+    below = psutil.Process(worker.popen.pid).children(recursive=True)
+    ranks = [each for each in below if "--ranks" in each.cmdline() and each.cmdline()[1:4] == ["-P", "-m", "gpt2core"]]
+    assert len(ranks) == 2
+    if way == "cancelled":
+        client.cancel_run(run)
+        assert ended(client, run).state == "cancelled"
+    else:
+        worker.popen.kill()
+    for each in ranks:
+        gone(each)
