@@ -178,16 +178,10 @@ def compare(base: TrainConfig, variants: Sequence[str], runs: Sequence[Measured]
             "first_ratio": ratio([run["first_s"] for run in mine], [run["first_s"] for run in first])
             if agrees else NO_RATIO,
             **found,
-            "triad_share": share(found),
             "peak_rss_bytes": median([float(run["peak_rss_bytes"]) for run in mine]),
             "disturbed": sum(run["others"] > QUIET for run in mine),
         })  # fmt: skip
     return {"label": label_of(base), "base": variants[0], "weight_bytes": read_bytes(base), "rows": rows}
-
-
-def share(found: Measured) -> float | None:
-    """The rate of the weights relative to the triad's; None if that was not measured."""
-    return None if found["triad_gb_per_s"] is None else found["weights_gb_per_s"] / found["triad_gb_per_s"]
 
 
 def equal_tokens(tokens: Sequence[int], others: Sequence[int]) -> int:

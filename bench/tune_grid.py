@@ -3,8 +3,8 @@
     python -m bench.tune_grid --keep FOLDER [--out PATH]
 
 `small` on two threads. A server and a worker run as in `taskloom demo`. The grid is a tuning too (each setting once,
-in blocks beside the default); the tuning has 48 + 8 runs of explore, 16 of confirm and 40 of fresh; the winners of both
-then run in 8 pairs: the tuning's must be within 5 %. About 384 runs: 40 minutes at 6 s a run; the dry run's estimate is
+in blocks beside the default); the tuning has 48 + 9 runs of explore, 16 of confirm and 40 of fresh; the winners of both
+then run in 8 pairs: the tuning's must be within 5 %. About 385 runs: 40 minutes at 6 s a run; the dry run's estimate is
 printed. The database lies in --keep, so an interrupted measurement continues where it was.
 """
 

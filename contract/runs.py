@@ -12,7 +12,7 @@ from gpt2core.spec import networks
 from gpt2core.spec.config import DEFAULTS, FIELDS, MAIN, TrainConfig
 from gpt2core.spec.field_types import field_type
 from gpt2core.spec.fields import parse_cores
-from gpt2core.spec.generation import parse_prompt
+from gpt2core.spec.generation import UNREAD_BY_USE, parse_prompt
 from gpt2core.spec.models import model_names
 from gpt2core.spec.modes import UNREAD
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
@@ -60,7 +60,8 @@ def _spec_fields() -> dict[str, Any]:
         elif "choices" in meta:
             kind = Literal[tuple(meta["choices"])]
         extra: dict[str, Any] = {f"x-{key}": meta[key] for key in ("role", "group", "unit") if key in meta}
-        unread = {mode: names[item.name] for mode, names in UNREAD.items() if item.name in names}
+        by_use = {**UNREAD, **UNREAD_BY_USE}
+        unread = {use: names[item.name] for use, names in by_use.items() if item.name in names}
         extra |= {"x-unread": unread} if unread else {}
         fields[item.name] = (kind | None, Field(None, description=meta["help"], json_schema_extra=extra, **limits))
     return fields

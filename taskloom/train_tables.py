@@ -119,8 +119,9 @@ def _add_generation(table: Table, found: Mapping[str, Any]) -> None:
     first_s, summary = seconds(found["time_to_first_token_s"]), found["summary"]
     table.add_row(f"time to first token, {counted(len(found['config']['prompt']), 'token')} of prompt", first_s)
     triad = summary["triad_gb_per_s"]
-    beside = "not measured" if triad is None else f"{triad:.1f} GB/s"
-    table.add_row("weights read; triad of the node", f"{summary['weights_gb_per_s']:.1f} GB/s; {beside}")
+    missing = summary.get("triad_missing") or "not measured"
+    beside = missing if triad is None else f"{summary['weights_gb_per_s'] / triad:.0%} of the triad's {triad:.1f} GB/s"
+    table.add_row("weights read", f"{summary['weights_gb_per_s']:.1f} GB/s; {beside}")
 
 
 def _latency(latency: Mapping[str, Any], name: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from taskloom.analysis.tuning.sampler import Sampler
 from taskloom.analysis.tuning.sentence import sentence
 from taskloom.analysis.tuning.share import CONFIDENCE, beats_at_least
 from taskloom.analysis.tuning.space import Space
+from taskloom.analysis.validity import doubtful
 
 TrialState = Literal["measured", "failed", "disagrees", "no-default", "open"]
 DrawState = Literal["slower", "not-slower", "failed", "equal", "not-run", "open"]
@@ -75,7 +76,8 @@ class Draw:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """The winner against the default, from the pairs of the confirmation alone."""
+    """The winner against the default, from the pairs of the confirmation alone. disturbed_runs: of their runs, those
+    with flagged steps or foreign load."""
 
     ratio: float
     ratio_low: float | None
@@ -84,6 +86,7 @@ class Confirmed:
     pairs: int
     p_value: float | None
     reason: str
+    disturbed_runs: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ class Importance:
 class Tuning:
     """State and answer of a tuning. best: the settings of the winner; until explore ends, the best so far. base: the
     request's base with these settings. missing: what the sentence lacks, and why. beats: slower / drawn of the share;
-    k, m, beats_at_least, confidence: its other figures."""
+    k, m, beats_at_least, confidence: its other figures. disturbed_runs: of `spent_runs`, those with flagged steps or
+    foreign load."""
 
     experiment_id: int
     phase: Phase
@@ -136,6 +140,7 @@ class Tuning:
     pairs: list[ConfirmPair]
     draws: list[Draw]
     importance: list[Importance]
+    disturbed_runs: int = 0
 
 
 def with_agreement(runs: Sequence[Run], processes: Mapping[int, Process]) -> list[Run]:
@@ -213,6 +218,7 @@ def answer(
         pairs=_pairs(runs),
         draws=drawn,
         importance=[Importance(*each) for each in protocol.importance(texts)],
+        disturbed_runs=sum(doubtful(processes[run.run_id]) for run in runs if run.run_id in processes),
     )
     return dataclasses.replace(found, sentence=sentence(found, terms.confirm))
 
@@ -243,8 +249,9 @@ def _confirmed(
     if found.ratio is None:
         return None, [f"the confirmation is refused: {found.reason}"]
     shown = Confirmed(
-        found.ratio, found.ratio_low, found.ratio_high, found.verdict, len(both), found.p_value, found.reason
-    )
+        found.ratio, found.ratio_low, found.ratio_high, found.verdict, len(both), found.p_value, found.reason,
+        sum(map(doubtful, (*default, *winner))),
+    )  # fmt: skip
     lacking = terms.confirm - len(both)
     return shown, [f"{lacking} of {terms.confirm} pairs of the confirmation have no result"] if lacking else []
 

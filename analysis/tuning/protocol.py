@@ -47,10 +47,16 @@ class Terms:
             return self.runs - self.runs % size if self.runs >= size else self.runs
         return min(self.runs, size)
 
-    def planned(self, size: int) -> int:
-        """Number of all runs, at most."""
+    def explore_blocks(self, size: int) -> int:
+        """Number of blocks of explore. The first settings at random end a block, because the next ones follow from
+        their results."""
         explored = self.explored(size)
-        return explored + -(-explored // self.batch) + 2 * (self.confirm + self.fresh)
+        first = min(explored, STARTUP) if self.sampler_of(size) == "tpe" else 0
+        return -(-first // self.batch) + -(-(explored - first) // self.batch)
+
+    def planned(self, size: int) -> int:
+        """Number of all runs, at most, unless blocks are repeated."""
+        return self.explored(size) + self.explore_blocks(size) + 2 * (self.confirm + self.fresh)
 
 
 @dataclass(frozen=True)

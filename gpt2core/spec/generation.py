@@ -22,6 +22,12 @@ UNREAD = {
     "distribution": "generation reads the prompt",
     "carry_state": "generation carries the state from token to token",
 }
+ONE_TOKEN = "a step reads one token of one sequence"
+# By whether a run generates, the settings that are not read in mode infer, and why.
+UNREAD_BY_USE: Mapping[str, Mapping[str, str]] = {
+    "generate": {**UNREAD, **dict.fromkeys(("batch", "seq", "steps"), f"{ONE_TOKEN}, so it follows from the prompt")},
+    "no-generate": dict.fromkeys(("prompt", "temperature"), "only generate reads it"),
+}
 
 
 def parse_prompt(value: object) -> tuple[int, ...]:
@@ -71,7 +77,7 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     for name, value in determined(config).items():
         if getattr(config, name) != value:
             accepted = f"{value} with generate ({config.generate}) and {len(config.prompt)} tokens of prompt: "
-            yield ConfigError(name, getattr(config, name), accepted + "a step reads one token of one sequence")
+            yield ConfigError(name, getattr(config, name), accepted + ONE_TOKEN)
     for name, why in UNREAD.items():
         if getattr(config, name) != defaults[name]:
             yield ConfigError(name, getattr(config, name), f"the default {defaults[name]!r}, since {why}")
@@ -94,15 +100,25 @@ def read_bytes(config: TrainConfig) -> int:
     return 4 * vectors + (2 if config.has_half_weights else 4) * matrices
 
 
-def rates(config: TrainConfig, environment: Mapping[str, Any], token_s: float) -> dict[str, float | None]:
-    """GB/s at which a step of this duration reads the weights, and the node's measured triad with as many threads; null
-    if it was not measured.
-    """
+def rates(config: TrainConfig, environment: Mapping[str, Any], token_s: float) -> dict[str, Any]:
+    """GB/s at which a step of this duration reads the weights, the node's measured triad with as many threads, and the
+    share of it; both null if it was not measured, with the reason."""
     peaks = (environment.get("peaks") or {}).get("threads") or {}
+    rate, triad = read_bytes(config) / token_s / 1e9, (peaks.get(str(config.threads)) or {}).get("triad_gb_per_s")
     return {
-        "weights_gb_per_s": read_bytes(config) / token_s / 1e9,
-        "triad_gb_per_s": (peaks.get(str(config.threads)) or {}).get("triad_gb_per_s"),
+        "weights_gb_per_s": rate,
+        "triad_gb_per_s": triad,
+        "triad_share": rate / triad if triad else None,
+        "triad_missing": None if triad else _unmeasured(config.threads, peaks),
     }
+
+
+def _unmeasured(threads: int, peaks: Mapping[str, Any]) -> str:
+    known = sorted(int(count) for count, found in peaks.items() if (found or {}).get("triad_gb_per_s"))
+    if not known:
+        return "the bandwidth of the node is not measured; taskloom doctor --peaks measures it"
+    counts = " and ".join(filter(None, (", ".join(map(str, known[:-1])), str(known[-1]))))
+    return f"the bandwidth of the node is measured with {counts} thread{'s' * (known != [1])}, not with {threads}"
 
 
 def _shown(config: TrainConfig, name: str) -> Any:

@@ -296,10 +296,6 @@ def test_the_verdict_of_a_tuning_is_its_sentence_and_webhooks_hear_of_it(start_s
     found, told = answer(api, made), verdict()
     assert told["sentence"] == found["sentence"]
     assert (told["a"], told["verdict"], told["ratio"]) == ("default", "faster", found["confirmed"]["ratio"])
-    api.sql("UPDATE run SET flagged_steps = 1 WHERE state = 'succeeded'")
-    runs = found["spent_runs"]
-    most = f"Most runs were disturbed ({runs} of {runs}). {found['sentence']}"
-    assert judged(api.context.database, made["id"]).sentence == most
     until(lambda: bodies, "the message")
     (body,) = bodies
     assert (body["event"], body["experiment"]["id"], body["best"]) == ("tuning.confirmed", made["id"], found["best"])
@@ -320,3 +316,21 @@ def test_the_verdict_of_a_tuning_is_its_sentence_and_webhooks_hear_of_it(start_s
     assert api.get("/tuned", base=json.dumps(other))["items"] == []
     assert api.get("/tuned", 422, base="[]")["errors"][0]["pointer"] == "#query/base"
     assert api.get("/tuned", 422, base='{"seq": 0}')["errors"][0]["field"] == "seq"
+
+
+@pytest.mark.on_sqlite
+def test_disturbed_runs_are_said_first_wherever_the_sentence_is(api, make_result):
+    """Of the 4 + 12 + 2 runs only those of the confirmation are disturbed, from which the ratio comes."""
+    made = submit(api, tune={"runs": 3, "fresh": 1})
+    node = api.worker()
+    while (phase := api.get(f"/experiments/{made['id']}")["tuning"]["phase"]) != "ended":
+        run_block(node, make_result, open_runs(api, made), disturbed=phase == "confirm")
+        decide(api)
+    found = answer(api, made)
+    first = "Most runs of the confirmation were disturbed (12 of 12). "
+    assert found["sentence"].startswith(first)
+    assert (found["disturbed_runs"], found["confirmed"]["disturbed_runs"]) == (12, 12)
+    assert [trial["flagged"] for trial in found["trials"]] == [False] * 3
+    shown = judged(api.context.database, made["id"])
+    assert (shown.sentence, shown.disturbed_runs, shown.runs) == (found["sentence"], 12, 12)
+    assert service.kept(api.context.database, made["id"])["sentence"] == found["sentence"]

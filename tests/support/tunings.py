@@ -39,8 +39,9 @@ def settings_of(spec: Spec) -> dict[str, Any]:
 
 def run_block(
     node: Node, make_result: Callable[..., dict[str, Any]], runs: int, fails: Callable[[Spec], bool] = lambda _: False,
-    scale: float = 1.0,
+    scale: float = 1.0, disturbed: bool = False,
 ) -> None:  # fmt: skip
+    """Claim and answer the runs of a block. disturbed: whether a step of each is flagged."""
     for _ in range(runs):
         lease = node.claim()
         spec = lease["spec"]
@@ -48,7 +49,8 @@ def run_block(
             node.upload(lease, error={"slug": "boom", "detail": "it burst"})
         else:
             s = seconds(spec) * scale
-            node.upload(lease, make_result([9, s, s], **settings_of(spec)))
+            result = make_result([9, s, s], **settings_of(spec))
+            node.upload(lease, {**result, "flagged": [[], ["steal"], []]} if disturbed else result)
 
 
 def open_runs(api: Caller, made: Mapping[str, Any]) -> int:

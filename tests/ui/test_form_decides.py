@@ -42,3 +42,26 @@ def test_the_form_disables_settings_that_inference_does_not_read(tab):
     expect(page.get_by_role("checkbox", name="last", exact=True)).to_be_enabled()
     expect(command).to_contain_text("--mode infer")
     expect(command).not_to_contain_text("--lr")
+
+
+def test_the_form_disables_settings_that_generation_does_not_read(tab):
+    page = tab.open("new")
+    page.locator("summary", has_text="More settings").click()
+    page.get_by_role("checkbox", name="infer", exact=True).check()
+    prompt, batch, command = page.locator("#set-prompt"), page.locator("#set-batch"), page.locator("pre.command").first
+    expect(page.locator("#set-prompt-help")).to_have_text("Not used: only generate reads it.")
+    expect(prompt).to_be_disabled()
+    batch.fill("4")
+    expect(command).to_contain_text("--batch 4")
+    page.locator("#set-generate").fill("3")
+    expect(prompt).to_be_enabled()
+    expect(batch).to_be_disabled()
+    why = "Not used: a step reads one token of one sequence, so it follows from the prompt."
+    expect(page.locator("#set-batch-help")).to_have_text(why)
+    expect(page.get_by_role("checkbox", name="last", exact=True)).to_be_disabled()  # of logits
+    prompt.fill("5, 7")
+    expect(command).to_contain_text("--generate 3")
+    expect(command).not_to_contain_text("--batch")
+    expect(page.get_by_role("button", name="Run 1 run", exact=True)).to_be_enabled()  # the server accepts it
+    page.locator("#set-generate").fill("0")
+    expect(batch).to_be_enabled()

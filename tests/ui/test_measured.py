@@ -329,7 +329,7 @@ def test_a_generation_has_its_tokens_and_its_rates(api, make_result, new_tab):
     assert {name: " ".join(text.split()) for name, text in figures.items()} == {
         "Time to first token": "70.0 ms after 2 tokens of prompt",
         "Tokens/s": "100",
-        "Weights read": "1.25 GB/s the triad of the node: 17.5 GB/s",
+        "Weights read": "1.25 GB/s 7 % of the triad’s 17.5 GB/s",
     }
     expect(panel.get_by_role("heading", name="3 generated tokens")).to_be_visible()
     expect(panel.locator("code")).to_have_text("11, 200, 4")

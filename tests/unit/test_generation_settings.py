@@ -108,8 +108,26 @@ def test_a_prompt_comes_from_a_file(tmp_path):
 def test_the_rate_of_the_weights_stands_beside_the_triad_of_as_many_threads():
     peaks = {"peaks": {"threads": {"1": {"triad_gb_per_s": 12.5}, "2": {"triad_gb_per_s": None}}}}
     run = config()
-    assert rates(run, peaks, 0.5) == {"weights_gb_per_s": 8 * run.model.read_weights() / 1e9, "triad_gb_per_s": 12.5}
+    rate = 8 * run.model.read_weights() / 1e9
+    assert rates(run, peaks, 0.5) == {
+        "weights_gb_per_s": rate, "triad_gb_per_s": 12.5, "triad_share": rate / 12.5, "triad_missing": None,
+    }  # fmt: skip
     half = dataclasses.replace(run, precision="bf16")
     assert rates(half, peaks, 0.5)["weights_gb_per_s"] == 2 * read_bytes(half) / 1e9
-    assert rates(dataclasses.replace(run, threads=2), peaks, 0.5)["triad_gb_per_s"] is None
-    assert rates(run, {"peaks": None}, 0.5)["triad_gb_per_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("measured", "reason"),
+    [
+        (None, "the bandwidth of the node is not measured; taskloom doctor --peaks measures it"),
+        ({"threads": {"2": {"triad_gb_per_s": None}}}, "the bandwidth of the node is not measured; taskloom doctor "
+                                                       "--peaks measures it"),
+        ({"threads": {"1": {"triad_gb_per_s": 9.0}, "2": None}}, "the bandwidth of the node is measured with 1 thread, "
+                                                                 "not with 2"),
+        ({"threads": {str(n): {"triad_gb_per_s": 9.0} for n in (8, 16, 1)}}, "the bandwidth of the node is measured "
+                                                                            "with 1, 8 and 16 threads, not with 2"),
+    ],
+)  # fmt: skip
+def test_an_unknown_bandwidth_has_no_share_but_a_reason(measured, reason):
+    found = rates(dataclasses.replace(config(), threads=2), {"peaks": measured}, 0.5)
+    assert (found["triad_gb_per_s"], found["triad_share"], found["triad_missing"]) == (None, None, reason)

@@ -83,3 +83,18 @@ def test_each_ranks_communication_is_that_of_the_mean_timed_step() -> None:
     assert rows[2] == ["0", "together", "200", "ms", "600", "ms", "500", "ms", "4.000", "8.000"]
     assert [row[:2] for row in rows[3:]] == [["1", kind] for kind in ("gradients", "weights", "together")]
     assert not any("communication" in line for line in printed(None))
+
+
+def test_weights_of_a_generation_stand_beside_the_bandwidth_or_the_reason() -> None:
+    config = {"model": {"name": "tiny", "network": "gpt2"}, "mode": "infer", "generate": 3, "prompt": [5, 7],
+              "scheduler": "task", "threads": 2, "batch": 1, "seq": 1, "warmup": 0, "batch_slice": 1, "token_slice": 1,
+              "precision": "fp32", "save": None}  # fmt: skip
+    rates = {"gflop_per_s": 1.0, "weights_gb_per_s": 5.0, "triad_gb_per_s": 20.0}
+    why = "the bandwidth of the node is measured with 1 thread, not with 2"
+    found = {"config": config, "tokens": [1, 2, 3], "time_to_first_token_s": 0.5}
+    for summary, text in (
+        (rates, "5.0 GB/s; 25% of the triad's 20.0 GB/s"),
+        ({**rates, "triad_gb_per_s": None, "triad_missing": why}, f"5.0 GB/s; {why}"),
+        ({**rates, "triad_gb_per_s": None}, "5.0 GB/s; not measured"),  # a result of an earlier trainer
+    ):
+        assert any("weights read" in line and text in line for line in printed(None, **found, summary=summary))

@@ -54,7 +54,6 @@ def opening(request: ExperimentRequest, refusals: Refusals, between: Callable[[]
 def _plan(terms: Terms, found: Space) -> PlannedTuning:
     explored = terms.explored(len(found))
     sampler = terms.sampler_of(len(found))
-    blocks_ = -(-explored // terms.batch)
     most = beats_at_least(terms.fresh, terms.fresh) if terms.fresh else None
     sentences = []
     if sampler != terms.sampler:
@@ -73,7 +72,7 @@ def _plan(terms: Terms, found: Space) -> PlannedTuning:
         combinations=found.combinations,
         sampler=sampler,
         explore_runs=explored,
-        blocks=blocks_ + terms.confirm + terms.fresh,
+        blocks=terms.explore_blocks(len(found)) + terms.confirm + terms.fresh,
         runs=terms.planned(len(found)),
         beats_at_most=most,
         can_say=sentences,

@@ -96,11 +96,14 @@ export function settingsOf(texts, fields) {
 /** @param {unknown} value */
 const isEmpty = value => value === '' || value == null || (typeof value === 'object' && !Object.keys(value).length);
 
-/** Why no run of a form reads a setting, by the modes that it asks for; undefined if one does.
+/** Why no run of a form reads a setting, by the modes that it asks for and whether they generate; undefined if one does.
  * @param {any} schema @param {Texts} texts @returns {string | undefined} */
 export function unreadIn(schema, texts) {
 	const asked = parts(texts['mode'] ?? '');
-	const why = (asked.length ? asked : ['train']).map(mode => schema['x-unread']?.[mode]);
+	const uses = parts(texts['generate'] || '0').map(each => (Number(each) ? 'generate' : 'no-generate'));
+	const why = (asked.length ? asked : ['train']).flatMap(mode =>
+		(mode === 'infer' ? uses : ['']).map(use => schema['x-unread']?.[mode] ?? schema['x-unread']?.[use])
+	);
 	return why.every(Boolean) ? why[0] : undefined;
 }
 

@@ -3,7 +3,7 @@ import {html, useEffect, useRef, useState} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {useAction, useAnswer, useGrowing} from '../answers.js';
 import {ask} from '../api.js';
-import {count, duration, median, ms, number, perSecond, plural, variantName} from '../format.js';
+import {count, duration, median, ms, number, perSecond, percent, plural, variantName} from '../format.js';
 import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
 import {Answered, Empty, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {Steps} from '../run/steps.js';
@@ -198,8 +198,9 @@ function Generated({of}) {
 					'Weights read',
 					`${number(summary.weights_gb_per_s)} GB/s`,
 					summary.triad_gb_per_s == null
-						? 'the triad of the node is not measured'
-						: `the triad of the node: ${number(summary.triad_gb_per_s)} GB/s`
+						? (summary.triad_missing ?? 'the triad of the node is not measured')
+						: `${percent(summary.weights_gb_per_s / summary.triad_gb_per_s, 0)} of the triad’s ` +
+							`${number(summary.triad_gb_per_s)} GB/s`
 				]
 			]}
 		/>
