@@ -17,6 +17,10 @@ class TunedSetting(Model):
     confirmed_at: datetime = Field(description="end of the tuning")
     node: str
     machine: dict[str, Any] = Field(description="fingerprint; on a node with another one the setting was not tuned")
+    changed: list[str] = Field(
+        default_factory=list,
+        description="entries of the fingerprint that the node's newest result has otherwise: tune again",
+    )
     problem: dict[str, Any] = Field(description="settings of the network and its shape")
     settings: dict[str, Any]
     ratio: float = Field(description="step time of the default / that of the setting")

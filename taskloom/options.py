@@ -234,17 +234,18 @@ def _one(name: str, text: str, kind: type) -> Any:
 
 
 def space_values(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """The values of settings from SETTING=V1,V2,...; default: null. Raises ConfigError."""
+    """The values of settings from SETTING=V1,V2,... or, of values with commas, SETTING=V1;V2;...; default: null. Raises
+    ConfigError."""
     found: dict[str, list[Any]] = {}
     for text in texts:
         name, equals, values = (piece.strip() for piece in text.partition("="))
-        if not equals or not values or name in found:
+        if not equals or values in ("", ";") or name in found:
             raise ConfigError("space", text, "SETTING=V1,V2,..., each setting once, such as threads=1,2,4")
         if name not in NAMES:
             raise ConfigError("space", name, "a setting: " + ", ".join(NAMES))
         kind = _kind(name)
-        found[name] = [None if part.strip() == "default" else _one(name, part.strip(), kind)
-                       for part in values.split(",")]  # fmt: skip
+        parts = values.removesuffix(";").split(";" if ";" in values else ",")
+        found[name] = [None if part.strip() == "default" else _one(name, part.strip(), kind) for part in parts]
     return found
 
 

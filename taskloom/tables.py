@@ -159,7 +159,8 @@ def tuning(found: Tuning) -> list[str]:
     """State and answer of a tuning, in lines; without its sentence."""
     state = found.phase if found.phase != "ended" else f"ended ({found.reason or 'cancelled'})"
     spent = f"{found.spent_runs} of at most {found.planned_runs} runs and {found.spent_s:.0f} s of workers' time"
-    lines = [f"tuning: {state} after {spent}; {counted(found.space.valid, 'valid setting')}"]
+    grid = ", measured as a grid" if found.sampler == "grid" else ""
+    lines = [f"tuning: {state} after {spent}; {counted(found.space.valid, 'valid setting')}{grid}"]
     lines += [f"missing: {each}" for each in found.missing]
     if found.importance:
         effects = ", ".join(f"{each.setting} {100 * math.expm1(each.effect):.1f} %" for each in found.importance)

@@ -15,18 +15,22 @@ if TYPE_CHECKING:
 
 
 def find(client: Client, base: Mapping[str, Any], machine: Mapping[str, Any] | None = None) -> TunedSetting:
-    """The newest kept setting of a base's network and shape; machine: only with this fingerprint. Raises ConfigError.
+    """The newest kept setting of a base's network and shape; machine: only with this fingerprint, else only of machines
+    that have not changed since. Raises ConfigError.
     """
     known = list(client.tuned(dict(base)))
-    fitting = [each for each in known if machine is None or each.machine == machine]
+    fitting = [each for each in known if (not each.changed if machine is None else each.machine == machine)]
     if fitting:
         return fitting[0]
     accepted = "a network and shape with a setting that a tuning has confirmed to be faster; see taskloom tune"
-    if known and machine is not None:
+    if known:
         other = known[0]
-        names = [name for name, value in machine.items() if other.machine.get(name) != value]
-        accepted = f"a machine with a tuning of this network and shape; experiment {other.experiment_id} ran on " + \
-                   f"another one ({', '.join(names)} differ)"  # fmt: skip
+        ran = f"a machine with a tuning of this network and shape; experiment {other.experiment_id} ran on"
+        if machine is None:
+            accepted = f"{ran} {other.node}, which has changed since ({', '.join(other.changed)}): tune again"
+        else:
+            names = [name for name, value in machine.items() if other.machine.get(name) != value]
+            accepted = f"{ran} another one ({', '.join(names)} differ): tune again"
     raise ConfigError("tuned", True, accepted)
 
 

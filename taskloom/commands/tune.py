@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 @train_options(several=True)
 @click.option(
     "--space", "space", multiple=True, metavar="SETTING=V1,V2,...",
-    help="values of a setting of the space, such as threads=1,2,4; default: null; may be repeated. The same as the "
-    "setting's own option with several values",
+    help="values of a setting of the space, such as threads=1,2,4, or op_threads=default;qkv=2,fc=1 where values have "
+    "commas; default: null; may be repeated. The same as the setting's own option with several values",
 )  # fmt: skip
 @click.option("--name", default="", help="name of the experiment")
 @click.option("--runs", type=click.IntRange(1), help="runs of settings that search  [default: 96]")

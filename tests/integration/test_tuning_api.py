@@ -3,6 +3,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -311,6 +312,11 @@ def test_the_verdict_of_a_tuning_is_its_sentence_and_webhooks_hear_of_it(start_s
     assert (kept["experiment_id"], kept["settings"], kept["sentence"]) == (made["id"], found["best"], found["sentence"])
     assert (kept["ratio"], kept["beats_at_least"]) == (found["confirmed"]["ratio"], found["beats_at_least"])
     assert (kept["problem"]["seq"], kept["node"]) == (64, kept["machine"]["node"])
+    assert kept["changed"] == []
+    again = api.submit(base=BASE, requires={"cores": 1})  # the node's newest result has another fingerprint
+    run_block(node, partial(make_result, environment={"turbo": "changed", "kernel": "6.99"}), 1)
+    assert api.get(f"/experiments/{again['id']}")["state"] == "finished"
+    assert [each["changed"] for each in api.get("/tuned")["items"]] == [["turbo"]]
     same, other = ({**BASE, "scheduler": "task"}, {**BASE, "seq": 96})
     assert len(api.get("/tuned", base=json.dumps(same))["items"]) == 1  # the schedule is not the problem
     assert api.get("/tuned", base=json.dumps(other))["items"] == []
@@ -333,4 +339,4 @@ def test_disturbed_runs_are_said_first_wherever_the_sentence_is(api, make_result
     assert [trial["flagged"] for trial in found["trials"]] == [False] * 3
     shown = judged(api.context.database, made["id"])
     assert (shown.sentence, shown.disturbed_runs, shown.runs) == (found["sentence"], 12, 12)
-    assert service.kept(api.context.database, made["id"])["sentence"] == found["sentence"]
+    assert search.kept(api.context.database, made["id"])["sentence"] == found["sentence"]

@@ -10,16 +10,19 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
+from sqlalchemy import delete
 
 import taskloom.server.schema  # noqa: F401 (all tables)
 from gpt2core.spec.config import TrainConfig
 from taskloom.server.db import Database, now
+from taskloom.server.queue.tables.runs import Series
 from taskloom.server.read.tuning.kept import keep, problem_of
 from tests.support.browser import saved
 from tests.support.patience import until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 BASE = {"model": "tiny", "batch": 2, "seq": 32, "steps": 4, "batch_slice": 1, "token_slice": 32}
+SERIES = {"key": "k", "config": {}, "runs": 1, "last_at": 1e12}
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +92,17 @@ def test_the_form_offers_a_confirmed_setting_with_its_evidence(world, tab, tuned
     database = Database(world.home.database_url, 30.0)
     with database.write() as session:
         keep(session, experiment_id, now(session), told)
+    address = f"new?ask={quote(json.dumps({'base': {**BASE, 'batch': 3}}))}"
+    newest = SERIES | {"node": "node-7", "machine": {"node": "node-7", "turbo": True}}
+    with database.write() as session:
+        session.add(Series(**newest))
+    notice = tab.open(address).locator(".notice", has_text="task, sync none is 1.20 times as fast.")
+    expect(notice).to_contain_text("The node has changed since (turbo): tune again.")
+    expect(notice.get_by_role("button")).to_have_count(0)
+    with database.write() as session:
+        session.execute(delete(Series).where(Series.node == "node-7"))
     database.close()
-    page = tab.open(f"new?ask={quote(json.dumps({'base': {**BASE, 'batch': 3}}))}")
+    page = tab.open(address)
     notice = page.locator(".notice", has_text="task, sync none is 1.20 times as fast.")
     expect(notice).to_contain_text("on node-7")
     notice.get_by_role("button", name="Use its setting").click()

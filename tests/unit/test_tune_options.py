@@ -12,11 +12,15 @@ def test_values_of_a_space_have_the_types_of_their_settings():
     assert space_values(["threads=1,2", "scheduler=task, fork-join", "op_threads=default,qkv=2", "fusion=default"]) == {
         "threads": [1, 2], "scheduler": ["task", "fork-join"], "op_threads": [None, "qkv=2"], "fusion": [None],
     }  # fmt: skip
+    tables = [None, "qkv=2,fc*=1", "recur[3]=1"]
+    assert space_values(["op_threads=default; qkv=2,fc*=1;recur[3]=1"]) == {"op_threads": tables}
+    assert space_values(["op_threads=qkv=2,fc=1;"]) == {"op_threads": ["qkv=2,fc=1"]}
 
 
 @pytest.mark.parametrize(
     ("texts", "field"),
-    [(["threads"], "space"), (["threads="], "space"), (["threads=1", "threads=2"], "space"), (["none=1"], "space"),
+    [(["threads"], "space"), (["threads=;"], "space"),
+     (["threads="], "space"), (["threads=1", "threads=2"], "space"), (["none=1"], "space"),
      (["threads=two"], "threads")],
 )  # fmt: skip
 def test_other_texts_are_refused(texts, field):

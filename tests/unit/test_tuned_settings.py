@@ -14,8 +14,9 @@ NOW = datetime(2026, 3, 4, tzinfo=UTC)
 HERE = {"node": "a", "turbo": True}
 
 
-def kept(experiment_id, days=3, **machine):
+def kept(experiment_id, days=3, changed=(), **machine):
     return TunedSetting(
+        changed=list(changed),
         experiment_id=experiment_id, confirmed_at=NOW - timedelta(days=days), node="a", machine={**HERE, **machine},
         problem={}, settings={"scheduler": "task", "threads": 4}, ratio=1.2, ratio_low=1.1, ratio_high=1.3, pairs=8,
         beats_at_least=0.86, sentence="task is faster.",
@@ -41,8 +42,11 @@ def test_the_newest_that_fits_the_machine():
 
 
 def test_a_changed_fingerprint_and_an_unknown_problem_are_named():
-    with pytest.raises(ConfigError, match=r"experiment 9 ran on another one \(turbo differ\)"):
+    with pytest.raises(ConfigError, match=r"experiment 9 ran on another one \(turbo differ\): tune again"):
         tuned.find(Known(kept(9, turbo=False)), {}, HERE)
+    with pytest.raises(ConfigError, match=r"experiment 8 ran on a, which has changed since \(turbo, smt\): tune again"):
+        tuned.find(Known(kept(8, changed=["turbo", "smt"])), {})
+    assert tuned.find(Known(kept(8, changed=["turbo"]), kept(2)), {}).experiment_id == 2
     with pytest.raises(ConfigError, match="taskloom tune"):
         tuned.find(Known(), {})
 

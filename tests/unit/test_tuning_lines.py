@@ -11,13 +11,15 @@ BASE = {"model": "tiny"}
 TERMS = Terms(runs=4, batch=2, confirm=2, fresh=1)
 
 
-def shown(blocks: int, reason: str | None = None, cancelled: bool = False) -> tuple[Tuning, list[str]]:
+def shown(
+    blocks: int, reason: str | None = None, cancelled: bool = False, terms: Terms = TERMS
+) -> tuple[Tuning, list[str]]:
     chosen, runs = space(BASE, {"threads": [1, 2, 4], "sync": ["step", "none"], "scheduler": ["task"]}), list[Run]()
     for block in range(blocks):
-        for role, point in following(TERMS, chosen, runs, 0.0).parts:
+        for role, point in following(terms, chosen, runs, 0.0).parts:
             step_s = 1.0 if point is None else 1.0 / chosen.settings(point)["threads"]
             runs.append(Run(len(runs), block, role, point, step_s))
-    found = answer(7, TERMS, chosen, BASE, runs, {}, 12.0, reason, cancelled)  # type: ignore[arg-type]
+    found = answer(7, terms, chosen, BASE, runs, {}, 12.0, reason, cancelled)  # type: ignore[arg-type]
     return found, tables.tuning(found)
 
 
@@ -42,3 +44,8 @@ def test_one_that_ended_names_the_reason_and_what_is_missing() -> None:
     assert found.missing
     assert lines[1 : 1 + len(found.missing)] == [f"missing: {each}" for each in found.missing]
     assert shown(1, cancelled=True)[1][0].startswith("tuning: ended (cancelled) after 3 ")
+
+
+def test_a_space_that_the_runs_suffice_for_is_measured_as_a_grid() -> None:
+    _, lines = shown(1, terms=Terms(runs=18, batch=2, confirm=2, fresh=1))
+    assert lines[0].endswith("; 6 valid settings, measured as a grid")

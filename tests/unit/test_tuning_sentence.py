@@ -39,8 +39,8 @@ def test_settings_have_the_order_of_the_space(values: dict[str, Any], name: str)
     assert named(values) == name
 
 
-SHARE = "faster than at least 86 % of the 3,120 valid settings (95 % confidence; 20 of 20 drawn at random after it was " \
-        "chosen)."  # fmt: skip
+SHARE = ("faster than at least 86 % of the 3,120 valid settings (95 % confidence; 20 of 20 drawn at random after it "
+         "was chosen).")
 
 
 def test_the_answer_in_one_sentence() -> None:

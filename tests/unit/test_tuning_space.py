@@ -156,8 +156,11 @@ def test_the_phases_in_their_order():
     assert len(set(trials)) == len(trials) == 4
 
 
-@pytest.mark.parametrize(("count", "batch", "sampler"), [(16, 6, "tpe"), (14, 7, "tpe"), (9, 4, "tpe"), (16, 12, "tpe"),
-                                                         (16, 6, "random"), (16, 6, "grid"), (90, 6, "tpe")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("count", "batch", "sampler"),
+    [(16, 6, "tpe"), (14, 7, "tpe"), (9, 4, "tpe"), (16, 12, "tpe"), (16, 6, "random"), (16, 6, "grid"),
+     (90, 6, "tpe")],
+)  # fmt: skip
 def test_as_many_blocks_and_runs_as_planned(count, batch, sampler):
     terms = Terms(runs=count, batch=batch, confirm=6, fresh=2, seed=1, sampler=sampler)
     chosen, runs, _ = play(terms, VALUES, threads_help)

@@ -16,6 +16,7 @@ from taskloom.server import paging
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import InvalidRequest
 from taskloom.server.queue.experiments.canonical import sha256
+from taskloom.server.queue.tables.runs import Series
 from taskloom.server.read.tuning.models import Tuned
 
 FINGERPRINT = tuple(name for name in MACHINE if name != "clock")  # known without starting a trainer
@@ -58,7 +59,23 @@ def page(database: Database, base: Mapping[str, Any] | None, cursor: str | None,
         query = query.where(Tuned.id < before)
     with database.read() as session:
         rows, more = paging.split(session.scalars(query).all(), limit)
+        now = {node: _machine_now(session, node) for node in {str(row.fields["node"]) for row in rows}}
     items = [
-        TunedSetting(experiment_id=row.experiment_id, confirmed_at=utc(row.confirmed_at), **row.fields) for row in rows
-    ]
+        TunedSetting(
+            experiment_id=row.experiment_id, confirmed_at=utc(row.confirmed_at),
+            changed=_changed(row.fields["machine"], now[str(row.fields["node"])]), **row.fields,
+        )
+        for row in rows
+    ]  # fmt: skip
     return TunedSettingPage(items=items, next_cursor=paging.encode(rows[-1].id) if more else None)
+
+
+def _machine_now(session: Session, node: str) -> Mapping[str, Any] | None:
+    """The machine of a node's newest result; None without results."""
+    newest = select(Series.machine).where(Series.node == node).order_by(Series.last_at.desc(), Series.id.desc())
+    return session.scalars(newest.limit(1)).first()
+
+
+def _changed(machine: Mapping[str, Any], now: Mapping[str, Any] | None) -> list[str]:
+    """Names of what differs in the fingerprint."""
+    return [] if now is None else [name for name in FINGERPRINT if machine.get(name) != now.get(name)]

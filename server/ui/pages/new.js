@@ -140,7 +140,9 @@ function Tuned({base, onUse}) {
 			A <a href=${link('experiment', {id: found.experiment_id})}>tuning</a> of this network and shape ended${' '}
 			<${Time} at=${found.confirmed_at} /> on ${found.node}: ${found.sentence}
 		</span>
-		<span><button type="button" onClick=${() => onUse(found.settings)}>Use its setting</button></span>
+		${found.changed?.length
+			? html`<span>The node has changed since (${found.changed.join(', ')}): tune again.</span>`
+			: html`<span><button type="button" onClick=${() => onUse(found.settings)}>Use its setting</button></span>`}
 	</div>`;
 }
 
