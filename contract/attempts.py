@@ -112,7 +112,7 @@ class StepsDone(Request):
         max_length=STEPS, description="loss of each step"
     )
     accuracy: list[Annotated[float, Field(ge=0, le=1)]] | None = Field(
-        None, max_length=STEPS, description="top 1 of each step; null unless the network has classes"
+        None, max_length=STEPS, description="top 1 of each step; null unless the network has classes or answers"
     )
     evaluation_loss: list[Annotated[float, Field(ge=-1e100, le=1e100)] | None] | None = Field(
         None,

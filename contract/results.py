@@ -179,7 +179,9 @@ class TrainResult(Block):
     config: dict[str, Any]
     environment: ResultEnvironment
     losses: list[Number] = Field(description="of each step; empty if its phases have no loss")
-    accuracy: list[Number] = Field([], description="of each step, top 1; empty unless the network has classes")
+    accuracy: list[Number] = Field(
+        [], description="of each step, top 1; empty unless the network has classes or answers"
+    )
     evaluations: list[ResultEvaluation] = Field([], description="after every `evaluate_every` steps")
     step_s: list[StepSeconds] = Field(min_length=1)
     phase_s: dict[Phase, list[Seconds]]

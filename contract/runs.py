@@ -101,7 +101,7 @@ class StepSeen(Model):
     step: int = Field(description="1-based, as in `progress`")
     step_s: float
     loss: float | None = Field(description="null if it is not finite")
-    accuracy: float | None = Field(None, description="top 1; null unless the network has classes")
+    accuracy: float | None = Field(None, description="top 1; null unless the network has classes or answers")
     evaluation_loss: float | None = Field(None, description="of the evaluation after this step; null without one")
     evaluation_accuracy: float | None = Field(None, description="likewise")
 
@@ -273,7 +273,7 @@ class SampleRow(Model):
     step: int = Field(description="0-based, unlike in `progress` and `steps`")
     warmup: bool
     loss: float | None = Field(description="null if the phases of the run have no loss")
-    accuracy: float | None = Field(None, description="top 1; null unless the network has classes")
+    accuracy: float | None = Field(None, description="top 1; null unless the network has classes or answers")
     evaluation_loss: float | None = Field(None, description="of the evaluation after this step; null without one")
     evaluation_accuracy: float | None = Field(None, description="likewise")
     step_s: float

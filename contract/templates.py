@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
-from gpt2core.spec.data import IMAGES, PAIRS, TOKENS
+from gpt2core.spec.data import CLOZE, IMAGES, PAIRS, TOKENS
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.models import preset_name
 from taskloom.contract.bodies import Model, Request
@@ -19,7 +19,7 @@ from taskloom.contract.bodies import Model, Request
 Mode = Literal["train", "infer"]
 WORKLOAD = "workload"
 GENERATED = "synthetic"  # data that the trainer generates
-NETWORKS = ("small", "lstm-tiny", "resnet14-cifar", "vgg11-cifar", "seq2seq-tiny")
+NETWORKS = ("small", "lstm-tiny", "resnet14-cifar", "vgg11-cifar", "seq2seq-tiny", "reader-tiny")
 MOST_NETWORKS = 20
 ROW = ("model", "batch", "seq", "mode", "data")  # settings that vary from network to network
 
@@ -81,11 +81,14 @@ class WorkloadTerms(Request):
     pairs: str | None = Field(
         None, description="real data of networks that read pairs, such as pairs:PATH; null: generated only"
     )
+    cloze: str | None = Field(
+        None, description="real data of networks that read cloze records, such as cloze:PATH; null: generated only"
+    )
 
     @property
     def real(self) -> dict[str, str | None]:
         """Real data by what networks read."""
-        return {TOKENS: self.tokens, IMAGES: self.images, PAIRS: self.pairs}
+        return {TOKENS: self.tokens, IMAGES: self.images, PAIRS: self.pairs, CLOZE: self.cloze}
 
 
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,9 +22,10 @@ SIZES = {
     "layers": "L: number of layers",
     "heads": "gpt2: NH: attention heads",
     "channels": "gpt2: C: channels, a multiple of heads",
-    "embedding": "lstm, seq2seq: E: width of the embedding",
+    "embedding": "lstm, seq2seq, reader: E: width of the embedding",
     "hidden": "lstm: H: hidden units of a layer; vgg: outputs of a dense layer; seq2seq: H: hidden units of the "
-    "decoder, half of them for each direction of the encoder",
+    "decoder, half of them for each direction of the encoder; reader: H: hidden units of each direction",
+    "query": "reader: Q: most words of a query",
     "tied": "lstm: the head's weight is the embedding's; needs E = H",
     "blocks": "resnet: blocks of a stage",
     "width": "resnet, vgg: channels of the first stage",

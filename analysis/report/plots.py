@@ -60,11 +60,11 @@ def colour_of(scheduler: str) -> str:
 def op_colour(op: str) -> str:
     """One colour for a kind of op, forward or backward, in every report."""
     for names, colour in (
-        (("attention", "cross_attention"), "attention"),
-        (("qkv", "projection", "fc", "logits", "gates_in", "recurrence", "combine", "conv"), "products"),
+        (("attention", "cross_attention", "pointer_sum"), "attention"),
+        (("qkv", "projection", "fc", "logits", "gates_in", "recurrence", "combine", "match", "conv"), "products"),
         (("gelu", "relu", "tanh", "residual", "layernorm", "pool"), "elementwise"),
         ((*OPTIMIZERS, "update"), "update-op"),
-        (("cross_entropy", "mean_loss", "mean_accuracy", "end_at_goal"), "loss-op"),
+        (("cross_entropy", "pointer_loss", "mean_loss", "mean_accuracy", "end_at_goal"), "loss-op"),
     ):
         if op.startswith(names):
             return f"var(--{colour})"

@@ -8,6 +8,7 @@ positions with 0; a source's length is without its end, which the encoder does n
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ SOURCE, TARGET = "source.bin", "target.bin"
 SYNTHETIC_PAIRS = 1 << 16  # at most this many are drawn, unless one batch alone needs more
 READ_AT_ONCE = 1 << 20
 LEAST_POSITIONS = 2
+FIRST_WORD = BEGIN + 1
 
 
 class Pairs(NamedTuple):
@@ -71,22 +73,28 @@ def open_synthetic(config: TrainConfig, _path: str = "") -> Pairs:
     A source has half of `seq` to `seq` - 1 words, and its target is the same in reverse. Words are drawn as synthetic
     tokens are: zipf or uniform. A longer run begins with the pairs of a shorter one.
     """
-    T, words = config.seq, config.model.vocab - (BEGIN + 1)
+    T = config.seq
     needed = config.batch * config.grad_accum * config.steps
     count = max(config.batch, min(needed, SYNTHETIC_PAIRS))
     rng, of_lengths = (np.random.Generator(np.random.PCG64([config.seed, SYNTHETIC_STREAM, i])) for i in range(2))
     longest = T - 1
     lengths = of_lengths.integers(max(1, T // 2), longest + 1, size=count)
-    if config.distribution == "uniform":
-        drawn = rng.integers(words, size=(count, longest))
-    else:
-        below = np.cumsum(1.0 / np.arange(1, words + 1))
-        drawn = np.minimum(np.searchsorted(below, rng.random((count, longest)) * below[-1], side="right"), words - 1)
+    drawn = draw_words(config, rng, (count, longest))
     sources, targets = (np.full((count, T), END, np.uint16) for _ in range(2))
     for pair, length in enumerate(lengths):
-        sources[pair, :length] = drawn[pair, :length] + BEGIN + 1
+        sources[pair, :length] = drawn[pair, :length]
         targets[pair, :length] = sources[pair, :length][::-1]
     return Pairs(sources, targets, np.stack([lengths, lengths + 1], axis=1).astype(np.int32))
+
+
+def draw_words(config: TrainConfig, rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.intp]:
+    """Words of a table, drawn independently: zipf or uniform."""
+    words, first = config.model.vocab - FIRST_WORD, FIRST_WORD
+    if config.distribution == "uniform":
+        return rng.integers(words, size=shape) + first
+    below = np.cumsum(1.0 / np.arange(1, words + 1))
+    drawn: NDArray[np.intp] = np.searchsorted(below, rng.random(shape) * below[-1], side="right")
+    return np.minimum(drawn, words - 1) + first
 
 
 def open_folder(config: TrainConfig, path: str) -> Pairs:
@@ -97,48 +105,56 @@ def open_folder(config: TrainConfig, path: str) -> Pairs:
     """
     sides = []
     for name in (SOURCE, TARGET):
-        file = Path(path) / name
-        tokens = map_tokens(file)
-        check_tokens(file, tokens, config.model)
-        sides.append((file, tokens, _ends(file, tokens)))
+        file, tokens = open_tokens_of(config, path, name)
+        begins = np.flatnonzero(tokens == BEGIN)
+        if len(begins):
+            raise TokenOutOfRange(file, f"token {BEGIN} at index {begins[0]}; only the decoder begins with it")
+        sides.append((file, tokens, ends_of(file, tokens)))
     (first, _, ends), (second, _, others) = sides
     if len(ends) != len(others):
         raise CountMismatch(second, f"{len(others)} sequences; {first} has {len(ends)}")
-    (sources, of_sources), (targets, of_targets) = (_pad(*side, config.seq) for side in sides)
+    longest = (config.seq, config.seq - 1, f"seq {config.seq}")
+    (sources, of_sources), (targets, of_targets) = (pad(*side, *longest) for side in sides)
     return Pairs(sources, targets, np.stack([of_sources, of_targets + 1], axis=1).astype(np.int32))
 
 
-def _ends(file: Path, tokens: NDArray[np.uint16]) -> NDArray[np.intp]:
-    """Index of the end of each sequence. Raises BadSequence, TokenOutOfRange."""
+def open_tokens_of(config: TrainConfig, path: str, name: str) -> tuple[Path, NDArray[np.uint16]]:
+    """A token file of a folder, and its tokens, which are in the vocabulary."""
+    file = Path(path) / name
+    tokens = map_tokens(file)
+    check_tokens(file, tokens, config.model)
+    return file, tokens
+
+
+def ends_of(file: Path, tokens: NDArray[np.uint16]) -> NDArray[np.intp]:
+    """Index of the end of each sequence. Raises BadSequence."""
     if tokens[-1] != END:
         raise BadSequence(file, f"the last token is {tokens[-1]}; expected {END}, which ends a sequence")
-    begins = np.flatnonzero(tokens == BEGIN)
-    if len(begins):
-        raise TokenOutOfRange(file, f"token {BEGIN} at index {begins[0]}; only the decoder begins with it")
     return np.flatnonzero(tokens == END)
 
 
-def _pad(
-    file: Path, tokens: NDArray[np.uint16], ends: NDArray[np.intp], T: int
+def pad(
+    file: Path, tokens: NDArray[np.uint16], ends: NDArray[np.intp], T: int, longest: int, limit: str
 ) -> tuple[NDArray[np.uint16], NDArray[np.intp]]:
-    """The sequences, padded to T positions, and their numbers of words. Raises BadSequence, SequenceTooLong."""
+    """The sequences, of at most `longest` words, padded to T positions, and their numbers of words. `limit`: what sets
+    the limit, with its value. Raises BadSequence, SequenceTooLong."""
     starts = np.concatenate([[0], ends[:-1] + 1])
     lengths = ends - starts
     if not lengths.min():
         raise BadSequence(file, f"sequence {int(np.argmin(lengths))} has no words; expected 1 or more")
-    if lengths.max() >= T:
-        at = int(np.argmax(lengths >= T))
-        raise SequenceTooLong(file, f"sequence {at} has {lengths[at]} words; seq {T} leaves room for {T - 1}")
+    if lengths.max() > longest:
+        at = int(np.argmax(lengths > longest))
+        raise SequenceTooLong(file, f"sequence {at} has {lengths[at]} words; {limit} leaves room for {longest}")
     padded = np.full((len(ends), T), END, np.uint16)
     for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
         padded[row, :length] = tokens[start : start + length]
     return padded, lengths
 
 
-def checksums(data: str) -> dict[str, str]:
-    """SHA-256 of each file of a folder of pairs, none of generated pairs. Raises UnreadableFile."""
+def checksums(data: str, names: Sequence[str] = (SOURCE, TARGET)) -> dict[str, str]:
+    """SHA-256 of each file of a folder, by default of pairs; none of generated data. Raises UnreadableFile."""
     prefix, path = parts(data)
-    return {name: _sha256(Path(path) / name) for name in (SOURCE, TARGET)} if prefix else {}
+    return {name: _sha256(Path(path) / name) for name in names} if prefix else {}
 
 
 def _sha256(path: Path) -> str:

@@ -90,14 +90,16 @@ class Network(Protocol):
 
 
 class InFiles(Network):
-    """A network whose weights are stored in files: its module `files` has the functions that these methods call. It is
-    imported when one of them is needed, since it loads NumPy.
+    """A network whose weights are stored in files: its module `files`, or the `module:name` in it, has the functions
+    that these methods call. It is imported when one of them is needed, since it loads NumPy.
     """
 
     files: ClassVar[str]
 
     def _files(self) -> Any:
-        return importlib.import_module(self.files)
+        module, _, name = self.files.partition(":")
+        found = importlib.import_module(module)
+        return getattr(found, name) if name else found
 
     def check(self, config: TrainConfig) -> None:
         if config.save is not None:

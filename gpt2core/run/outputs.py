@@ -53,8 +53,12 @@ def generated(arenas: Memory, config: TrainConfig) -> list[int]:
 
 
 def kept(program: Program, arenas: Memory, vocab: int) -> NDArray[np.generic]:
-    """The rows of the logits, without padded columns, or of the input of the product that gives them."""
-    (call,) = {call for op in program.ops for call in op.calls if call.name == "logits"}
+    """The rows of the logits, without padded columns, or of the input of the product that gives them. Of a network
+    without logits the probabilities."""
+    calls = {call for op in program.ops for call in op.calls if call.name == "logits"}
+    if not calls:
+        return arenas.view(Tensor("probabilities"))
+    (call,) = calls
     operands = dict(zip(signature(call.kernel).operands, call.operands, strict=True))
     out, inp = operands["out"], operands["inp"]
     if isinstance(out, Tensor):

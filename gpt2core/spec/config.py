@@ -61,8 +61,8 @@ class TrainConfig:
     )
     seq: int = setting(
         64, "T: tokens in a sequence, at most the model's context; 1 for images and with generate; "
-        "of a seq2seq at least 2", low=1, high=1 << 20, role="size", group="training", unit="tokens", main=5,
-        resolved=True, by_network=True,
+        "of a seq2seq at least 2; of a reader words of a document", low=1, high=1 << 20, role="size", group="training",
+        unit="tokens", main=5, resolved=True, by_network=True,
     )
     steps: int = setting(
         12, "steps, warm-up included; with generate, one for each token that is read", low=1, high=1 << 30,
@@ -136,17 +136,18 @@ class TrainConfig:
     data: str = setting(
         "stdlib", "tokens to train on: synthetic, stdlib, or an llm.c token file; of a resnet or vgg images: "
         "synthetic (its default), cifar10:PATH or cifar100:PATH, a folder of the binary files or one of them; of a "
-        "seq2seq pairs: synthetic (its default) or pairs:PATH, a folder with source.bin and target.bin",
+        "seq2seq pairs: synthetic (its default) or pairs:PATH, a folder with source.bin and target.bin; of a reader "
+        "cloze records: synthetic (its default) or cloze:PATH, a folder with document.bin, query.bin and answer.bin",
         check=check_path, role="values", group="training", by_network=True,
     )
     distribution: str = setting("zipf", "distribution of synthetic tokens", choices=DISTRIBUTIONS, role="values")
     checkpoint: str | None = setting(
         None, "initial weights: an llm.c .bin file, or Hugging Face's .safetensors file, index or folder; of an "
-        "lstm, resnet, vgg or seq2seq a torch module's .safetensors", check=check_path, role="values",
+        "lstm, resnet, vgg, seq2seq or reader a torch module's .safetensors", check=check_path, role="values",
     )
     save: str | None = setting(
-        None, "file for the final weights (llm.c .bin, or .safetensors; of an lstm, resnet, vgg or seq2seq "
-        ".safetensors)", check=check_path, role="output",
+        None, "file for the final weights (llm.c .bin, or .safetensors; of an lstm, resnet, vgg, seq2seq or "
+        "reader .safetensors)", check=check_path, role="output",
     )
     optimizer: str = setting(
         "adamw", "optimizer of the weights (docs/how-to/add-an-optimizer.md)", choices=optimizers.KNOWN["optimizer"],

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
 
 CHANNELS, CIFAR_SIDE = 3, 32
-TOKENS, IMAGES, PAIRS = "tokens", "images", "pairs"  # data that a network reads
-END, BEGIN = 0, 1  # tokens of pairs that are no words
+TOKENS, IMAGES, PAIRS, CLOZE = "tokens", "images", "pairs", "cloze"  # data that a network reads
+END, BEGIN, MISSING = 0, 1, 1  # tokens of pairs and of cloze records that are no words
+FOLDERS = {  # what a network reads that is a folder of token files, and how `data` names it
+    PAIRS: "pairs:PATH, a folder with source.bin and target.bin",
+    CLOZE: "cloze:PATH, a folder with document.bin, query.bin and answer.bin",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +76,11 @@ DATA: dict[str, Data] = {
             TOKENS: "gpt2core.data.sources:synthetic_tokens",
             IMAGES: "gpt2core.data.images:open_synthetic",
             PAIRS: "gpt2core.data.pairs:open_synthetic",
+            CLOZE: "gpt2core.data.cloze:open_synthetic",
         }
     ),
     "pairs": Data(openers={PAIRS: "gpt2core.data.pairs:open_folder"}, has_path=True),
+    "cloze": Data(openers={CLOZE: "gpt2core.data.cloze:open_folder"}, has_path=True),
     "stdlib": Data(openers={TOKENS: "gpt2core.data.sources:open_stdlib"}),
     **CIFAR,
 }
@@ -105,10 +111,10 @@ def with_path(data: str, path: str) -> str:
 def conflicts(config: TrainConfig) -> Iterator[ConfigError]:
     """Data that the network of a run does not read, or whose images do not fit its model."""
     model, (prefix, path), (form, _) = config.model, parts(config.data), form_of(config.data)
-    if model.reads == PAIRS:
-        if PAIRS not in form.openers or (prefix and not path):
-            accepted = f"synthetic or pairs:PATH, a folder with source.bin and target.bin: network {model.network}"
-            yield ConfigError("data", config.data, f"{accepted} reads pairs")
+    if model.reads in FOLDERS:
+        if model.reads not in form.openers or (prefix and not path):
+            accepted = f"synthetic or {FOLDERS[model.reads]}: network {model.network} reads {model.reads}"
+            yield ConfigError("data", config.data, accepted)
         return
     if model.reads != IMAGES:
         if model.reads not in form.openers:

@@ -23,6 +23,7 @@ NETWORKS = {
     "resnet": "gpt2core.networks.resnet.network",
     "vgg": "gpt2core.networks.vgg.network",
     "seq2seq": "gpt2core.networks.seq2seq.network",
+    "reader": "gpt2core.networks.reader.network",
 }
 KNOWN = Registry("networks", NETWORKS, "NETWORK")  # with those of other packages
 DEFAULT = "gpt2"  # network of a model without the key `network`
@@ -43,7 +44,7 @@ class Model(ABC):
     reads: ClassVar[str] = TOKENS
     unit: ClassVar[str] = "tokens"  # what a position of a sample is
     shortest: ClassVar[int] = 1  # minimum number of positions of a sample
-    metrics: ClassVar[tuple[str, ...]] = ("loss",)  # of each step: "accuracy" too if it has classes
+    metrics: ClassVar[tuple[str, ...]] = ("loss",)  # of each step: "accuracy" too if it has classes or answers
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16")
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # of settings, where they are not TrainConfig's
     optimizer_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # likewise, unless another one is chosen

@@ -35,6 +35,7 @@ LISTS = {"scheduler": "schedulers", "threads": "threads", "mode": "modes"}
 )
 @click.option("--images", metavar="DATA", help="real data of networks that read images, such as cifar10:NAME")
 @click.option("--pairs", metavar="DATA", help="real data of networks that read pairs, such as pairs:NAME")
+@click.option("--cloze", metavar="DATA", help="real data of networks that read cloze records, such as cloze:NAME")
 @click.option("--name", default="", help="name of the experiment")
 @click.option(
     "--repetitions", type=click.IntRange(1),
@@ -52,6 +53,7 @@ def workload(
     batches: str | None,
     images: str | None,
     pairs: str | None,
+    cloze: str | None,
     name: str,
     repetitions: int | None,
     dry_run: bool,
@@ -72,7 +74,8 @@ def workload(
     if output is not None and not wait:
         raise click.UsageError("--output needs --wait")
     commit = named_commit.options_of(given)
-    request = _request(given, batches, {"images": images, "pairs": pairs}, {"name": name, "repetitions": repetitions})
+    real = {"images": images, "pairs": pairs, "cloze": cloze}
+    request = _request(given, batches, real, {"name": name, "repetitions": repetitions})
     request = named_commit.completed(request, commit)
     with connect(server, waits=wait) as client:
         if dry_run:

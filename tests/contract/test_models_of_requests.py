@@ -30,6 +30,8 @@ RECORDED: list[Any] = [
      "name": "lstm-tiny"},
     "seq2seq-tiny",
     {"network": "seq2seq", "embedding": 6, "hidden": 10, "vocab": 23},
+    "reader-tiny",
+    {"network": "reader", "embedding": 6, "hidden": 5, "vocab": 23, "query": 6},
 ]  # fmt: skip
 
 

@@ -23,10 +23,12 @@ from tests.networks import test_gru
 from tests.support.networks import (
     cases,
     lstms,
+    readers,
     resnets,
     seq2seqs,
     torch_gru,
     torch_lstms,
+    torch_reader,
     torch_seq2seq,
     torch_toys,
     torch_trained,
@@ -233,11 +235,16 @@ def make_seq2seq() -> None:
     np.savez_compressed(FOLDER / "seq2seq.npz", losses=torch_seq2seq.losses(seq2seqs.config()))
 
 
+def make_reader() -> None:
+    """Store PyTorch's losses for the reader of tests/networks."""
+    np.savez_compressed(FOLDER / "reader.npz", losses=torch_reader.losses(readers.config()))
+
+
 def main() -> None:
     torch.set_num_threads(1)
     for make in (make_encoder, make_layernorm, make_matmul, make_attention, make_gelu, make_residual,
                  make_cross_entropy, make_adamw, make_sgd, make_small_gpt2, make_clipped_gpt2, make_toys,
-                 make_lstms, make_gru, make_resnet, make_vgg, make_seq2seq):  # fmt: skip
+                 make_lstms, make_gru, make_resnet, make_vgg, make_seq2seq, make_reader):  # fmt: skip
         make()
 
 

@@ -29,6 +29,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "seq2seq": {
         "model": {"network": "seq2seq", "embedding": 256, "hidden": 512, "vocab": 8192}, "batch": 8, "seq": 64,
     },
+    "reader": {
+        "model": {"network": "reader", "embedding": 256, "hidden": 256, "vocab": 8192}, "batch": 8, "seq": 128,
+    },
 }  # fmt: skip
 
 

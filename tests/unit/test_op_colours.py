@@ -13,10 +13,10 @@ from taskloom.analysis.report.plots import op_colour
 
 SCALE = Path(__file__).parents[2] / "server/ui/plots/scale.js"
 # They copy or look up.
-OTHER = {"tokens", "images", "pairs", "lengths", "bridge", "encoder", "embedding", "pack", "samples"}
+OTHER = {"tokens", "images", "pairs", "lengths", "bridge", "encoder", "embedding", "pack", "samples", "records"}
 
 
-@pytest.mark.parametrize("model", ["tiny", "lstm-tiny", "resnet14-cifar", "vgg11-cifar", "seq2seq-tiny"])
+@pytest.mark.parametrize("model", ["tiny", "lstm-tiny", "resnet14-cifar", "vgg11-cifar", "seq2seq-tiny", "reader-tiny"])
 def test_each_op_that_computes_has_a_kind_and_the_dashboard_shows_the_same(model: str) -> None:
     config = TrainConfig(model, batch=2, seq=1 if "cifar" in model else 8)
     ops = {call.name for _, _, call, _ in build(config).calls}

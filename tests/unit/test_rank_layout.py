@@ -33,6 +33,7 @@ MODELS = {
     "lstm": {"network": "lstm", "embedding": 12, "hidden": 9, "layers": 2, "vocab": 61, "context": 16},
     "resnet": {"network": "resnet", "blocks": 1, "width": 5, "classes": 7, "side": 9},
     "seq2seq": {"network": "seq2seq", "embedding": 6, "hidden": 10, "vocab": 23, "context": 16},
+    "reader": {"network": "reader", "embedding": 6, "hidden": 5, "vocab": 23, "query": 4, "context": 16},
 }
 
 

@@ -67,7 +67,7 @@ def test_sizes_replace_those_of_another_network() -> None:
     [
         ({"model": "lstm-tiny", "heads": "2"}, "heads", "no size of lstm, but of gpt2; lstm has layers, embedding"),
         ({"network": "lstm", "channels": "64"}, "channels", "no size of lstm, but of gpt2; lstm has layers, embedding"),
-        ({"hidden": "64"}, "hidden", "no size of gpt2, but of lstm, vgg, seq2seq; gpt2 has layers, heads, channels"),
+        ({"hidden": "64"}, "hidden", "no size of gpt2, but of lstm, vgg, seq2seq, reader; gpt2 has layers, heads"),
         ({"model": "tiny", "tied": True}, "tied", "no size of gpt2"),
         ({"model": "tiny", "network": "lstm"}, "network", "gpt2, the network of tiny"),
         ({"model": "gpt5", "layers": "2"}, "model", "lstm-tiny"),

@@ -45,7 +45,7 @@ def test_each_network_runs_in_both_modes_and_once_more_on_real_data_and_with_lar
 
 def test_the_default_networks_can_all_run():
     found = variants({"template": "workload", "base": {"steps": 4}})
-    assert {config.model.network for config in found} == {"gpt2", "lstm", "resnet", "vgg", "seq2seq"}
+    assert {config.model.network for config in found} == {"gpt2", "lstm", "resnet", "vgg", "seq2seq", "reader"}
     assert {config.seq for config in found if config.model.reads == "images"} == {1}
 
 
@@ -71,6 +71,14 @@ def test_pairs_have_a_length_and_real_data_of_their_own():
     found = variants({"template": "workload", "workload": terms, "base": {"steps": 4, "batch": 2, "seq": 24}})
     assert sorted((config.mode, config.data, config.seq) for config in found) == [
         ("infer", "synthetic", 24), ("train", "pairs:fr", 24), ("train", "synthetic", 24),
+    ]  # fmt: skip
+
+
+def test_records_have_a_length_and_real_data_of_their_own():
+    terms = {"networks": ["reader-tiny"], "threads": [2], "schedulers": ["task"], "batches": [], "cloze": "cloze:fr"}
+    found = variants({"template": "workload", "workload": terms, "base": {"steps": 4, "batch": 2, "seq": 24}})
+    assert sorted((config.mode, config.data, config.seq) for config in found) == [
+        ("infer", "synthetic", 24), ("train", "cloze:fr", 24), ("train", "synthetic", 24),
     ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from gpt2core.networks.network import InFiles
-from gpt2core.networks.seq2seq.tensors import PRESETS, Seq2seq, model_of, tensors
+from gpt2core.networks.seq2seq.tensors import PRESETS, Seq2seq, model_of, tensors, weight_specs
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import FUSIONS
 from gpt2core.step import slicing
@@ -27,7 +27,7 @@ class Seq2seqNetwork(InFiles):
     model = Seq2seq
     presets = PRESETS
     fusions = FUSIONS
-    files = "gpt2core.networks.seq2seq.checkpoint"
+    files = "gpt2core.networks.seq2seq.checkpoint:FILES"
 
     def tensors(self, config: TrainConfig) -> Mapping[str, list[TensorSpec]]:
         return tensors(config)
@@ -55,9 +55,14 @@ class Seq2seqNetwork(InFiles):
         return pairs.checksums(config.data)
 
     def initialise(self, config: TrainConfig, weights: Weights) -> None:
-        from gpt2core.networks.seq2seq import initial
+        from gpt2core.networks import torch_modules
 
-        initial.initial_weights(model_of(config), config.seed, weights)
+        H = model_of(config).hidden
+
+        def inputs(name: str) -> int:
+            return H // 2 if name.startswith("encoder") else 2 * H if name == "combine" else H
+
+        torch_modules.initial_weights(weight_specs(model_of(config)), config.seed, weights, inputs)
 
     def claims(self, names: Collection[str]) -> bool:
         return {"source_embedding.weight", "decoder.weight_hh_l0"} <= set(names)

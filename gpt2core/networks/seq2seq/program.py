@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpt2core.layers import bridge, cross_attention, embedding, gru, linear, loss, masked_loss, pairs, tanh
+from gpt2core.layers import bridge, cross_attention, gru, linear, loss, masked_loss, pairs, tanh
+from gpt2core.networks import encoder
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
-from gpt2core.step.grid import Grid
 from gpt2core.step.ops import Tensor
 
 
@@ -22,20 +22,15 @@ def forward(step: Builder, config: TrainConfig) -> None:
     encoded, decoded, combined, logits = (Tensor(name) for name in ("encoded", "decoded", "combined", "logits"))
     T, BS = config.seq, slicing.sizes(config)[0]
 
-    gates = _gates(step, grid, "encoder", "source", "embedded", "source_embedding", "gates")
-    gru.forward(
-        [
-            gru.Direction(
-                step, slices, f"recurrence_encoder{way}", out=encoded, kept=Tensor(f"kept{way}"),
-                hidden=Tensor(f"hidden{way}"), dpast=Tensor(f"dpast{way}"), gates=gates, lengths=sources,
-                weight=Tensor(f"encoder_hh{way}"), bias=Tensor(f"encoder_hh{way}_bias"), backwards=bool(place),
-                place=place, T=T, BS=BS,
-            )
-            for place, way in enumerate(("", "_reverse"))
-        ]
+    encoder.forward(
+        step, slices, name="encoder", prefix="", tokens=Tensor("source"), weight=Tensor("source_embedding"),
+        lengths=sources, T=T, BS=BS,
     )  # fmt: skip
-
-    gates = _gates(step, grid, "decoder", "inputs", "target_embedded", "target_embedding", "target_gates")
+    gates = Tensor("target_gates")
+    encoder.input_gates(
+        step, grid, "decoder", tokens=Tensor("inputs"), embedded=Tensor("target_embedded"),
+        weight=Tensor("target_embedding"), gates=gates,
+    )  # fmt: skip
     first, dpast = Tensor("first"), Tensor("target_dpast")
     crossed = bridge.forward(step, groups, first=first, encoded=encoded, lengths=sources, dfirst=dpast)
     decoder = gru.Direction(
@@ -64,14 +59,3 @@ def forward(step: Builder, config: TrainConfig) -> None:
         micros=config.grad_accum,
     )  # fmt: skip
     loss.mean(step, losses=Tensor("losses"), control=Tensor("control"), loss=Tensor("loss"), micros=config.grad_accum)
-
-
-def _gates(step: Builder, grid: Grid, name: str, tokens: str, embedded: str, weight: str, gates: str) -> Tensor:
-    """Add the embedding of tokens and what it gives the gates, which are returned."""
-    with step.fused():
-        embedding.forward_of_tokens(step, grid, out=Tensor(embedded), tokens=Tensor(tokens), weight=Tensor(weight))
-        linear.forward(
-            step, f"gates_in_{name}", grid, None, out=Tensor(gates), inp=Tensor(embedded), weight=Tensor(f"{name}_ih"),
-            bias=Tensor(f"{name}_ih_bias"),
-        )  # fmt: skip
-    return Tensor(gates)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from gpt2core.networks import token_rows
+from gpt2core.networks import encoder, token_rows
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.data import BEGIN, PAIRS
@@ -65,12 +65,9 @@ class Seq2seq(Model):
 def matrices(model: Seq2seq) -> tuple[tuple[str, int, int, str | None], ...]:
     """Every matrix in the order in which the weights lie: (out, in), as torch's."""
     E, H, V = model.embedding, model.hidden, model.vocab
-    half = H // 2
     return (
         ("source_embedding", V, E, None),
-        ("encoder_ih", GATES * H, E, "encoder_ih_bias"),
-        ("encoder_hh", GATES * half, half, "encoder_hh_bias"),
-        ("encoder_hh_reverse", GATES * half, half, "encoder_hh_reverse_bias"),
+        *encoder.matrices("encoder", E, H // 2),
         ("target_embedding", V, E, None),
         ("decoder_ih", GATES * H, E, "decoder_ih_bias"),
         ("decoder_hh", GATES * H, H, "decoder_hh_bias"),
@@ -104,16 +101,13 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """
     model, B, T = model_of(config), config.batch, config.seq
     E, H, N = model.embedding, model.hidden, config.batch * config.seq
-    half = H // 2
     tables = {"source": False, "inputs": False, "targets": False, "row_batch": True, "row_time": True}
     widths = {
-        "embedded": E, "gates": GATES * H, "encoded": H,
-        **{f"{name}{way}": width for way in ("", "_reverse")
-           for name, width in (("kept", half), ("hidden", GATES * half), ("dpast", half))},
+        **encoder.widths("", E, H // 2),
         "target_embedded": E, "target_gates": GATES * H, "target_kept": H, "target_hidden": GATES * H,
         "target_dpast": H, "decoded": H, "attention": T, "dattention": T, "mixed": 2 * H, "combined": H,
         **{f"d{name}": width for name, width in (
-            ("embedded", E), ("encoded", H), ("target_embedded", E), ("decoded", H), ("mixed", 2 * H), ("combined", H),
+            ("target_embedded", E), ("decoded", H), ("mixed", 2 * H), ("combined", H),
         )},
     }  # fmt: skip
     head = token_rows.head_specs(config, H, model.vocab)

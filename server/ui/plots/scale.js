@@ -156,11 +156,11 @@ export function schedulerColour(scheduler) {
 export function opKind(op) {
 	/** @type {[string[], string][]} */
 	const kinds = [
-		[['attention', 'cross_attention'], 'attention'],
-		[['qkv', 'projection', 'fc', 'logits', 'gates_in', 'recurrence', 'combine', 'conv'], 'products'],
+		[['attention', 'cross_attention', 'pointer_sum'], 'attention'],
+		[['qkv', 'projection', 'fc', 'logits', 'gates_in', 'recurrence', 'combine', 'match', 'conv'], 'products'],
 		[['gelu', 'relu', 'tanh', 'residual', 'layernorm', 'pool'], 'elementwise'],
 		[['adamw', 'sgd', 'update'], 'update-op'],
-		[['cross_entropy', 'mean_loss', 'mean_accuracy', 'end_at_goal'], 'loss-op']
+		[['cross_entropy', 'pointer_loss', 'mean_loss', 'mean_accuracy', 'end_at_goal'], 'loss-op']
 	];
 	return kinds.find(([starts]) => starts.some(start => op.startsWith(start)))?.[1] ?? 'other-op';
 }

@@ -57,7 +57,7 @@ def from_ours(config: TrainConfig, dtype: torch.dtype = torch.float64) -> Seq2se
     NETWORK.initialise(config, weights)
     sizes = model_of(config)
     model = Seq2seq(sizes.embedding, sizes.hidden, sizes.vocab).to(dtype)
-    model.load_state_dict({name: torch.from_numpy(part.copy()) for name, part in checkpoint.parts(weights)})
+    model.load_state_dict({name: torch.from_numpy(part.copy()) for name, part in checkpoint.FILES.parts(weights)})
     return model
 
 
