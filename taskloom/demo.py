@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from taskloom.analysis.causes import EfficiencyRow
 
 MODELS: dict[str, dict[str, Any]] = {
-    "small": {"model": "small", "batch": 4, "seq": 128, "steps": 10, "batch_slice": 1, "token_slice": 64},
+    "small": {"model": "small", "batch": 4, "seq": 64, "steps": 6, "batch_slice": 1, "token_slice": 32},
     "gpt2-124m": {"model": "gpt2-124m", "batch": 4, "seq": 64, "steps": 5, "batch_slice": 1, "token_slice": 64},
 }
 
 # Layers and chunks of time form a wavefront, which barriers after each layer's chunk hide: task is much faster.
 FINDING: dict[str, Any] = {
     "model": {"network": "lstm", "embedding": 192, "hidden": 192, "layers": 8, "vocab": 256, "context": 64},
-    "batch": 4, "seq": 64, "steps": 10, "batch_slice": 4, "token_slice": 16, "data": "stdlib",
+    "batch": 4, "seq": 64, "steps": 6, "batch_slice": 4, "token_slice": 16, "data": "stdlib",
 }  # fmt: skip
 MOST_FINDING_THREADS = 4  # its wavefront is 8 layers wide
 
