@@ -45,7 +45,7 @@ def read(path: Path) -> str:
     if text.startswith("{"):
         try:
             text = json.loads(text)["token"]
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, RecursionError) as error:
             raise FileError(path, "not a file of a key: JSON without `token`") from error
     if not isinstance(text, str) or not text:
         raise FileError(path, "not a file of a key: it holds no token")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import tomllib
@@ -40,21 +41,57 @@ def read(path: Path) -> ExperimentRequest:
         raise UnreadableFile(path, error.strerror or str(error)) from error
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise BadRequestFile(path, f"not readable as {path.suffix[1:]}: {error}") from error
+    if not isinstance(content, dict):
+        raise BadRequestFile(path, "contains no fields of an experiment, such as name, base and axes")
     return parse(content)
 
 
+FLOAT, INT, TEXT, DATE = (f"tag:yaml.org,2002:{name}" for name in ("float", "int", "str", "timestamp"))
+MOST_VALUES = 100_000  # of a file, where each alias counts as what it stands for
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML as people write it: 3e-4 is a number, and no key is given twice."""
+    """YAML as people write it: 3e-4 is a number, 010 and 1:30 are none, dates are text. Keys are text, given once."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, expression) for tag, expression in rules if tag not in (FLOAT, INT, DATE)]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        _check_names(names)
+        keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        for key in keys:
+            key.tag = TEXT
+        _check_names([key.value for key in keys])
         return super().construct_mapping(node, deep)
 
+    def get_single_node(self) -> yaml.Node | None:
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None and _values(node, {}) > MOST_VALUES:
+            raise ValueError(f"more than {MOST_VALUES:,} values")
+        return node
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+
+_Loader.add_implicit_resolver(INT, re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+)$"),
+                              list("-+0123456789"))  # fmt: skip
+_Loader.add_implicit_resolver(FLOAT, re.compile(
+    r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9][0-9_]*(?=[eE]))([eE][-+]?[0-9]+)?$"
+    r"|[-+]?\.(inf|Inf|INF)$|\.(nan|NaN|NAN)$"
+), list("-+.0123456789"))  # fmt: skip
+
+
+def _values(node: yaml.Node, known: dict[int, int | None]) -> int:
+    """The number of values below a node, with those of its aliases. Raises ValueError for an alias within itself."""
+    if id(node) in known:
+        found = known[id(node)]
+        if found is None:
+            raise ValueError(f"an alias that contains itself{node.start_mark}")
+        return found
+    known[id(node)] = None
+    parts = node.value if isinstance(node, yaml.CollectionNode) else ()
+    values = [part for each in parts for part in (each if isinstance(each, tuple) else (each,))]
+    known[id(node)] = found = 1 + sum(_values(value, known) for value in values)
+    return found
 
 
 def _yaml(text: str) -> Any:
@@ -86,4 +123,15 @@ def parse(content: Any) -> ExperimentRequest:
 
 
 def _refused(item: ErrorDetails) -> ConfigError:
-    return ConfigError(".".join(map(str, item["loc"])) or "request", item["input"], item["msg"])
+    accepted = item["msg"]
+    if item["type"] == "extra_forbidden":
+        written = str(item["loc"][-1]).strip().lower().replace("-", "_")
+        close = difflib.get_close_matches(written, sorted(_field_names()), 1)
+        accepted = "no such field" + "".join(f"; did you mean {name}?" for name in close)
+    return ConfigError(".".join(map(str, item["loc"])) or "request", item["input"], accepted)
+
+
+def _field_names() -> set[str]:
+    """Of a request and all its parts."""
+    schema = ExperimentRequest.model_json_schema()
+    return {name for part in (schema, *schema["$defs"].values()) for name in part.get("properties", ())}

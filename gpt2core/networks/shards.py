@@ -164,7 +164,7 @@ def _weight_map(file: Path) -> dict[str, str]:
     try:
         placed = json.loads(file.read_text(encoding="utf-8-sig"))["weight_map"]
         names = {str(tensor): str(name) for tensor, name in placed.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadMagic(file, f"is no index of safetensors files ({INDEX}): it has no weight_map") from error
     other = next((name for name in names.values() if "/" in name or "\0" in name or name in ("", ".", "..")), None)
     if other is not None:
@@ -216,7 +216,7 @@ def _described_bytes(header: bytes) -> int | None:
     try:
         entries = json.loads(header)
         return max(int(entry["data_offsets"][1]) for name, entry in entries.items() if name != "__metadata__")
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
 
 
@@ -229,7 +229,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
         raw = stream.read()
     try:
         found = json.loads(raw.decode("utf-8-sig"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadMagic(file, f"is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise BadMagic(file, "is no JSON object")

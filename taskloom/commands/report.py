@@ -48,8 +48,8 @@ def write(text: str, target: Path, appends: bool = False) -> None:
 def _thresholds(file: Path) -> list[Threshold]:
     """Raises BadParameter."""
     try:
-        return parse(tomllib.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        return parse(tomllib.loads(file.read_text(encoding="utf-8-sig")))
+    except (OSError, ValueError, RecursionError) as error:
         raise click.BadParameter(f"{file}: {error}", param_hint="--thresholds") from error
 
 

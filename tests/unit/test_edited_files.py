@@ -1,12 +1,17 @@
 """Files that people edit: marks of editors, line ends, keys given twice, numbers, and what is no text."""
 
+import click
 import pytest
 
+from gpt2core.networks import shards
+from gpt2core.spec.errors import BadMagic, ConfigError, FileError
+from taskloom.commands import report
 from taskloom.contract import key_files
 from taskloom.provisioner import pools
 from taskloom.request_file import BadRequestFile, read
 
 MARK = "\ufeff"
+LIMITS = "[[threshold]]\nreference = 1\nupper = 5\n"
 POOL = '[pools.a]\ncores = 1\nmemory = "1GiB"\nwalltime = 600\nmax_jobs = 1\n'
 
 
@@ -50,6 +55,59 @@ def test_a_key_given_twice_is_refused(tmp_path, name, text):
         request(tmp_path, name, text)
 
 
+@pytest.mark.parametrize("number", ["16", "0x10", "0o20", "0b10000", "1_6", "+16", "16.0", "1.6e1", "1.6E+1", "160e-1"])
+def test_whole_numbers_of_yaml(tmp_path, number):
+    assert request(tmp_path, "a.yaml", f"base: {{steps: {number}}}\n").base.steps == 16
+
+
+@pytest.mark.parametrize("text", ["010", "007", "0_1", "1:30", "1:30.5", "0x1p-3", "1,5", "NaN", "٣"])
+@pytest.mark.parametrize("field", ["steps", "lr"])
+def test_what_yaml_reads_as_another_number_is_refused(tmp_path, field, text):
+    with pytest.raises(ConfigError, match=rf"base\.{field} = '{text}' is not accepted"):
+        request(tmp_path, "a.yaml", f"base:\n  {field}: {text}\n")
+
+
+@pytest.mark.parametrize("name", ["2026-11-28", "2026-11-28 10:00:00", "1:30", "007", "1.2.3", "3e", "0x", "1-4"])
+def test_a_name_that_looks_like_a_date_or_number_is_kept(tmp_path, name):
+    assert request(tmp_path, "a.yaml", f"name: {name}\n").name == name
+
+
+@pytest.mark.parametrize("key", ["on", "yes", "null", "1", "1.5", "2026-11-28", "Name", "~"])
+def test_a_key_of_yaml_is_named_as_it_is_written(tmp_path, key):
+    with pytest.raises(ConfigError, match=f"^{key} = 1 is not accepted: no such field"):
+        request(tmp_path, "a.yaml", f"{key}: 1\n")
+
+
+@pytest.mark.parametrize("text", [
+    "Name: x", "base: {Batch: 1}", "base: {batch-slice: 1}", "base: {'batch_slice ': 1}", "repetition: 3",
+    "base: {batchslice: 1}",
+])  # fmt: skip
+def test_a_field_written_in_another_way_is_recognised(tmp_path, text):
+    with pytest.raises(ConfigError, match="no such field; did you mean (name|batch|batch_slice|repetitions)\\?"):
+        request(tmp_path, "a.yaml", text)
+
+
+def test_anchors_and_merges_of_yaml(tmp_path):
+    found = request(tmp_path, "a.yaml", "name: &n x\ntags: [*n]\nbase: {<<: {lr: 1.0, steps: 16}, lr: 2.0}\n")
+    assert (found.tags, found.base.lr, found.base.steps) == (["x"], 2.0, 16)
+
+
+def test_aliases_without_end_are_refused(tmp_path):
+    with pytest.raises(BadRequestFile, match="an alias that contains itself"):
+        request(tmp_path, "a.yaml", "axes: &a {threads: [*a]}\n")
+    lines = [f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 10)}]" for n in range(20)]
+    with pytest.raises(BadRequestFile, match="more than 100,000 values"):
+        request(tmp_path, "a.yaml", "a: &a [x]\n" + "\n".join(lines))
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.yaml", ""), ("a.yaml", "# only"), ("a.yaml", "- a"), ("a.yaml", "name=x"), ("a.json", "null"), ("a.json", "[]"),
+])  # fmt: skip
+def test_a_file_without_fields_is_refused(tmp_path, name, text):
+    with pytest.raises(BadRequestFile, match="contains no fields of an experiment, such as name, base and axes"):
+        request(tmp_path, name, text)
+
+
 @pytest.mark.parametrize("suffix", ["yaml", "toml", "json"])
 @pytest.mark.parametrize("content", [b"\xff\xfen\x00", b"n\xe4me: x", b"a: \x00", b"[" * 100_000])
 def test_what_is_no_such_file_is_refused(tmp_path, suffix, content):
@@ -73,3 +131,28 @@ def test_a_key_with_a_mark(tmp_path):
     path.write_text(MARK + "tlk_1_a\r\n", encoding="utf-8")
     path.chmod(0o600)
     assert key_files.read(path) == "tlk_1_a"
+
+
+@pytest.mark.parametrize("text", ["{", '{"token"}', '{"a": 1}', '{"a":' * 100_000])
+def test_a_key_in_json_that_is_none_is_refused(tmp_path, text):
+    path = tmp_path / "key"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    with pytest.raises(FileError, match="not a file of a key: JSON without `token`"):
+        key_files.read(path)
+
+
+def test_thresholds_with_a_mark_and_without_end(tmp_path):
+    path = tmp_path / "limits.toml"
+    path.write_text(MARK + LIMITS, encoding="utf-8")
+    assert len(report._thresholds(path)) == 1
+    path.write_text("a = " + "[" * 9999)
+    with pytest.raises(click.BadParameter, match="limits.toml: maximum recursion depth"):
+        report._thresholds(path)
+
+
+@pytest.mark.parametrize("content", [b'{"a":' * 100_000, b"{", b"[]", b"{} {}", b"\xff\xfe{}", b"{'n_head': 2}"])
+def test_a_checkpoint_with_a_configuration_that_is_none_is_refused(tmp_path, content):
+    (tmp_path / shards.CONFIG).write_bytes(content)
+    with pytest.raises(BadMagic, match=f"{shards.CONFIG}: is no JSON"):
+        shards.read_config(tmp_path)

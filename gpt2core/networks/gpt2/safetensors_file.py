@@ -136,7 +136,7 @@ def _configs(tensors: Tensors, channels: int) -> Iterator[tuple[Path, Mapping[st
     """The model's configurations with the file of each: in the metadata, and config.json in the folder. Beside a single
     file, a config.json of another number of channels is another model's.
     """
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         config = json.loads(tensors.metadata.get("config", ""))
         if isinstance(config, dict):
             yield tensors.path, config
