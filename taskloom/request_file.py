@@ -53,11 +53,6 @@ MOST_VALUES = 100_000  # of a file, where each alias counts as what it stands fo
 class _Loader(yaml.SafeLoader):
     """YAML as people write it: 3e-4 is a number, 010 and 1:30 are none, dates are text. Keys are text, given once."""
 
-    yaml_implicit_resolvers = {
-        first: [(tag, expression) for tag, expression in rules if tag not in (FLOAT, INT, DATE)]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
         for key in keys:
@@ -72,6 +67,10 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, expression) for tag, expression in rules if tag not in (FLOAT, INT, DATE)]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 _Loader.add_implicit_resolver(INT, re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+)$"),
                               list("-+0123456789"))  # fmt: skip
 _Loader.add_implicit_resolver(FLOAT, re.compile(

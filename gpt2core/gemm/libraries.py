@@ -120,6 +120,7 @@ def _mkl(precision: str = "fp32") -> Library:
 def _find_in_mkl(path: Path, name: str) -> int:
     library = ctypes.CDLL(str(path))
     library.MKL_Set_Threading_Layer(ctypes.c_int(1))  # sequential; before the first product
+    library.MKL_Set_Interface_Layer(ctypes.c_int(0))  # integers of 32 bits, whatever the environment says
     return int(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
 
 

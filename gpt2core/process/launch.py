@@ -47,6 +47,13 @@ ONE_THREAD = {
     "NUMBA_NUM_THREADS": "1",
 }
 
+# They choose other kernels of a library, which results would not name, or integers of another size, with which every
+# product is wrong (MKL_INTERFACE_LAYER).
+OTHER_KERNELS = (
+    "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_INTERFACE_LAYER", "MKL_VERBOSE",
+    "OPENBLAS_CORETYPE", "OPENBLAS_VERBOSE",
+)  # fmt: skip
+
 
 def command(
     result: Path, plan_only: bool = False, graph: Path | None = None, prove: bool = False, ranks: int = 1
@@ -79,11 +86,12 @@ def loop_command(scheduler: str, runtime: str, kernels: Sequence[str] = ()) -> l
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     """The child's environment: the base one, in which every library with its own threads is limited to one, without
-    settings of other ranks."""
+    settings of other ranks and of a library's kernels."""
     given = os.environ if base is None else base
     kept = {
         name: value for name, value in given.items()
         if (value or not settings.unset_if_empty(name)) and not name.startswith(SURROUNDING)
+        and name not in OTHER_KERNELS
     }  # fmt: skip
     return {**kept, **ONE_THREAD, "PYTHONUNBUFFERED": "1"}
 

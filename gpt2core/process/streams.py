@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -41,8 +42,11 @@ def say(line: str, stream: TextIO | None = None) -> None:
 
 def guarded(main: Callable[[], int | None]) -> int:
     """Call the main function of a process that may lack standard streams. Return its exit code; 1, with the error in a
-    line, if a file that the error names could not be used, or a stream could not be written."""
+    line, if a file that the error names could not be used, or a stream could not be written. Characters that standard
+    output cannot encode are escaped, as on standard error."""
     fill()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     code, failed = 1, ""
     try:
         code = main() or 0

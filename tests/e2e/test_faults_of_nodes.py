@@ -184,3 +184,24 @@ def test_a_workers_clock_that_jumps_takes_no_lease_away(home: House, client: Cli
     worker.event("delivered")
     assert [a.state for a in ended(client, run_id).history] == ["succeeded"]
     check_books(home, 1)
+
+
+@pytest.mark.parametrize(("server", "worker"), [("+0 x1.5", "+0 x0.7"), ("+0 x0.7", "+0 x1.5")])
+def test_clocks_that_drift_apart_take_no_lease_away(home: House, client: Client, server: str, worker: str) -> None:
+    def drifts(rate: str) -> dict[str, str]:
+        return {"LD_PRELOAD": library(), "FAKETIME": rate, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+    def renewed_often() -> bool:
+        attempt = client.run(run_id).history[0]
+        return (attempt.expires_at - attempt.claimed_at).total_seconds() > 3 * LEASE_S
+
+    home.server.end()
+    home.start_server(**drifts(server))
+    process, gate = home.start_gated("worker", **drifts(worker))
+    run_id = submit(client)
+    training(client, run_id)
+    until(renewed_often, "the lease to be renewed past its end")
+    gate.touch()
+    process.event("delivered")
+    assert [a.state for a in ended(client, run_id).history] == ["succeeded"]
+    check_books(home, 1)

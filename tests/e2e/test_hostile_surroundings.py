@@ -3,12 +3,13 @@ line that names the variable or file. Never a traceback, and no exit code but th
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,13 +17,17 @@ import pytest
 
 from gpt2core.spec import settings
 from gpt2core.spec.settings import cache_folder
+from taskloom import Client
+from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.options import WORKER
 from taskloom.server.settings import Settings
-from tests.support import fake_slurm
-from tests.support.command_line import TINY
+from tests.support import every_command, fake_slurm
+from tests.support.command_line import TINY, taskloom, told
 from tests.support.patience import DEADLINE_S
 from tests.support.processes import House
+from tests.support.runs import SMALL, succeeded
 
+NAME = "gr\xf6\xdfe \u6f22\u5b57 \U0001f469\u200d\U0001f467 e\u0301 " + 60 * "x"
 POOLS = '[pools.a]\ncores = 1\nmemory = "1GiB"\nwalltime = 600\nmax_jobs = 1\n'
 Run = Callable[..., tuple[int, str]]
 COMMANDS = {
@@ -45,6 +50,9 @@ HARMLESS: dict[str, tuple[Mapping[str, str], str]] = {
     "ASCII and a narrow terminal": (
         {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii",
          "COLUMNS": "20", "TERM": "dumb", "NO_COLOR": "1", "TZ": "Nowhere/City"}, ""),
+    "another encoding and a terminal of one column": (
+        {"LC_ALL": "de_DE", "PYTHONUTF8": "0", "PYTHONIOENCODING": "cp1252:strict", "COLUMNS": "1", "LINES": "0",
+         "TERM": "", "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "TTY_INTERACTIVE": "1"}, ""),
     "empty variables": (EMPTY, ""),
     "threads of libraries": (
         {"OMP_NUM_THREADS": "all", "OMP_PLACES": "{99}", "OMP_PROC_BIND": "x", "OMP_SCHEDULE": "x",
@@ -58,12 +66,30 @@ HARMLESS: dict[str, tuple[Mapping[str, str], str]] = {
         {"PYTHONOPTIMIZE": "2", "PYTHONHASHSEED": "0", "PYTHONPATH": "/nowhere:/proc/1", "PYTHONWARNINGS": "x::y",
          "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1", "PYTHONFAULTHANDLER": "1"}, ""),
     "a preloaded library that is missing": ({"LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere::"}, ""),
+    "allocators": (
+        {"MALLOC_ARENA_MAX": "x", "MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "85", "MALLOC_CONF": "x:1",
+         "GLIBC_TUNABLES": "glibc.malloc.tcache_count=x", "PYTHONMALLOC": "malloc",
+         "LD_PRELOAD": "libjemalloc.so.9 libtcmalloc.so.9"}, ""),
     "one core": ({}, 'exec taskset -c "$(taskset -cp $$ | grep -oE "[0-9]+$")" "$@"'),
-    "closed input and a low priority": ({}, 'exec <&-; exec nice -n 19 "$@"'),
+    "closed input": ({}, 'exec <&-; exec "$@"'), "a low priority": ({}, 'exec nice -n 19 "$@"'),
     "variables of services": (
         {"NOTIFY_SOCKET": "/nowhere", "LISTEN_FDS": "x", "WEB_CONCURRENCY": "x", "JOURNAL_STREAM": "x",
          "PGHOST": "x"}, ""),
 }  # fmt: skip
+# What would give a trainer other kernels, threads or integers than it asks for.
+CONTRADICTING = {
+    "MKL_INTERFACE_LAYER": "ILP64", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "MKL_CBWR": "COMPATIBLE",
+    "MKL_THREADING_LAYER": "TBB", "MKL_NUM_THREADS": "7", "MKL_DOMAIN_NUM_THREADS": "9", "MKL_VERBOSE": "1",
+    "OPENBLAS_CORETYPE": "Nehalem", "OPENBLAS_NUM_THREADS": "7", "GOTO_NUM_THREADS": "9", "OPENBLAS_VERBOSE": "2",
+    "OMP_THREAD_LIMIT": "1", "OMP_MAX_ACTIVE_LEVELS": "0", "OMP_NESTED": "false", "OMP_DYNAMIC": "true",
+    "KMP_DEVICE_THREAD_LIMIT": "1", "KMP_ALL_THREADS": "1", "KMP_LIBRARY": "serial", "KMP_HW_SUBSET": "1c,1t",
+}
+# Each command is tried in several of them together.
+TOGETHER = (
+    ("ASCII and a narrow terminal",), ("another encoding and a terminal of one column", "proxies and certificates"),
+    ("empty variables",), ("closed input", "one core", "a preloaded library that is missing"),
+    ("threads of libraries", "allocators", "Python's variables", "variables of services", "a low priority"),
+)
 # A command, a variable, a value that it cannot use, and what its one line names instead of the variable.
 WRONG = (
     ("plan", "TASKLOOM_CACHE_DIR", "/proc/1/x", ""), ("plan", "NUMBA_CACHE_DIR", "/proc/1/x", ""),
@@ -124,10 +150,10 @@ def run(tmp_path: Path, home: House) -> Run:
     return run
 
 
-def holds(told: tuple[int, str], codes: tuple[int, ...]) -> str:
-    code, printed = told
-    assert "Traceback" not in printed
-    assert "Exception ignored" not in printed
+def holds(ending: tuple[int, str], codes: tuple[int, ...]) -> str:
+    code, printed = ending
+    assert "Traceback" not in printed, printed
+    assert "Exception ignored" not in printed, printed
     assert code in codes, printed
     return printed
 
@@ -138,8 +164,8 @@ def every(run: Run, calls: list[tuple[str, Mapping[str, str], str]]) -> list[tup
         return list(pool.map(lambda call: run(*call), calls))
 
 
-def names(told: tuple[int, str], variable: str, instead: str) -> None:
-    printed = holds(told, (2,))
+def names(ending: tuple[int, str], variable: str, instead: str) -> None:
+    printed = holds(ending, (2,))
     last = printed.splitlines()[-1]
     assert (instead or variable) in last, printed
     assert "w0rd" not in printed
@@ -156,16 +182,73 @@ def test_some_commands_in_surroundings_of_each_kind(run: Run) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("surrounding", HARMLESS)
-def test_every_command_works(run: Run, surrounding: str) -> None:
+def test_workers_and_servers_work(run: Run, surrounding: str) -> None:
     variables, shell = HARMLESS[surrounding]
-    for told in every(run, [(command, variables, shell) for command in COMMANDS]):
-        holds(told, (0,))
+    for ending in every(run, [(command, variables, shell) for command in ("worker", "serve")]):
+        holds(ending, (0,))
+
+
+def test_each_command_of_the_command_line_is_tried() -> None:
+    assert sorted(every_command.names()) == sorted(every_command.ARGUMENTS)
+    assert {surrounding for each in TOGETHER for surrounding in each} == set(HARMLESS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # beside other load
+@pytest.mark.parametrize("together", TOGETHER)
+def test_every_command_works(home: House, client: Client, tmp_path: Path, together: tuple[str, ...]) -> None:
+    queue = {"name": NAME, "notes": NAME, "base": {**SMALL, "threads": 1}, "axes": {"scheduler": ["serial", "task"]}}
+    home.start_worker("quick")
+    succeeded(client, client.submit(ExperimentRequest.model_validate(queue)).id, 2)
+    variables, shells = zip(*(HARMLESS[each] for each in together), strict=True)
+    for command, ending in tried(home, tmp_path, {k: v for each in variables for k, v in each.items()}, shells).items():
+        refused = every_command.NONE in every_command.ARGUMENTS[command] or command in every_command.REFUSED
+        holds(ending, (0, 2) if command == "doctor" else (2,) if refused else (0,))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_command_ends_where_its_output_is_lost(home: House, tmp_path: Path) -> None:
+    for ending in tried(home, tmp_path, {}, [LOST["a full disk behind output"]], "--lost").values():
+        holds(ending, (0, 1, 2, 3))
+
+
+def tried(
+    home: House, folder: Path, variables: Mapping[str, str], shells: Sequence[str], *options: str
+) -> dict[str, tuple[int, str]]:
+    """The exit code of each command in a surrounding and what it printed."""
+    (folder / "pools.toml").write_text(f'server = "{home.url}"\n{POOLS}')
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TASKLOOM_")}
+    kept |= {"PATH": f"{fake_slurm.commands(folder / 'slurm')}:{kept['PATH']}", "TASKLOOM_SERVER": home.url,
+             "TASKLOOM_START_WAIT_S": "0", "TASKLOOM_CACHE_DIR": str(cache_folder()),
+             "XDG_STATE_HOME": str(folder / "state")}  # fmt: skip
+    readable, writable = os.pipe()
+    command = [sys.executable, "-P", every_command.__file__, str(writable), *options]
+    for shell in filter(None, shells):
+        command = ["/bin/bash", "-c", shell, "bash", *command]
+    with open(readable, encoding="utf-8") as found, subprocess.Popen(  # noqa: PTH123 - a descriptor
+        command, cwd=folder, env={**kept, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, pass_fds=[writable],
+    ):  # fmt: skip
+        os.close(writable)
+        return {name: (code, printed) for name, (code, printed) in json.load(found).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blas", ["mkl", "openblas"])
+def test_variables_of_libraries_change_no_bit(monkeypatch: pytest.MonkeyPatch, blas: str) -> None:
+    train = ("train", *TINY, "--data", "synthetic", "--threads", "1", "--blas", blas, "--json")
+    found = [told(taskloom(*train))["weights_sha256"]]
+    for name, value in CONTRADICTING.items():
+        monkeypatch.setenv(name, value)
+    found.append(told(taskloom(*train))["weights_sha256"])
+    assert found[0] == found[1]
 
 
 @pytest.mark.slow
 def test_every_value_that_cannot_be_used_is_named(run: Run) -> None:
-    told = every(run, [(command, {variable: value}, "") for command, variable, value, _ in WRONG])
-    for each, (_, variable, _, instead) in zip(told, WRONG, strict=True):
+    endings = every(run, [(command, {variable: value}, "") for command, variable, value, _ in WRONG])
+    for each, (_, variable, _, instead) in zip(endings, WRONG, strict=True):
         names(each, variable, instead)
 
 
@@ -175,5 +258,5 @@ def test_no_command_ends_in_a_traceback_where_nothing_can_be_written(run: Run, s
     calls: list[tuple[str, Mapping[str, str], str]] = [
         (command, {}, LOST[surrounding]) for command in COMMANDS if command != "serve"
     ]
-    for told in every(run, calls):
-        holds(told, (0, 1, 2, 3))
+    for ending in every(run, calls):
+        holds(ending, (0, 1, 2, 3))

@@ -83,7 +83,7 @@ def test_a_key_of_yaml_is_named_as_it_is_written(tmp_path, key):
     "base: {batchslice: 1}",
 ])  # fmt: skip
 def test_a_field_written_in_another_way_is_recognised(tmp_path, text):
-    with pytest.raises(ConfigError, match="no such field; did you mean (name|batch|batch_slice|repetitions)\\?"):
+    with pytest.raises(ConfigError, match=r"no such field; did you mean (name|batch|batch_slice|repetitions)\?"):
         request(tmp_path, "a.yaml", text)
 
 
@@ -147,7 +147,7 @@ def test_thresholds_with_a_mark_and_without_end(tmp_path):
     path.write_text(MARK + LIMITS, encoding="utf-8")
     assert len(report._thresholds(path)) == 1
     path.write_text("a = " + "[" * 9999)
-    with pytest.raises(click.BadParameter, match="limits.toml: maximum recursion depth"):
+    with pytest.raises(click.BadParameter, match=r"limits\.toml: maximum recursion depth"):
         report._thresholds(path)
 
 
