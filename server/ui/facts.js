@@ -1,7 +1,7 @@
 // How an experiment and a run were requested and measured: settings, measuring rules, history, attempts, files.
 import {html} from './vendor/preact.js';
-import {download} from './api.js';
-import {useAction, useAnswer} from './answers.js';
+import {ask, download} from './api.js';
+import {changed, useAction, useAnswer} from './answers.js';
 import {bytes, commit, count, pairsOf, plural, setting, words} from './format.js';
 import {Answered, Empty, Pairs, Refused, Table, Time} from './pieces.js';
 import {AttemptTable} from './lists/attempts.js';
@@ -10,6 +10,36 @@ import {Same, commandOf, questionText} from './request.js';
 import {State} from './words.js';
 
 /** @typedef {import('./schemas').Schemas} Schemas */
+
+/** Name, tags and notes, which can be changed at any time. @param {{of: Schemas['ExperimentDetail']}} props */
+function Names({of}) {
+	const {submit, busy, problem} = useAction(async (/** @type {HTMLFormElement} */ form) => {
+		const said = new FormData(form);
+		const tags = String(said.get('tags')).split(/[\s,]+/);
+		const body = {name: said.get('name'), notes: said.get('notes'), tags: [...new Set(tags.filter(Boolean))]};
+		await ask(`experiments/${of.id}`, {method: 'PATCH', body});
+		changed(`experiment:${of.id}`);
+	});
+	return html`<form class="panel stack tight" onSubmit=${submit}>
+		<h2>Name, tags, notes</h2>
+		${problem && html`<${Refused} problem=${problem} />`}
+		<div class="fields">
+			<div class="field">
+				<label for="name">Name</label>
+				<input id="name" name="name" maxlength="200" defaultValue=${of.name} />
+			</div>
+			<div class="field">
+				<label for="tags">Tags</label>
+				<input id="tags" name="tags" placeholder="night baseline" defaultValue=${of.tags?.join(' ')} />
+			</div>
+		</div>
+		<div class="field">
+			<label for="notes">Notes</label>
+			<textarea id="notes" name="notes" rows="4" maxlength="10000" defaultValue=${of.notes}></textarea>
+		</div>
+		<div class="row"><button disabled=${busy}>Save</button></div>
+	</form>`;
+}
 
 /** @param {{of: Schemas['ExperimentDetail'], topic: string}} props */
 export function Design({of, topic}) {
@@ -48,7 +78,7 @@ export function Design({of, topic}) {
 					]}
 				/>
 			</section>
-			<${Same} request=${request} />
+			<div class="stack"><${Names} of=${of} /><${Same} request=${request} /></div>
 		</div>
 		${of.by_state.succeeded > 0 &&
 		html`<${Answered} answer=${report} height=${320}>

@@ -92,6 +92,43 @@ function Verdict({of}) {
 	</p>`;
 }
 
+const SPAN = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\*([^*\s][^*\n]*)\*|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)/;
+
+/** A text's code, emphasis and links. @param {string} text */
+const spans = text =>
+	text
+		.trim()
+		.split(SPAN)
+		.map((part, i, parts) => {
+			if (!part || i % 6 === 5) return null;
+			if (i % 6 === 4) return html`<a href=${parts[i + 1]} rel="noopener">${part}</a>`;
+			return [part, html`<code>${part}</code>`, html`<strong>${part}</strong>`, html`<em>${part}</em>`][i % 6];
+		});
+
+/** A paragraph, a heading, or a list and what introduces it. @param {string} text */
+function block(text) {
+	const heading = /^#+ (.*)/.exec(text)?.[1];
+	if (heading) return html`<h2>${spans(heading)}</h2>`;
+	const [before = '', ...items] = text.split(/^[-*] /m);
+	return html`
+		${before.trim() && html`<p class="lines">${spans(before)}</p>`}
+		${items.length > 0 && html`<ul class="notes">${items.map(item => html`<li>${spans(item)}</li>`)}</ul>`}
+	`;
+}
+
+/**
+ * Markdown: paragraphs with their lines, headings, lists, code, emphasis, links. HTML stays text.
+ * @param {{of: string}} props
+ */
+const Markdown = ({of}) =>
+	of
+		.split(/^```.*\n([^]*?)^```$/m)
+		.map((part, i) =>
+			i % 2
+				? html`<pre class="command">${part}</pre>`
+				: part.split(/\n\s*\n|^(#+ .*)\n/m).map(each => each?.trim() && block(each))
+		);
+
 /** @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
 function Actions({of}) {
 	const [sure, setSure] = useState(false);
@@ -150,6 +187,11 @@ export default function Experiment() {
 				Experiment ${known.id}, submitted <${Time} at=${known.created_at} />
 				${known.submitter && ` by ${known.submitter_name || known.submitter}`}
 				${commit(known) && `, commit ${commit(known)}`}
+			`}
+			lead=${(known?.notes || known?.tags?.length) &&
+			html`
+				${known.tags?.map(tag => html`<small class="tag" key=${tag}>${tag}</small> `)}
+				<${Markdown} of=${known.notes} />
 			`}
 			actions=${known && html`<${Actions} of=${{...known, ...counts(known, live)}} />`}
 		/>
