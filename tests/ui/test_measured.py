@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+from statistics import median
 
 import httpx
 import pytest
@@ -82,6 +83,7 @@ def test_a_history_is_drawn_by_commit_and_any_metric(api, make_result, new_tab):
     plot = page.locator("figure").first
     for shown in ("aaaaaaaa", "bbbbbbbb", "cccccccc", "milliseconds a step"):
         expect(plot).to_contain_text(shown)
+    expect(page.get_by_text("the line is the median of each commit")).to_be_visible()
     page.get_by_label("Metric").select_option("canary_s")
     expect(plot).to_contain_text("milliseconds, canary")
     page.get_by_label("Metric").select_option("op qkv")
@@ -90,6 +92,17 @@ def test_a_history_is_drawn_by_commit_and_any_metric(api, make_result, new_tab):
     expect(plot).to_contain_text("end of the run, UTC")
     assert "op=qkv" in page.url
     assert tab.violations() == []
+    api.submit(name="again", commit="a" * 40, branch="main", base=SPEC, repetitions=4)
+    run_all(node, make_result, [s * 1.3 for s in NOISE[:4]], "newest")
+    page.goto(page.url.partition("/ui/")[0] + "/ui/history?series=1")
+    plot.get_by_role("button", name="Table").click()
+    names = plot.get_by_role("columnheader").all_inner_texts()
+    cells = [row.locator("td").all_inner_texts() for row in plot.locator("[data-row]").all()]
+    rows = [dict(zip(names, texts, strict=True)) for texts in cells]
+    assert [row["commit"][0] for row in rows] == list("aaaaaaaabbbbcccc")  # the first was measured again at the end
+    levels = {row["commit"][0]: float(row["level"]) for row in rows}
+    measured = {"a": [*NOISE[:4], *(s * 1.3 for s in NOISE[:4])], "b": NOISE[:4], "c": [s * 1.1 for s in NOISE[:4]]}
+    assert levels == {name: pytest.approx(1e3 * median(of), rel=1e-4) for name, of in measured.items()}
     page.goto(page.url.partition("/ui/")[0] + "/ui/experiments?commit=bbbbbbb")
     rows = page.get_by_role("table", name="Experiments").get_by_role("row")
     expect(rows).to_have_count(2)

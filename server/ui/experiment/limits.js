@@ -11,6 +11,23 @@ import {Analysed} from './answer.js';
 
 /** @typedef {import('../schemas').Schemas} Schemas */
 
+const ABOVE = [0, -14, 14, -28, 28, -42, 42]; // where a label may stand instead
+
+/**
+ * Labels that do not overlap, the first ones first: each at its place, above it or below, else not at all.
+ * @param {{text: string, x: number, y: number}[]} given
+ */
+function labels(given) {
+	const placed = /** @type {typeof given} */ ([]);
+	for (const {text, x, y} of given) {
+		const isFree = (/** @type {number} */ at) =>
+			placed.every(each => Math.abs(each.y - at) >= 12 || Math.abs(each.x - x) >= 3.2 * (each.text.length + text.length));
+		const above = ABOVE.find(each => isFree(y + each));
+		if (above !== undefined) placed.push({text, x, y: y + above});
+	}
+	return placed;
+}
+
 /**
  * The roofline of a variant, with its ops.
  * @param {{row: Schemas['RooflineRow'] & {peaks: Schemas['Peaks']}}} props
@@ -41,31 +58,36 @@ function Roofline({row}) {
 				<${Label} x=${x(x.high) - 4} y=${y(peak) - 7} text-anchor="end" fill="var(--ink)">${peak.toFixed(0)} GFLOP/s<//>
 				<${Label} x=${x(x.low) + 8} y=${y(x.low * bandwidth) - 14} fill="var(--ink)">${bandwidth.toFixed(1)} GB/s<//>
 				${ops.map(
-					(op, i) => html`
-						<circle
-							key=${i}
-							cx=${x(op.intensity)}
-							cy=${y(op.achieved_gflop_per_s)}
-							r=${3 + 15 * Math.sqrt(op.time_share)}
-							fill=${`var(--${opKind(op.op)})`}
-							fill-opacity=".7"
-							stroke="var(--ink)"
-							stroke-width=".6"
-						>
-							<title>${op.op}, ${op.phase}: ${percent(op.time_share)} of time, ${percent(op.share, 0)} of its roof</title>
-						</circle>
-						${op.time_share > 0.05 &&
-						html`<${Label}
-							x=${x(op.intensity)}
-							y=${y(op.achieved_gflop_per_s) + 4}
-							text-anchor="middle"
-							font-size="10.5"
-							fill="var(--ink)"
-							pointer-events="none"
-						>
-							${op.op}
-						<//>`}
-					`
+					(op, i) => html`<circle
+						key=${i}
+						cx=${x(op.intensity)}
+						cy=${y(op.achieved_gflop_per_s)}
+						r=${3 + 15 * Math.sqrt(op.time_share)}
+						fill=${`var(--${opKind(op.op)})`}
+						fill-opacity=".7"
+						stroke="var(--ink)"
+						stroke-width=".6"
+					>
+						<title>${op.op}, ${op.phase}: ${percent(op.time_share)} of time, ${percent(op.share, 0)} of its roof</title>
+					</circle>`
+				)}
+				${labels(
+					[...ops]
+						.sort((a, b) => b.time_share - a.time_share)
+						.filter(op => op.time_share > 0.02)
+						.map(op => ({text: op.op, x: x(op.intensity), y: y(op.achieved_gflop_per_s) + 4}))
+				).map(
+					({text, x, y}, i) => html`<${Label}
+						key=${i}
+						x=${x}
+						y=${y}
+						text-anchor="middle"
+						font-size="10.5"
+						fill="var(--ink)"
+						pointer-events="none"
+					>
+						${text}
+					<//>`
 				)}
 			`
 		};
@@ -77,7 +99,7 @@ function Roofline({row}) {
 		rows=${ops}
 		legend=${OP_KINDS}
 		said=${'The roofs were measured on the node with the same number of threads. ' +
-		"The area of a circle is the op's share of time."}
+		"The area of a circle is the op's share of time. Small or crowded ops have no label; Table lists all."}
 		fields=${[
 			'op',
 			'phase',

@@ -52,7 +52,12 @@ function Confirm({alert}) {
 const asMs = (/** @type {number} */ value) => ms(value / 1e3);
 
 const DAY_S = 86400;
-const timeOf = (/** @type {number} */ day) => new Date(day * DAY_S * 1e3).toISOString().slice(0, 16).replace('T', ' ');
+/** A time in short: with seconds if all are within a day. @param {number} day @param {boolean} within */
+const timeOf = (day, within) =>
+	new Date(day * DAY_S * 1e3)
+		.toISOString()
+		.slice(...(within ? [5, 19] : [0, 16]))
+		.replace('T', ' ');
 const SHORT = 8;
 
 /** @typedef {import('../schemas').Schemas['SeriesRun']} SeriesRun */
@@ -91,8 +96,11 @@ function One({id}) {
  * @param {string} axis commits, dates or runs
  */
 function along(of, axis) {
-	if (axis === 'dates')
-		return {points: of.points, x: of.points.map(p => Date.parse(p.finished_at ?? '') / DAY_S / 1e3), show: timeOf};
+	if (axis === 'dates') {
+		const x = of.points.map(p => Date.parse(p.finished_at ?? '') / DAY_S / 1e3);
+		const within = (x.at(-1) ?? 0) - x[0] < 1;
+		return {points: of.points, x, show: (/** @type {number} */ day) => timeOf(day, within)};
+	}
 	if (axis === 'runs') return {points: of.points, x: of.points.map((_, i) => of.runs - of.points.length + i + 1)};
 	const groups = /** @type {Map<string, SeriesRun[]>} */ (new Map());
 	for (const point of of.points) {
@@ -136,9 +144,11 @@ function Points({of}) {
 	const {points, x, show: xShow} = useMemo(() => along(of, axis), [of, axis]);
 	const values = points.map((/** @type {any} */ p) => (valueOf(p, metric) == null ? null : valueOf(p, metric) * factor));
 	const firsts = new Set(of.changes.map(change => change.first_after));
+	// By commit, runs are not in the order of time, in which changes were found.
+	const byCommit = axis === 'commits';
 	let stretch = 0;
-	const stretches = new Map(points.map(({run_id}) => [run_id, firsts.has(run_id) ? ++stretch : stretch]));
-	const levelOf = (/** @type {SeriesRun} */ point) => stretches.get(point.run_id);
+	const stretches = new Map(of.points.map(({run_id}) => [run_id, firsts.has(run_id) ? ++stretch : stretch]));
+	const levelOf = (/** @type {SeriesRun} */ point) => (byCommit ? commitOf(point) : stretches.get(point.run_id));
 	const groups = Map.groupBy(points.keys(), (/** @type {number} */ i) => levelOf(points[i]));
 	const middles = new Map([...groups].map(([level, own]) => [level, median(own.flatMap(i => values[i] ?? []))]));
 	const levels = points.map(point => middles.get(levelOf(point)));
@@ -168,8 +178,8 @@ function Points({of}) {
 			name="history"
 			rows=${points}
 			said=${(points.length < of.runs ? `The newest ${count(points.length)} of ` : '') +
-			`${plural(of.runs, 'run')} on ${of.node}; the line is the median between changes of the step time.` +
-			(axis === 'commits' ? ' Runs of one commit stand side by side.' : '') +
+			`${plural(of.runs, 'run')} on ${of.node}; the line is the median ` +
+			(byCommit ? 'of each commit, whose runs stand side by side.' : 'between changes of the step time.') +
 			' Click a run to open it.' +
 			(of.over_canary ? ' Changes are detected in step time divided by canary time.' : '')}
 			fields=${[
