@@ -1,6 +1,6 @@
 // The current user, the keys, and the deletion of old runs.
 import {html, useState} from '../vendor/preact.js';
-import {ask, key} from '../api.js';
+import {ask, key, request} from '../api.js';
 import {changed, useAction, useAnswer} from '../answers.js';
 import {bytes, count, plural} from '../format.js';
 import {Answered, Copy, Empty, Head, Pairs, Refused, Table, Time} from '../pieces.js';
@@ -146,6 +146,74 @@ function Prune() {
 	</form>`;
 }
 
+/** @param {{of: import('../schemas').Schemas['WebhookSummary']}} props */
+function Hook({of}) {
+	const sent = useAnswer(`webhooks/${of.id}/deliveries`, {limit: 1});
+	const {run, busy, problem} = useAction(async () => {
+		await request(`webhooks/${of.id}`, {method: 'DELETE'});
+		changed('webhooks');
+	});
+	/** @type {import('../schemas').Schemas['DeliverySummary'] | undefined} */
+	const last = sent.data?.items[0];
+	return html`<li class="row">
+		<code>${of.url}</code> ${of.events.join(', ')} <small>of ${of.owner}</small>
+		<span class="soft">
+			${last
+				? html`last message ${last.state} <${Time} at=${last.delivered_at ?? last.created_at} /> ${last.error}`
+				: 'no message yet'}
+		</span>
+		<button type="button" disabled=${busy} onClick=${() => run(undefined)}>
+			Delete<span class="unseen"> webhook ${of.id}</span>
+		</button>
+		${problem && html`<${Refused} problem=${problem} />`}
+	</li>`;
+}
+
+/** The caller's webhooks; an admin's are all. */
+function Webhooks() {
+	const answer = useAnswer('webhooks', {limit: 100}, {follow: 'webhooks'});
+	const [secret, setSecret] = useState('');
+	const {submit, busy, problem} = useAction(async (/** @type {HTMLFormElement} */ form) => {
+		const said = new FormData(form);
+		const body = {url: said.get('url'), events: said.getAll('events')};
+		setSecret((await ask('webhooks', {method: 'POST', body})).secret);
+		form.reset();
+		changed('webhooks');
+	});
+	return html`<form class="panel stack tight" onSubmit=${submit}>
+		<h2>Webhooks</h2>
+		<p class="soft">URLs that receive verdicts and alerts, below those that the operator allows.</p>
+		<${Answered} answer=${answer} lines=${2}>
+			${page =>
+				page.items.length
+					? html`<ul class="stack tight">
+							${page.items.map(
+								(/** @type {import('../schemas').Schemas['WebhookSummary']} */ of) => html`<${Hook} key=${of.id} of=${of} />`
+							)}
+						</ul>`
+					: html`<p class="soft">No webhooks.</p>`}
+		<//>
+		${problem && html`<${Refused} problem=${problem} />`}
+		<div class="row">
+			<div class="field">
+				<label for="hook">URL</label>
+				<input id="hook" name="url" type="url" maxlength="2000" size="36" required />
+			</div>
+			<fieldset class="row">
+				<legend class="soft">Messages</legend>
+				${['verdict', 'alert', 'tuning.confirmed'].map(
+					name => html`<label key=${name}>
+						<input type="checkbox" name="events" value=${name} defaultChecked=${name === 'verdict'} /> ${name}
+					</label>`
+				)}
+			</fieldset>
+			<button disabled=${busy}>Add webhook</button>
+		</div>
+		${secret &&
+		html`<${Secret} title="The secret that signs its messages" text=${secret} onDone=${() => setSecret('')} />`}
+	</form>`;
+}
+
 export default function Access() {
 	const who = useAnswer('whoami');
 	const admin = who.data?.scope === 'admin';
@@ -173,6 +241,7 @@ export default function Access() {
 					</p>`}
 					${key.get() && html`<div class="row"><button onClick=${leave}>Forget the key of this tab</button></div>`}
 				</section>
+				${(admin || me.scope === 'submit') && html`<${Webhooks} />`}
 				${admin
 					? html`
 							<${Create} />
