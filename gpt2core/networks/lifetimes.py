@@ -16,9 +16,9 @@ from gpt2core.spec.config import DEFAULTS, TrainConfig, with_role
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import ONE_TILE
-from gpt2core.step.lifetimes import Need, Policy, place
 from gpt2core.step.ops import Arena, Own, Tensor
 from gpt2core.step.parameters import Parameter
+from gpt2core.step.placement import Need, Policy, place
 from gpt2core.step.sketch import Life, Sketch
 from gpt2core.step.tensors import ITEMSIZE, ArenaPlan, TensorSpec, plan_arena
 

@@ -29,7 +29,7 @@ class Job:
     """A bound program, its graph, and the cores to run it on: one for each thread, repeated if oversubscribed."""
 
     program: Program
-    graph: Graph
+    graph: Graph  # its waits are those of the setting `sync`
     bound: Dispatch
     control: NDArray[np.int64]  # cells: step/control.py
     cores: tuple[int, ...]

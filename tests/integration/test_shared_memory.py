@@ -10,7 +10,7 @@ from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.phases import MODES
-from gpt2core.step.lifetimes import Policy
+from gpt2core.step.placement import Policy
 
 COMMON = {
     "batch": 2, "seq": 8, "batch_slice": 1, "token_slice": 4, "steps": 3, "warmup": 0, "data": "synthetic",

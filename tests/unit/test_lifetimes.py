@@ -14,8 +14,8 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import GraphError
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import ONE_TILE
-from gpt2core.step.lifetimes import Need, Policy, place
 from gpt2core.step.ops import Read, Tensor, Update, Write
+from gpt2core.step.placement import Need, Policy, place
 from gpt2core.step.signature import Matrix
 from gpt2core.step.sketch import Life, Sketch
 from gpt2core.step.tensors import ALIGN, TensorSpec, plan_arena

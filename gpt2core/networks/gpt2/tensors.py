@@ -1,4 +1,6 @@
-"""Tables of GPT-2's tensors. No Numba and no NumPy: a server sizes runs with them."""
+"""Shapes of GPT-2's tensors; places of activations follow from their lifetimes (networks/lifetimes.py). No Numba and
+no NumPy: a server sizes runs with them.
+"""
 
 from __future__ import annotations
 

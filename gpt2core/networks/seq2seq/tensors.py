@@ -1,5 +1,5 @@
-"""Sizes of a sequence-to-sequence model and tables of its tensors. No Numba and no NumPy: a server sizes runs with
-them.
+"""Sizes of a sequence-to-sequence model and shapes of its tensors; places of activations follow from their lifetimes
+(networks/lifetimes.py). No Numba and no NumPy: a server sizes runs with them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Sizes of a VGG and tables of its tensors. No Numba and no NumPy: a server sizes runs with them."""
+"""Sizes of a VGG and shapes of its tensors; places follow from lifetimes (networks/lifetimes.py).
+No Numba and no NumPy: a server sizes runs with them.
+"""
 
 from __future__ import annotations
 
