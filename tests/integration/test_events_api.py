@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import event
 
 from taskloom.server.read.events import stream as streams
+from tests.support import tunings
 from tests.support.patience import DEADLINE_S, until
 
 pytestmark = pytest.mark.both_databases
@@ -87,6 +88,21 @@ def test_an_experiment_tells_its_counts_and_its_runs_under_way(listen, make_resu
     api.post("/experiments/1/cancel")
     assert stream.next()[2]["state"] == "cancelled"
     assert stream.next()[1] == "ended"
+
+
+@pytest.mark.on_sqlite
+def test_a_tuning_names_its_phases(listen, make_result):
+    """A run is executed only after an event has named its phase, so no phase passes unseen."""
+    api = listen.api
+    made = tunings.submit(api, tune={"runs": 2, "batch": 2, "confirm": 1, "fresh": 1})
+    node, stream, phases = api.worker(), listen(f"/experiments/{made['id']}/events"), []
+    while (found := stream.next())[1] == "changed":
+        phases.append(found[2]["phase"])
+        now = api.get(f"/experiments/{made['id']}")
+        if now["by_state"].get("queued") and now["tuning"]["phase"] == phases[-1]:
+            tunings.run_block(node, make_result, 1)
+    assert list(dict.fromkeys(phases)) == ["explore", "confirm", "fresh", "ended"]
+    assert found[1] == "ended"
 
 
 def test_who_comes_again_hears_what_is_new_and_nothing_twice(listen):

@@ -96,7 +96,7 @@ export function settingsOf(texts, fields) {
 /** @param {unknown} value */
 const isEmpty = value => value === '' || value == null || (typeof value === 'object' && !Object.keys(value).length);
 
-/** Why no run of a form reads a setting, by the modes that it asks for and whether they generate; undefined if one does.
+/** Why no run of a form reads a setting, by its modes and whether they generate; undefined if one does.
  * @param {any} schema @param {Texts} texts @returns {string | undefined} */
 export function unreadIn(schema, texts) {
 	const asked = parts(texts['mode'] ?? '');
