@@ -2,10 +2,10 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, duration, percent, plural, ratio, setting, variantName} from '../format.js';
+import {count, duration, percent, plural, ratio, variantName, words} from '../format.js';
 import {Answered, Figures, Table} from '../pieces.js';
+import {coordinates} from '../plots/chosen.js';
 import {Plot} from '../plots/plot.js';
-import {Label} from '../plots/scale.js';
 import {Lines} from '../plots/series.js';
 
 /** @typedef {import('../schemas').Schemas['Tuning']} Found */
@@ -17,10 +17,10 @@ const FIELDS = [
 	{label: 'run', value: each => each.run_id},
 	{label: 'block', value: each => each.block + 1},
 	{label: 'settings', value: each => variantName(each.settings)},
-	{label: 'state', value: each => each.state},
+	'state',
 	{label: 'disturbed', value: each => each.flagged},
-	{label: 'ratio', value: each => each.ratio},
-	{label: 'reason', value: each => each.reason}
+	'ratio',
+	'reason'
 ];
 
 /** Each trial in its order, and the best so far. @param {{of: Found}} props */
@@ -52,51 +52,9 @@ function Trials({of}) {
 
 /** Settings as parallel coordinates, a line for each trial. @param {{of: Found}} props */
 function Coordinates({of}) {
-	const names = Object.keys(of.trials[0]?.settings ?? {});
-	const values = names.map(name =>
-		[...new Set(of.trials.map(each => setting(each.settings[name])))].sort((a, b) =>
-			a.localeCompare(b, 'en', {numeric: true})
-		)
-	);
-	const known = of.trials.filter(each => each.ratio !== null);
 	const best = JSON.stringify(of.best);
-	const draw = (/** @type {number} */ width) => {
-		const top = 30;
-		const bottom = 236;
-		const room = Math.min(70, width / 8);
-		const x = (/** @type {number} */ i) => room + (i * (width - 2 * room)) / Math.max(1, names.length - 1);
-		const y = (/** @type {number} */ i, /** @type {unknown} */ value) => {
-			const all = /** @type {string[]} */ (values[i]);
-			return bottom - ((all.indexOf(setting(value)) + 0.5) / all.length) * (bottom - top);
-		};
-		const path = (/** @type {Tried} */ each) =>
-			names.map((name, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(i, each.settings[name]).toFixed(1)}`).join('');
-		const line = (/** @type {Tried} */ each, /** @type {string} */ colour, /** @type {number} */ w) => html`<path
-			key=${each.run_id}
-			d=${path(each)}
-			stroke=${colour}
-			stroke-width=${w}
-			fill="none"
-		>
-			<title>${variantName(each.settings)}: ${ratio(each.ratio)}</title>
-		</path>`;
-		return {
-			height: bottom + 12,
-			parts: html`
-				${known.map(each => line(each, `var(--${/** @type {number} */ (each.ratio) > 1 ? 'task' : 'line'})`, 1.3))}
-				${known.filter(each => JSON.stringify(each.settings) === best).map(each => line(each, 'var(--good)', 3.2))}
-				${names.map(
-					(name, i) => html`<g key=${name}>
-						<path d=${`M${x(i)} ${top}V${bottom}`} stroke="var(--edge)" />
-						<${Label} x=${x(i)} y=${16} text-anchor="middle" font-weight="600">${name.replaceAll('_', ' ')}<//>
-						${values[i]?.map(
-							value => html`<${Label} key=${value} x=${x(i) + 6} y=${y(i, value) + 4} fill="var(--ink)">${value}<//>`
-						)}
-					</g>`
-				)}
-			`
-		};
-	};
+	const isBest = (/** @type {Tried} */ each) => JSON.stringify(each.settings) === best;
+	const known = of.trials.filter(each => each.ratio !== null).sort((a, b) => Number(isBest(a)) - Number(isBest(b)));
 	return html`<${Plot}
 		title="Settings of the trials"
 		name=${`settings-${of.experiment_id}`}
@@ -108,7 +66,14 @@ function Coordinates({of}) {
 		]}
 		fields=${FIELDS}
 		rows=${of.trials}
-		draw=${draw}
+		draw=${(/** @type {number} */ width) =>
+			coordinates({
+				columns: Object.keys(of.trials[0]?.settings ?? {}),
+				rows: known.map(each => ({...each.settings, each})),
+				ink: ({each}) => (isBest(each) ? ['var(--good)', 3.2] : [`var(--${each.ratio > 1 ? 'task' : 'line'})`, 1.3]),
+				says: ({each}) => `${variantName(each.settings)}: ${ratio(each.ratio)}`,
+				width
+			})}
 	/>`;
 }
 
@@ -124,7 +89,7 @@ function Confirmation({of}) {
 			{label: 'block', value: each => each.block + 1},
 			{label: 'default (s)', value: each => each.default_s},
 			{label: 'winner (s)', value: each => each.winner_s},
-			{label: 'ratio', value: each => each.ratio}
+			'ratio'
 		]}
 		rows=${pairs}
 		x=${pairs.map((_, i) => i + 1)}
@@ -164,7 +129,7 @@ const Importance = ({of}) => html`
 		rows=${of.importance}
 		id=${each => each.setting}
 		columns=${[
-			{label: 'Setting', cell: each => each.setting.replaceAll('_', ' ')},
+			{label: 'Setting', cell: each => words(each.setting)},
 			{label: 'Mean effect on the step time', number: true, cell: each => percent(Math.expm1(each.effect))},
 			{label: 'Trials', number: true, cell: each => each.n}
 		]}

@@ -22,6 +22,7 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	roofs: ['Memory-bound?', later(async () => (await import('../experiment/limits.js')).Roofs)],
 	forecast: ['More cores', later(async () => (await import('../experiment/limits.js')).Forecast)],
 	memory: ['Memory', later(async () => (await import('../experiment/workload.js')).Memory)],
+	chart: ['Chart', later(async () => (await import('../plots/chosen.js')).ChartOf)],
 	runs: ['Runs', later(async () => (await import('./experiments.js')).RunsOf)],
 	design: ['Design', later(async () => (await import('../facts.js')).Design)]
 });

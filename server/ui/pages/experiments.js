@@ -17,7 +17,8 @@ import {
 	Submit,
 	Table,
 	Tabs,
-	Time
+	Time,
+	later
 } from '../pieces.js';
 import {Known, STATES, State, StateBar} from '../words.js';
 
@@ -103,6 +104,16 @@ const RUN_COLUMNS = [
 /** A value in an expression. @param {string} text */
 const quoted = text => (/^[\w.:/+-]+$/.test(text) ? text : JSON.stringify(text));
 
+/** The filters of a list of runs as one expression. @param {Record<string, any>} of */
+const expression = ({filter, flagged, ...equal}) =>
+	[
+		filter && `(${filter})`,
+		...Object.entries(equal).map(([name, value]) => value && `${name} = ${quoted(String(value))}`),
+		flagged && `flagged_steps ${flagged === 'true' ? '>' : '='} 0`
+	]
+		.filter(Boolean)
+		.join(' and ');
+
 /** @param {{experimentId?: number}} props without one, all runs */
 export function Runs({experimentId}) {
 	const {params} = address.value;
@@ -136,6 +147,13 @@ export function Runs({experimentId}) {
 				]}
 			/>
 			<${Narrow} name="node" label="Node" />
+			${(chosen || ids.length > 0) &&
+			html`<a
+				class="button"
+				href=${link('experiments', {view: 'chart', filter: expression(narrowed), marked: params.get('marked')})}
+			>
+				Chart
+			</a>`}
 			<button disabled=${save.busy} onClick=${save.run} title="All runs of this filter, with every column">CSV</button>
 			${ids.length > 0 &&
 			html`<div class="row">
@@ -344,6 +362,20 @@ function List() {
 	`;
 }
 
+const Chart = later(async () => (await import('../plots/chosen.js')).Chart);
+
+/** A chart of the runs that the filter or a selection names. */
+function ChartOfRuns() {
+	const {params} = address.value;
+	const [filter, selected] = [params.get('filter'), params.get('marked')];
+	return html`
+		<div class="filters"><${Filter} of="runs" placeholder="experiment_id in (7, 8) and state = succeeded" /></div>
+		${filter || selected
+			? html`<${Chart} source=${{filter, run: selected?.split(',')}} />`
+			: html`<${Empty}><p>A filter, or runs selected in the list of runs, say what the chart shows.</p><//>`}
+	`;
+}
+
 export default function Experiments() {
 	const view = address.value.params.get('view') ?? 'experiments';
 	return html`
@@ -352,9 +384,10 @@ export default function Experiments() {
 			chosen=${view}
 			tabs=${[
 				['experiments', 'Experiments'],
-				['runs', 'All runs']
+				['runs', 'All runs'],
+				['chart', 'Chart']
 			]}
 		/>
-		${view === 'runs' ? html`<${Runs} />` : html`<${List} />`}
+		${view === 'runs' ? html`<${Runs} />` : view === 'chart' ? html`<${ChartOfRuns} />` : html`<${List} />`}
 	`;
 }
