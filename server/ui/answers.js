@@ -1,7 +1,9 @@
 // The state of a request as components see it: loading, loaded, stale, or failed. Hidden tabs send no requests.
 import {signal, useEffect, useLayoutEffect, useRef, useState} from './vendor/preact.js';
-import {Problem, ask, key} from './api.js';
+import {asProblem, ask, key} from './api.js';
 import {query} from './address.js';
+
+/** @typedef {import('./api.js').Problem} Problem */
 
 /** @typedef {import('./address.js').Params} Params */
 /**
@@ -11,8 +13,11 @@ import {query} from './address.js';
  */
 
 const KEPT = 60;
-const UNREACHED_S = 3; // pause before a request that did not reach the server is sent again
-const PAGE = 500; // items per request of a growing list
+const UNREADABLE = 'The answer cannot be read';
+// Pause before a request that did not reach the server is sent again.
+const UNREACHED_S = 3;
+// Items per request of a growing list.
+const PAGE = 500;
 /**
  * Earlier data by request: a page that is opened again shows it at once, then loads it again.
  * @type {Map<string, {data: any, at: number}>}
@@ -93,8 +98,7 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 				show({name, data, problem: null, at: Date.now()});
 			} catch (error) {
 				if (stop.signal.aborted) return;
-				const problem =
-					error instanceof Problem ? error : new Problem({title: 'The answer cannot be read', detail: String(error)});
+				const problem = asProblem(error, UNREADABLE);
 				if (problem.status === 0) {
 					staleSince.value ??= Date.now();
 					pauseS = UNREACHED_S;
@@ -184,7 +188,8 @@ export function useGrowing(path, follow, tail = null) {
 		if (place.current.name !== name) place.current = {name, cursor: null};
 		const look = async () => {
 			clearTimeout(timer);
-			if (busy) return; // two requests with one cursor would load its items twice
+			// Two requests with one cursor would load its items twice.
+			if (busy) return;
 			busy = true;
 			try {
 				for (let more = true; more && !document.hidden;) {
@@ -203,8 +208,7 @@ export function useGrowing(path, follow, tail = null) {
 				}
 			} catch (error) {
 				if (stop.signal.aborted) return;
-				const problem =
-					error instanceof Problem ? error : new Problem({title: 'The answer cannot be read', detail: String(error)});
+				const problem = asProblem(error, UNREADABLE);
 				show(before => ({...before, problem}));
 				if (problem.status === 0) timer = setTimeout(look, UNREACHED_S * 1000);
 			}
@@ -247,7 +251,7 @@ export function useAction(act) {
 		try {
 			await act(argument);
 		} catch (error) {
-			setProblem(error instanceof Problem ? error : new Problem({title: 'The action failed', detail: String(error)}));
+			setProblem(asProblem(error, 'The action failed'));
 		} finally {
 			setBusy(false);
 		}

@@ -41,6 +41,10 @@ export class Problem extends Error {
 	}
 }
 
+/** What was thrown, as a problem. @param {any} error @param {string} title of what is none yet */
+export const asProblem = (error, title) =>
+	error instanceof Problem ? error : new Problem({title, detail: String(error.message ?? error)});
+
 /** @param {Response} response */
 async function problemOf(response) {
 	const requestId = response.headers.get('X-Request-Id');

@@ -95,7 +95,8 @@ function watchKeys() {
 
 const THEME = 'taskloom-theme';
 const root = document.documentElement;
-const theme = signal(root.dataset['theme'] ?? 'auto'); // as theme.js has set it
+// As theme.js has set it.
+const theme = signal(root.dataset['theme'] ?? 'auto');
 /** @param {string} name */
 function setTheme(name) {
 	theme.value = name;

@@ -4,7 +4,7 @@ import {ask, download} from './api.js';
 import {changed, useAction, useAnswer} from './answers.js';
 import {bytes, commit, count, pairsOf, plural, setting, words} from './format.js';
 import {Answered, Empty, Pairs, Refused, Table, Time} from './pieces.js';
-import {AttemptTable} from './lists/attempts.js';
+import {AttemptTable} from './pages/fleet.js';
 import {NodeTime} from './plots/rows.js';
 import {Same, commandOf, questionText} from './request.js';
 import {State} from './words.js';
@@ -204,18 +204,18 @@ export function Files({of, topic}) {
 			${found => html`
 				${of.median_step_s !== null &&
 				html`<section class="panel row">
-					<button
-						disabled=${busy}
-						onClick=${() => run({path: `runs/${of.id}/result`, params: {}, name: `run-${of.id}.json`})}
-					>
-						Raw result (JSON)
-					</button>
-					<button
-						disabled=${busy}
-						onClick=${() => run({path: `runs/${of.id}/samples`, params: {}, name: `run-${of.id}-samples.json`})}
-					>
-						Samples (JSON)
-					</button>
+					${[
+						['result', '', 'Raw result'],
+						['samples', '-samples', 'Samples']
+					].map(
+						([path, end, says]) => html`<button
+							key=${path}
+							disabled=${busy}
+							onClick=${() => run({path: `runs/${of.id}/${path}`, params: {}, name: `run-${of.id}${end}.json`})}
+						>
+							${says} (JSON)
+						</button>`
+					)}
 				</section>`}
 				${found.items.length
 					? html`<section class="panel">

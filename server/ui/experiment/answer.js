@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, ms, number, perSecond, percent, plural, ratio, sample, variantName} from '../format.js';
+import {count, ms, number, perSecond, percent, plural, ratio, sample, variantName, words} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
 import {Shares, Slices, nameOf} from '../plots/rows.js';
 import {Medians, Ratios, Speedups, comparisons, namesOf, placeOf, sidesOf} from '../plots/variants.js';
@@ -88,7 +88,8 @@ function Grid({of, runs}) {
 /** @param {{axis: string, rows: any[]}} props */
 function Comparisons({axis, rows}) {
 	const [first, second] = sidesOf(axis, rows);
-	const same = first !== 'first' && !rows.some(row => row.named); // then the heading names both
+	// Then the heading names both.
+	const same = first !== 'first' && !rows.some(row => row.named);
 	return html`
 		<h2>${same ? `${second} against ${first}: each comparison` : 'Comparisons'}</h2>
 		<${Table}
@@ -162,8 +163,8 @@ export function Answer({of, topic}) {
 										: html`
 												<h2>Comparison</h2>
 												<p class="soft">
-													${found.axis ? `No two variants differ in ${found.axis.replaceAll('_', ' ')} alone` : 'No setting varies'}:
-													nothing to compare.
+													${found.axis ? `No two variants differ in ${words(found.axis)} alone` : 'No setting varies'}: nothing to
+													compare.
 												</p>
 											`}
 							<//>

@@ -11,7 +11,8 @@ import {Analysed} from './answer.js';
 
 /** @typedef {import('../schemas').Schemas} Schemas */
 
-const ABOVE = [0, -14, 14, -28, 28, -42, 42]; // where a label may stand instead
+// Where a label may stand instead.
+const ABOVE = [0, -14, 14, -28, 28, -42, 42];
 
 /**
  * Labels that do not overlap, the first ones first: each at its place, above it or below, else not at all.

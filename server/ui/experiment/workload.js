@@ -190,7 +190,8 @@ const KINDS = /** @type {Record<string, string>} */ (
 	Object.fromEntries(OP_KINDS.map(([token, label]) => [label, token]))
 );
 
-const FIRST = new Set(['model', 'mode', 'batch', 'seq', 'data']); // settings that a row's name begins with
+// Settings that a row's name begins with.
+const FIRST = new Set(['model', 'mode', 'batch', 'seq', 'data']);
 
 /** @param {Schemas['WorkRow']} row */
 const rowName = row =>

@@ -71,7 +71,8 @@ export function textsOf(request) {
 	return texts;
 }
 
-const LISTS = ['cores', 'prompt']; // settings whose value is a list, so that commas do not separate values
+// Settings whose value is a list, so that commas do not separate values.
+const LISTS = ['cores', 'prompt'];
 
 /** The base and axes in a form's texts. @param {Texts} texts @param {Record<string, any>} fields */
 export function settingsOf(texts, fields) {

@@ -18,15 +18,10 @@ import {State, mostDisturbed} from '../words.js';
 function Ratio({of}) {
 	if (of.ratio === null) return null;
 	const floor = of.noise_floor ?? 0.01;
-	/** @type {{metric: string, ratio: number, ratio_low: number | null, ratio_high: number | null}[]} */
+	/** @type {{metric: string, ratio: number, ratio_low?: number | null, ratio_high?: number | null}[]} */
 	const rows = [{metric: 'time', ratio: of.ratio, ratio_low: of.ratio_low, ratio_high: of.ratio_high}];
 	if (of.instructions?.ratio != null)
-		rows.push({
-			metric: 'instructions',
-			ratio: of.instructions.ratio,
-			ratio_low: of.instructions.ratio_low ?? null,
-			ratio_high: of.instructions.ratio_high ?? null
-		});
+		rows.push({...of.instructions, metric: 'instructions', ratio: of.instructions.ratio});
 	const draw = ratios({
 		rows: rows.map((row, i) => ({...row, name: row.metric, colour: i ? 'var(--edge)' : 'var(--accent)', r: 6, says: ''})),
 		floor,
@@ -176,29 +171,17 @@ function Timelines({a, b}) {
 	const traces = [first.trace, second.trace];
 	const begins = traces.map(trace => (step ? trace.stepEnd[step - 1] : 0));
 	const longest = Math.max(...traces.map((trace, i) => trace.stepEnd[step] - begins[i]));
+	const move = (/** @type {number} */ by) => {
+		show(null);
+		choose({step: step + by});
+	};
 	const view = shown ?? {from: Math.round(-longest * 0.02), to: Math.round(longest * 1.04)};
 	return html`<section class="panel stack">
 		<div class="row between">
 			<h2>Timelines, aligned at the start of step ${(traces[0]?.firstStep ?? 0) + step}</h2>
 			<span class="row">
-				<button
-					disabled=${step === 0}
-					onClick=${() => {
-						show(null);
-						choose({step: step - 1});
-					}}
-				>
-					Previous step
-				</button>
-				<button
-					disabled=${step >= steps - 1}
-					onClick=${() => {
-						show(null);
-						choose({step: step + 1});
-					}}
-				>
-					Next step
-				</button>
+				<button disabled=${step === 0} onClick=${() => move(-1)}>Previous step</button>
+				<button disabled=${step >= steps - 1} onClick=${() => move(1)}>Next step</button>
 			</span>
 		</div>
 		${traces.map((trace, i) => {
@@ -221,7 +204,8 @@ function Timelines({a, b}) {
 	</section>`;
 }
 
-const MOST_RUNS = 500; // of a page
+// Runs of a page.
+const MOST_RUNS = 500;
 
 /** @param {{a: string, b: string}} props */
 function Asking({a, b}) {

@@ -27,7 +27,8 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	design: ['Design', later(async () => (await import('../facts.js')).Design)]
 });
 
-const LEAST = 7; // log_wealth(7, 0) of analysis/estimators exceeds log(20)
+// log_wealth(7, 0) of analysis/estimators exceeds log(20).
+const LEAST = 7;
 
 /**
  * Further repetitions of an undecided experiment: as many as a verdict lacks, else as many again. An extended

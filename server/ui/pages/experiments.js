@@ -200,7 +200,8 @@ export const RunsOf = ({of}) => html`<${Runs} experimentId=${of.id} />`;
 
 /** @typedef {import('../schemas').Schemas['FilterName']} Name */
 
-const MOST = 12; // completions
+// Completions that are offered.
+const MOST = 12;
 
 /**
  * What may follow: names, a name's operators or values, or and, or. Each completes the text.

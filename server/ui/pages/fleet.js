@@ -5,11 +5,34 @@ import {ask} from '../api.js';
 import {changed, useAction, useAnswer} from '../answers.js';
 import {bytes, count, duration, percent, plural, variantName} from '../format.js';
 import {useFollow} from '../live.js';
-import {AttemptTable} from '../lists/attempts.js';
 import {Answered, Empty, Head, Pairs, Question, Refused, RunLink, Table, Time} from '../pieces.js';
 import {State, presentOf, tone} from '../words.js';
 
-const BUILD = 'build-'; // how the labels of kept trainers begin
+// How the labels of kept trainers begin.
+const BUILD = 'build-';
+
+/** @typedef {import('../pieces.js').Column<import('../schemas').Schemas['AttemptSummary']>} AttemptColumn */
+
+/** The duration of an attempt. @param {import('../schemas').Schemas['AttemptSummary']} of */
+const took = of => duration((Date.parse(of.finished_at ?? '') - Date.parse(of.claimed_at)) / 1000);
+
+/** @type {AttemptColumn[]} */
+const ATTEMPT = [
+	{label: 'Attempt', number: true, cell: a => a.attempt_no},
+	{label: 'Purpose', cell: a => a.purpose},
+	{label: 'State', cell: a => html`<${State} of=${a.state} />`},
+	{label: 'Claimed', cell: a => html`<${Time} at=${a.claimed_at} />`},
+	{label: 'Duration', number: true, cell: a => (a.finished_at ? took(a) : '–')},
+	{label: 'Error', class: 'question', cell: a => a.error?.detail ?? a.error?.slug ?? ''}
+];
+
+/**
+ * Attempts, of a run or of a worker.
+ * @param {{rows: import('../schemas').Schemas['AttemptSummary'][], first: AttemptColumn, caption: string}} props
+ *   first: the column before the number
+ */
+export const AttemptTable = ({rows, first, caption}) =>
+	html`<${Table} caption=${caption} rows=${rows} id=${a => a.id} columns=${[first, ...ATTEMPT]} />`;
 
 /** The state of the fleet in one sentence. @param {import('../schemas').Schemas['Overview']} overview */
 export function fleetSaid(overview) {

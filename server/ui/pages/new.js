@@ -2,11 +2,13 @@
 import {html, useEffect, useMemo, useRef, useState} from '../vendor/preact.js';
 import {address, choose, go, link} from '../address.js';
 import {useAction, useAnswer} from '../answers.js';
-import {Problem, ask} from '../api.js';
+import {asProblem, ask} from '../api.js';
 import {bytes, count, duration, percent, plural, variantName} from '../format.js';
 import {Answered, Head, Refused, Skeleton, Table, Time} from '../pieces.js';
 import {Same} from '../request.js';
 import {Field, Limits, Repetitions, Setting, fieldOf, requestOf, textsOf, unreadIn} from '../new/fields.js';
+
+/** @typedef {import('../api.js').Problem} Problem */
 
 // The dry run of a request: number and order of its runs, their duration, and the smallest difference they detect.
 
@@ -32,7 +34,7 @@ function useDryRun(request, onAsked) {
 			} catch (error) {
 				if (stop.signal.aborted) return;
 				setPlan(null);
-				setProblem(error instanceof Problem ? error : new Problem({title: String(error)}));
+				setProblem(asProblem(error, 'The dry run failed'));
 			}
 		}, PAUSE_MS);
 		return () => {

@@ -11,7 +11,8 @@ import {State} from '../words.js';
 
 // Output of a run's trainers: the last lines, then new lines as they arrive; all lines on request.
 
-const TAIL = 500; // lines that are shown first
+// Lines that are shown first.
+const TAIL = 500;
 
 /**
  * The order of two lines.
@@ -30,13 +31,15 @@ export function Log({of, topic}) {
 		if (message.event === 'line') add(before => [...before.slice(-4000), message.data]);
 	});
 	const first = answer.data?.[0];
-	const later = first ? added.filter(line => order(first, line) < 0) : added; // events repeat a run's first lines
+	// Events repeat a run's first lines.
+	const later = first ? added.filter(line => order(first, line) < 0) : added;
 	const known = new Map([...(answer.data ?? []), ...later].map(line => [`${line.attempt_no} ${line.line_no}`, line]));
 	const lines = [...known.values()].sort(order);
 	useEffect(() => {
 		const element = place.current;
 		if (element && !element.matches(':hover, :focus-within')) element.scrollTop = element.scrollHeight;
-	}, [lines.length, answer.data === undefined]); // lines may arrive before the log is shown
+		// Lines may arrive before the log is shown.
+	}, [lines.length, answer.data === undefined]);
 	return html`<${Answered} answer=${answer} lines=${6}>
 		${() => html`
 			${of.error &&
@@ -80,7 +83,8 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 const named = ({variant, settings}) =>
 	[...(variant['model'] || !settings ? [] : [settings.model]), variantName(variant)].join(', ');
 
-const MOST_FILTERS = 20; // of a request
+// Filters of a request.
+const MOST_FILTERS = 20;
 
 /**
  * The step time of a run, its rank among the runs of its variant, and their median.

@@ -1,16 +1,19 @@
 // Charts by choice: any metric of runs against any setting or metric. The URL holds every choice.
 import {html, useEffect, useState} from '../vendor/preact.js';
 import {address} from '../address.js';
-import {Problem, request} from '../api.js';
+import {asProblem, request} from '../api.js';
 import {useAnswer} from '../answers.js';
 import {count, median, number, setting, words} from '../format.js';
 import {Choice, Empty, Refused, Skeleton} from '../pieces.js';
 import {Plot} from './plot.js';
 import {Label, METRICS, OTHERS, XAxis, YAxis, plain, scale, schedulerColour} from './scale.js';
 
+/** @typedef {import('../api.js').Problem} Problem */
+
 /** @typedef {Record<string, any>} Run a row of the export of runs, or settings */
 
-const MOST = 20_000; // runs
+// Runs of a chart.
+const MOST = 20_000;
 const MAIN = ['model', 'scheduler', 'sync', 'threads', 'batch', 'seq', 'batch_slice', 'token_slice', 'precision'];
 const PALETTE = [...OTHERS, '--task', '--fork-join', '--serial'];
 const EVERY = 'every setting';
@@ -138,7 +141,8 @@ function panels({runs, x, y, colour, facet, colourOf, interval, width}) {
 		height: Math.ceil(parts.length / across) * high,
 		parts: parts.map(([value, rows], i) => {
 			const along = axisOf(x, runs, left, wide - 12);
-			const up = axisOf(y, runs, bottom, top); // panels have the same axes, so that they can be compared
+			// Panels have the same axes, so that they can be compared.
+			const up = axisOf(y, runs, bottom, top);
 			return html`<g key=${i} transform=${`translate(${(i % across) * wide} ${Math.floor(i / across) * high})`}>
 				${facet && html`<${Label} x=${left} y="14" font-weight="600">${words(facet)} ${setting(value)}<//>`}
 				<${YAxis} y=${up.made} left=${left} right=${wide - 12} label=${up.label} />
@@ -222,7 +226,7 @@ export function Chart({source, settings, variants = [], version}) {
 		let current = true;
 		rowsOf(query).then(
 			rows => current && show({of, rows}),
-			error => current && show({of, problem: error instanceof Problem ? error : new Problem({title: String(error)})})
+			error => current && show({of, problem: asProblem(error, 'The runs cannot be read')})
 		);
 		return () => {
 			current = false;

@@ -204,7 +204,8 @@ export function Ratios({sweep}) {
 	const same = first !== 'first';
 	const axisOf = (/** @type {any} */ row) => (row.named ? row.axis : sweep.axis);
 	const faster = (/** @type {'a' | 'b'} */ side) => {
-		const axis = axisOf(rows[0]); // null: the names of several settings are too long for a label
+		// null: the names of several settings are too long for a label.
+		const axis = axisOf(rows[0]);
 		const [name, place] = side === 'a' ? [first, 'first'] : [second, 'second'];
 		return same && axis ? `${name} ${verbOf(axis, rows[0][side])} faster` : `the ${place} is faster`;
 	};

@@ -2,7 +2,7 @@
 import {html, useEffect, useMemo, useState} from '../vendor/preact.js';
 import {address, choose} from '../address.js';
 import {useAction} from '../answers.js';
-import {Problem, download, request} from '../api.js';
+import {asProblem, download, request} from '../api.js';
 import {count} from '../format.js';
 import {Empty, Refused, Skeleton} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
@@ -10,6 +10,8 @@ import {OP_KINDS, opKind} from '../plots/scale.js';
 import {useColours} from '../timeline/paint.js';
 import {Panned, Timeline, middle, within} from '../timeline/timeline.js';
 import {read} from '../timeline/trace.js';
+
+/** @typedef {import('../api.js').Problem} Problem */
 
 /** @typedef {import('../timeline/timeline.js').View} View */
 
@@ -199,15 +201,7 @@ export function useTrace(id, name = 'trace.json.gz') {
 				show({id, trace, problem: null});
 			})
 			.catch(error => {
-				if (!stop.signal.aborted)
-					show({
-						id,
-						trace: null,
-						problem:
-							error instanceof Problem
-								? error
-								: new Problem({title: 'The trace cannot be read', detail: String(error.message)})
-					});
+				if (!stop.signal.aborted) show({id, trace: null, problem: asProblem(error, 'The trace cannot be read')});
 			});
 		return () => stop.abort();
 	}, [id, name, round]);
@@ -238,7 +232,8 @@ export function useView(trace, name = 't') {
 	const [view, setView] = useState(first);
 	useEffect(() => {
 		const timer = setTimeout(() => {
-			const text = `${(view.from / 1e6).toFixed(6)}-${(view.to / 1e6).toFixed(6)}`; // to the nanosecond
+			// To the nanosecond.
+			const text = `${(view.from / 1e6).toFixed(6)}-${(view.to / 1e6).toFixed(6)}`;
 			const unchosen = middle(trace);
 			const next = view.from === unchosen.from && view.to === unchosen.to ? null : text;
 			if ((address.value.params.get(name) ?? null) !== next) choose({[name]: next});

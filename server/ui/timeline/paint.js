@@ -330,7 +330,8 @@ function paintSteps({g, right, foot, view, x, colour}, trace) {
 		if (why.length) g.fillRect(left + 1, 1, Math.max(1, Math.min(right, x(end)) - left - 2), 2);
 		const words = `step ${trace.firstStep + step}${why.length ? ', flagged' : ''}`;
 		const all = why.length ? `${words}: ${why.join(', ')}` : words;
-		const letters = Math.floor((room - 8) / 6); // an export as SVG cannot measure text
+		// An export as SVG cannot measure text.
+		const letters = Math.floor((room - 8) / 6);
 		if (room > 54) g.fillText(all.length <= letters ? all : words.slice(0, letters), left + 4, 13);
 	});
 	g.stroke();

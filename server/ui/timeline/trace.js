@@ -247,7 +247,8 @@ export function why(trace, place) {
 
 /** Time by op, over all threads, the longest first. @param {Trace} trace */
 export function totals(trace) {
-	const waits = Object.keys(WAITS).length; // they are -1, -2, ...: first in the sums
+	// They are -1, -2, ...: first in the sums.
+	const waits = Object.keys(WAITS).length;
 	const calls = new Float64Array(waits + trace.callKind.length);
 	const ns = new Float64Array(calls.length);
 	let lost = 0;
