@@ -172,6 +172,23 @@ class ResultRank(Block):
     exposed_s: list[Seconds] = Field(description="waiting with no other task ready, of each step")
 
 
+class ResultSummary(Block):
+    """Figures that the trainer derived from the timed steps."""
+
+    median_step_s: StepSeconds | None = None
+    ci95_step_s: Interval | None = Field(None, description="nonparametric; null below 6 steps")
+    timed_steps: Count | None = None
+    flagged_steps: Count | None = None
+    samples_per_s: Rate | None = Field(None, description="training samples per second")
+    tokens_per_s: Rate | None = None
+    gflop_per_s: Rate | None = None
+    final_loss: Number | None = Field(None, description="null without losses")
+    weights_gb_per_s: Rate | None = Field(None, description="bytes of the weights that a token reads / median step")
+    triad_gb_per_s: Rate | None = Field(None, description="of the node with as many threads; null if not measured")
+    triad_missing: str | None = Field(None, description="why the triad is not known; null where it is")
+    phase_median_s: dict[Phase, Seconds] | None = Field(None, description="median of each phase, seconds")
+
+
 class TrainResult(Block):
     """A TrainResult (gpt2core/spec/result.py). Its config must equal the run's."""
 
@@ -209,3 +226,4 @@ class TrainResult(Block):
     node_time: Annotated[dict[Name, Seconds], Field(max_length=MOST_PARTS)] | None = None
     energy: ResultEnergy | None = None
     goal: ResultGoal | None = Field(None, description="with `stop_at`: what the way to the goal took")
+    summary: ResultSummary | None = Field(None, description="figures that the trainer derived from the timed steps")

@@ -13,6 +13,7 @@ ARENAS_BYTES = {"weights": 497_759_232, "gradients": 497_759_232, "optimizer": 9
 PHASES_S = {"data": 0.0001, "forward": 0.014, "loss": 0.003, "backward": 0.022, "update": 0.003}
 # By field name, or by model and field where a model uses the name differently.
 KNOWN: dict[str, Any] = {
+    "ci95_step_s": [0.041, 0.043],
     "a": "fork-join",
     "actor": "key:3",
     "at": WHEN,

@@ -7,7 +7,15 @@ import {query} from './address.js';
 
 /** @typedef {import('./address.js').Params} Params */
 /**
- * @template [T=any]
+ * @template {string} Path
+ * @typedef {import('./schemas').AnswerOf<Path>} AnswerOf
+ */
+/**
+ * @template {'log' | 'steps'} List
+ * @typedef {import('./schemas').AnswerOf<`runs/${number}/${List}`>['items'][number]} Item of a growing list
+ */
+/**
+ * @template T
  * @typedef {{asked: string, data: T | undefined, problem: Problem | null, loading: boolean, at: number,
  *   reload: () => void}} Answer asked: the request that the data belongs to
  */
@@ -20,7 +28,7 @@ const UNREACHED_S = 3;
 const PAGE = 500;
 /**
  * Earlier data by request: a page that is opened again shows it at once, then loads it again.
- * @type {Map<string, {data: any, at: number}>}
+ * @type {Map<string, {data: unknown, at: number}>}
  */
 const kept = new Map();
 
@@ -39,7 +47,7 @@ export const changed = name => {
  */
 export const staleSince = signal(null);
 
-/** @param {string} name @param {any} data */
+/** @param {string} name @param {unknown} data */
 function keep(name, data) {
 	kept.delete(name);
 	kept.set(name, {data, at: Date.now()});
@@ -49,16 +57,17 @@ function keep(name, data) {
 /**
  * Load a path, and load it again every `everyS` seconds and when its topic changes, while the page is visible.
  * A null path loads nothing.
- * @param {string | null} path
+ * @template {string} Path
+ * @param {Path | null} path
  * @param {Params} [params]
  * @param {{everyS?: number, follow?: string,
  *   keep?: boolean}} [options] keep: show the earlier data until the new data arrives
- * @returns {Answer}
+ * @returns {Answer<AnswerOf<Path>>}
  */
 export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: stay = true} = {}) {
 	const name = path === null ? '' : path + query(params) + (key.get() ? ' ' : '');
 	const [shown, show] = useState(
-		/** @type {{name: string, data: any, problem: Problem | null, at: number}} */ ({
+		/** @type {{name: string, data: AnswerOf<Path> | undefined, problem: Problem | null, at: number}} */ ({
 			name: '',
 			data: undefined,
 			problem: null,
@@ -80,7 +89,8 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 		/** @type {ReturnType<typeof setTimeout> | undefined} */
 		let timer;
 		const known = kept.get(name);
-		if (latest.current.name !== name && known) show({name, data: known.data, problem: null, at: known.at});
+		if (latest.current.name !== name && known)
+			show({name, data: /** @type {AnswerOf<Path>} */ (known.data), problem: null, at: known.at});
 
 		const look = async () => {
 			clearTimeout(timer);
@@ -146,11 +156,11 @@ export function useAnswer(path, params = {}, {everyS = 0, follow = '', keep: sta
 
 /**
  * Load a page of a list. Its total is a request of its own, since that may take longer than the page.
- * @param {string} path
+ * @param {'runs'} path
  * @param {Params} filters
  * @param {Params} page its sort, cursor and limit
  * @param {string} follow
- * @returns {Answer & {total: number | null | undefined}}
+ * @returns {Answer<AnswerOf<'runs'>> & {total: number | null | undefined}}
  */
 export function useList(path, filters, page, follow) {
 	const answer = useAnswer(path, {...filters, ...page}, {follow});
@@ -161,14 +171,15 @@ export function useList(path, filters, page, follow) {
 /**
  * Load a list that only grows, page by page. When its topic changes, only new items are loaded. A null path loads
  * nothing.
- * @param {string | null} path
+ * @template {'log' | 'steps'} List
+ * @param {`runs/${number}/${List}` | null} path
  * @param {string} follow
  * @param {number | null} [tail] begin with this many of its last items
- * @returns {Answer<any[]>}
+ * @returns {Answer<Item<List>[]>}
  */
 export function useGrowing(path, follow, tail = null) {
 	const [shown, show] = useState(
-		/** @type {{name: string | null, items: any[], problem: Problem | null, at: number}} */ ({
+		/** @type {{name: string | null, items: Item<List>[], problem: Problem | null, at: number}} */ ({
 			name: null,
 			items: [],
 			problem: null,
@@ -256,7 +267,7 @@ export function useAction(act) {
 			setBusy(false);
 		}
 	};
-	const submit = (/** @type {any} */ event) => {
+	const submit = (/** @type {Event & {currentTarget: A}} */ event) => {
 		event.preventDefault();
 		void run(event.currentTarget);
 	};

@@ -41,21 +41,23 @@ export class Problem extends Error {
 	}
 }
 
-/** What was thrown, as a problem. @param {any} error @param {string} title of what is none yet */
+/** What was thrown, as a problem. @param {unknown} error @param {string} title of what is none yet */
 export const asProblem = (error, title) =>
-	error instanceof Problem ? error : new Problem({title, detail: String(error.message ?? error)});
+	error instanceof Problem
+		? error
+		: new Problem({title, detail: error instanceof Error ? error.message : String(error)});
 
 /** @param {Response} response */
 async function problemOf(response) {
 	const requestId = response.headers.get('X-Request-Id');
-	/** @type {any} */
+	/** @type {Partial<Record<'title' | 'detail' | 'type' | 'errors', unknown>>} */
 	let found = {};
 	if (response.headers.get('Content-Type')?.includes('json')) found = await response.json().catch(() => ({}));
 	return new Problem({
 		title: typeof found.title === 'string' ? found.title : `The server answered with status ${response.status}`,
 		detail: typeof found.detail === 'string' ? found.detail : '',
 		status: response.status,
-		type: found.type,
+		type: typeof found.type === 'string' ? found.type : '',
 		requestId,
 		errors: Array.isArray(found.errors) ? found.errors : []
 	});
@@ -97,9 +99,11 @@ export async function request(path, {params = {}, method = 'GET', body, headers 
 
 /**
  * Send a request and return the JSON of its response.
- * @param {string} path
- * @param {Parameters<typeof request>[1]} [options]
- * @returns {Promise<any>}
+ * @template {string} Path
+ * @template {string} [Method='GET']
+ * @param {Path} path
+ * @param {Omit<NonNullable<Parameters<typeof request>[1]>, 'method'> & {method?: Method}} [options]
+ * @returns {Promise<import('./schemas').AnswerOf<Path, Method>>}
  */
 export async function ask(path, options) {
 	return (await request(path, options)).json();

@@ -47,10 +47,7 @@ export function Design({of, topic}) {
 	const history = useAnswer(`experiments/${of.id}/changes`, {limit: 200}, {follow: topic});
 	const request = /** @type {Partial<Schemas['ExperimentRequest']>} */ (of.request);
 	const asked = /** @type {[string, string][]} */ ([
-		...Object.entries(request.axes ?? {}).map(([name, values]) => [
-			words(name),
-			/** @type {any[]} */ (values).map(setting).join(', ')
-		]),
+		...Object.entries(request.axes ?? {}).map(([name, values]) => [words(name), values.map(setting).join(', ')]),
 		...pairsOf(request.base ?? {})
 	]);
 	return html`<div class="stack">

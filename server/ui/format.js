@@ -107,10 +107,10 @@ export function when(instant) {
 export function setting(value) {
 	if (value == null) return '–';
 	if (typeof value === 'object') {
-		const named = /** @type {any} */ (value);
-		if (typeof named.name === 'string') return named.name;
-		if ('channels' in named) return `${named.layers} layers, ${named.channels} channels`;
-		if ('hidden' in named) return `${named.network} of ${named.layers} layers, ${named.hidden} hidden units`;
+		const named = /** @type {Record<string, unknown>} */ (value);
+		if (typeof named['name'] === 'string') return named['name'];
+		if ('channels' in named) return `${named['layers']} layers, ${named['channels']} channels`;
+		if ('hidden' in named) return `${named['network']} of ${named['layers']} layers, ${named['hidden']} hidden units`;
 		if (Array.isArray(value) || Object.values(named).some(each => typeof each === 'object')) return JSON.stringify(value);
 		return Object.entries(named)
 			.map(pair => pair.join('='))
@@ -167,8 +167,9 @@ export const verbOf = (axis, value) => (axis === 'threads' && value !== 1 ? 'are
 
 /**
  * The commit that a submitter named, or the trainer's: 1a2b3c4d main.
- * @param {Record<string, any>} of
- * @param {string} [whose] trainer_
+ * @param {Partial<Record<`${'' | 'trainer_'}${'commit' | 'branch'}`, string | null> &
+ *   Record<`${'' | 'trainer_'}dirty`, boolean | null>>} of
+ * @param {'' | 'trainer_'} [whose]
  */
 export const commit = (of, whose = '') =>
 	[of[`${whose}commit`]?.slice(0, 8), of[`${whose}branch`], of[`${whose}dirty`] && 'changed sources']

@@ -3,15 +3,27 @@ import {signal, useEffect, useRef} from './vendor/preact.js';
 import {Problem, request} from './api.js';
 import {changed, staleSince} from './answers.js';
 
-/** @typedef {{event: string, data: any, id: string}} TopicEvent */
+/** @typedef {import('./schemas').Schemas} Schemas */
+/**
+ * An event of a topic: a run's line, or what the topic now is.
+ * @template {string} Topic
+ * @typedef {{event: 'line', data: Schemas['LogLine'], id: string} |
+ *   {event: 'changed' | 'ended', data: State<Topic>, id: string}} TopicEvent
+ */
+/**
+ * @template {string} Topic
+ * @typedef {Topic extends `run:${string}` ? Schemas['RunEvent'] : Topic extends `experiment:${string}` ?
+ *   Schemas['ExperimentEvent'] : Topic extends 'overview' ? Schemas['Overview'] : unknown} State
+ */
+/** @typedef {{event: string, data: {topic: string, data: unknown}, id: string}} Message of the stream */
 
 /**
  * Each event of a stream's body.
- * @param {ReadableStream<Uint8Array>} body
- * @returns {AsyncGenerator<TopicEvent>}
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} body
+ * @returns {AsyncGenerator<Message>}
  */
 export async function* events(body) {
-	const reader = body.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
+	const reader = body.pipeThrough(new TextDecoderStream()).getReader();
 	let rest = '';
 	let event = {event: 'message', data: '', id: ''};
 	for (;;) {
@@ -35,7 +47,7 @@ export async function* events(body) {
 	}
 }
 
-/** Listeners by topic. @type {Map<string, Set<(message: TopicEvent) => void>>} */
+/** Listeners by topic. @type {Map<string, Set<(message: {event: string, data: unknown, id: string}) => void>>} */
 const listeners = new Map();
 /** Topics without a stream: they have ended, or are not known yet. An action reopens them. @type {Set<string>} */
 const over = new Set();
@@ -54,15 +66,17 @@ export function goesOn(topic) {
 
 /**
  * Subscribe to a topic: `overview`, `workers`, `experiment:7`, `run:12`. One stream carries all topics.
- * @param {string | null} topic null subscribes to nothing
- * @param {(message: TopicEvent) => void} listener
+ * @template {string} Topic
+ * @param {Topic | null} topic null subscribes to nothing
+ * @param {(message: TopicEvent<Topic>) => void} listener
  */
 export function useTopic(topic, listener) {
 	const latest = useRef(listener);
 	latest.current = listener;
 	useEffect(() => {
 		if (topic === null) return undefined;
-		const own = (/** @type {TopicEvent} */ message) => latest.current(message);
+		const own = (/** @type {{event: string, data: unknown, id: string}} */ message) =>
+			latest.current(/** @type {TopicEvent<Topic>} */ (message));
 		const those = listeners.get(topic) ?? new Set();
 		listeners.set(topic, those.add(own));
 		settle();
@@ -92,8 +106,9 @@ export function useWhile(topic, underWay) {
 
 /**
  * Reload the answers that follow a topic when it has changed, at most once a second.
- * @param {string | null} topic
- * @param {(data: any) => boolean} [isNews] whether the first event differs from what was loaded before it
+ * @template {string} Topic
+ * @param {Topic | null} topic
+ * @param {(data: State<Topic>) => boolean} [isNews] whether the first event differs from what was loaded before it
  */
 export function useFollow(topic, isNews = () => false) {
 	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
@@ -133,7 +148,7 @@ export function useStream() {
 						...(headers ? {headers} : {})
 					});
 					staleSince.value = null;
-					for await (const message of events(/** @type {ReadableStream<Uint8Array>} */ (response.body))) {
+					for await (const message of events(/** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body))) {
 						pauseS = 0.5;
 						if (message.id) lastId = message.id;
 						const {topic, data} = message.data;

@@ -5,7 +5,10 @@ import {Problem} from './api.js';
 import {plural, when} from './format.js';
 
 /** @typedef {import('./vendor/preact.js').ComponentChildren} Children */
-/** @typedef {import('./answers.js').Answer} Answer */
+/**
+ * @template T
+ * @typedef {import('./answers.js').Answer<T>} Answer
+ */
 
 /**
  * A page's title, lead sentence and buttons.
@@ -71,7 +74,7 @@ export function Unloadable() {
 export function later(load) {
 	/** @type {Function | null} */
 	let loaded = null;
-	return function Later(/** @type {Record<string, any>} */ props) {
+	return function Later(/** @type {Record<string, unknown>} */ props) {
 		const [Shown, show] = useState(() => loaded);
 		useEffect(() => {
 			if (Shown) return undefined;
@@ -101,7 +104,7 @@ export const Submit = () => html`<pre>taskloom submit --model tiny --scheduler f
 /**
  * An answer in each of its states: a skeleton of final size, the data (kept beside an error), or the error.
  * @template T
- * @param {{answer: Answer, lines?: number, height?: number, children: (data: T) => Children}} props
+ * @param {{answer: Answer<T>, lines?: number, height?: number, children: (data: T) => Children}} props
  */
 export function Answered({answer, lines = 5, height = 0, children}) {
 	if (answer.data === undefined) {
@@ -182,9 +185,9 @@ function useHeld(rows, id, view) {
 		shown.current = {view: '', rows: []};
 		again(n => n + 1);
 	};
-	/** @param {any} event */
+	/** @param {FocusEvent & {currentTarget: HTMLElement}} event */
 	const left = event => {
-		if (!event.currentTarget.contains(event.relatedTarget)) again(n => n + 1);
+		if (!event.currentTarget.contains(/** @type {Node | null} */ (event.relatedTarget))) again(n => n + 1);
 	};
 	return {place, rows: kept, waiting: now.size, release, left};
 }
@@ -321,7 +324,7 @@ export function Narrow({name, label, placeholder = '', first = false}) {
 	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
 	useEffect(() => setText(said), [said]);
 	useEffect(() => () => clearTimeout(timer.current), []);
-	/** @param {any} event */
+	/** @param {Event & {target: HTMLInputElement}} event */
 	const typed = event => {
 		const value = event.target.value;
 		setText(value);

@@ -3,6 +3,8 @@ import {html} from './vendor/preact.js';
 import {API} from './api.js';
 import {Copy} from './pieces.js';
 
+/** @typedef {import('./schemas').Request} Request */
+
 /** @param {unknown} value */
 const quoted = value => {
 	const text = typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value);
@@ -16,16 +18,20 @@ const sideText = side =>
 	Object.entries(side)
 		.map(([name, value]) => `${name}=${typeof value === 'object' ? JSON.stringify(value) : value}`)
 		.join(',');
-/** A question as the command line writes it; another text as it is. @param {string | {a: any, b: any}} primary */
+/**
+ * A question as the command line writes it; another text as it is.
+ * @param {string | import('./schemas').Schemas['Primary']} primary
+ */
 export const questionText = primary =>
 	typeof primary === 'string' ? primary : `${sideText(primary.b)} vs ${sideText(primary.a)}`;
 
-/** Whether options of the command line can express a request. Otherwise it needs a file. @param {any} request */
+/** Whether options of the command line can express a request. Otherwise it needs a file. @param {Request} request */
 function isPlain(request) {
 	const others = Object.entries(request).filter(
 		([name, value]) => !SAID.has(name) && JSON.stringify(value) !== JSON.stringify(OMITTED[name])
 	);
-	const {a = {}, b = {}} = request.primary ?? {};
+	const {primary} = request;
+	const {a, b} = typeof primary === 'object' && primary ? primary : {a: {}, b: {}};
 	const settings = [request.base ?? {}, request.axes ?? {}, a, b];
 	const values = settings.flatMap(each => Object.values(each).flat());
 	return (
@@ -45,7 +51,7 @@ const OMITTED = {
 	primary: null
 };
 
-/** `taskloom submit ...` for a request. @param {any} request */
+/** `taskloom submit ...` for a request. @param {Request} request */
 export function commandOf(request) {
 	if (!isPlain(request))
 		return `cat > experiment.json <<'END'\n${JSON.stringify(request)}\nEND\ntaskloom submit experiment.json`;
@@ -53,7 +59,7 @@ export function commandOf(request) {
 	const option = (/** @type {string} */ name, /** @type {unknown} */ value) =>
 		words.push(`--${name.replaceAll('_', '-')} ${quoted(value)}`);
 	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) option(name, value);
-	for (const [name, values] of Object.entries(request.axes ?? {})) option(name, /** @type {any[]} */ (values).join(','));
+	for (const [name, values] of Object.entries(request.axes ?? {})) option(name, values.join(','));
 	if (request.name) option('name', request.name);
 	if (request.primary) option('primary', questionText(request.primary));
 	if (request.repetitions) option('repetitions', request.repetitions);
@@ -70,7 +76,7 @@ export function commandOf(request) {
 	return words.join(' \\\n    ');
 }
 
-/** `curl` for a request. @param {any} request */
+/** `curl` for a request. @param {Request} request */
 export const curlOf = request =>
 	[
 		'curl -X POST',
@@ -80,7 +86,7 @@ export const curlOf = request =>
 		`-d ${quoted(JSON.stringify(request))}`
 	].join(' \\\n    ');
 
-/** @param {{request: any}} props */
+/** @param {{request: Request}} props */
 export const Same = ({request}) =>
 	[
 		['Command line', commandOf(request)],

@@ -134,6 +134,27 @@ def test_lines_have_at_most_120_columns(name):
     assert [line for line in lines if len(line) > 120] == []
 
 
+def types(code: str) -> list[str]:
+    """What the braces behind JSDoc's tags contain, without quoted words."""
+    found = []
+    for tag in re.finditer(r"@(?:type|param|returns|template|typedef|property) (?=\{)", code):
+        depth, end = 0, tag.end()
+        while True:
+            depth += {"{": 1, "}": -1}.get(code[end], 0)
+            end += 1
+            if not depth:
+                break
+        found.append(re.sub(r"'[^']*'", "''", code[tag.end() : end]))
+    return found
+
+
+@pytest.mark.parametrize("name", [*MODULES, "schemas.d.ts"])
+def test_nothing_has_the_type_any(name):
+    """`make ui-check` would check nothing of it."""
+    code = (FOLDER / name).read_text()
+    assert [each for each in (types(code) or [code]) if re.search(r"\bany\b", each)] == []
+
+
 def test_no_file_names_another_site():
     for name, file in FILES.by_path.items():
         addresses = set(re.findall(r"https?://[\w.]+", file.plain.decode()))

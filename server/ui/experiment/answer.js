@@ -19,8 +19,9 @@ export function Nothing({of}) {
 
 /**
  * An analysis of an experiment, once a run has succeeded.
- * @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string, path: string, height: number,
- *   children: (data: any) => import('../vendor/preact.js').ComponentChildren}} props
+ * @template {`analysis/${string}`} Path
+ * @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string, path: Path, height: number,
+ *   children: (data: import('../schemas').AnswerOf<Path>) => import('../vendor/preact.js').ComponentChildren}} props
  */
 export function Analysed({of, topic, path, height, children}) {
 	const done = of.by_state.succeeded;
@@ -85,7 +86,7 @@ function Grid({of, runs}) {
 	</section>`;
 }
 
-/** @param {{axis: string, rows: any[]}} props */
+/** @param {{axis: string | null, rows: import('../plots/variants.js').Compared[]}} props */
 function Comparisons({axis, rows}) {
 	const [first, second] = sidesOf(axis, rows);
 	// Then the heading names both.
@@ -211,8 +212,8 @@ function Latencies({rows}) {
 				...['p50', 'p90', 'p99', 'max'].map(name => ({
 					label: name,
 					number: true,
-					by: (/** @type {any} */ r) => r.latency_s[name],
-					cell: (/** @type {any} */ r) => ms(r.latency_s[name])
+					by: (/** @type {import('../schemas').Schemas['ScalingRow']} */ r) => r.latency_s?.[name] ?? 0,
+					cell: (/** @type {import('../schemas').Schemas['ScalingRow']} */ r) => ms(r.latency_s?.[name])
 				})),
 				{
 					label: 'p99 / p50',
@@ -249,7 +250,7 @@ function Goals({rows}) {
 		<${Table}
 			caption="The way to the goal"
 			rows=${rows}
-			id=${(/** @type {any} */ r) => `${nameOf(r)} ${r.value}`}
+			id=${r => `${nameOf(r)} ${r.value}`}
 			columns=${[
 				{label: 'Variant', class: 'question', cell: nameOf, by: nameOf},
 				{label: 'Goal', cell: r => `${r.metric} ${r.metric === 'loss' ? '≤' : '≥'} ${r.value}`},
@@ -286,13 +287,16 @@ export function Scaling({of, topic}) {
 	return html`<${Analysed} of=${of} topic=${topic} path="analysis/scaling" height=${500}>
 		${found => html`<div class="stack">
 			<div class="columns">
-				${[
+				${/** @type {const} */ ([
 					['', 'Speedup'],
 					['_forward', 'Speedup of forward'],
 					['_backward', 'Speedup of backward']
-				].map(
+				]).map(
 					([part, title]) =>
-						found.rows.some((/** @type {any} */ row) => row[`speedup${part}`] !== null && row.threads > 1) &&
+						found.rows.some(
+							(/** @type {import('../schemas').Schemas['ScalingRow']} */ row) =>
+								row[`speedup${part}`] !== null && row.threads > 1
+						) &&
 						html`<section key=${part} class="panel"><${Speedups} rows=${found.rows} part=${part} title=${title} /></section>`
 				)}
 				<section class="panel">

@@ -12,15 +12,15 @@ import {Lines} from '../plots/series.js';
 /** @typedef {import('../schemas').Schemas['Trial']} Tried */
 
 const RATIO = 'step time of the default / of the setting';
-/** @type {import('../plots/plot.js').Field[]} */
+/** @type {import('../plots/plot.js').Column<Tried>[]} */
 const FIELDS = [
 	{label: 'run', value: each => each.run_id},
 	{label: 'block', value: each => each.block + 1},
 	{label: 'settings', value: each => variantName(each.settings)},
-	'state',
-	{label: 'disturbed', value: each => each.flagged},
-	'ratio',
-	'reason'
+	{label: 'state', value: each => each.state},
+	{label: 'disturbed', value: each => String(each.flagged)},
+	{label: 'ratio', value: each => each.ratio},
+	{label: 'reason', value: each => each.reason}
 ];
 
 /** Each trial in its order, and the best so far. @param {{of: Found}} props */
@@ -70,7 +70,8 @@ function Coordinates({of}) {
 			coordinates({
 				columns: Object.keys(of.trials[0]?.settings ?? {}),
 				rows: known.map(each => ({...each.settings, each})),
-				ink: ({each}) => (isBest(each) ? ['var(--good)', 3.2] : [`var(--${each.ratio > 1 ? 'task' : 'line'})`, 1.3]),
+				ink: ({each}) =>
+					isBest(each) ? ['var(--good)', 3.2] : [`var(--${Number(each.ratio) > 1 ? 'task' : 'line'})`, 1.3],
 				says: ({each}) => `${variantName(each.settings)}: ${ratio(each.ratio)}`,
 				width
 			})}
@@ -137,7 +138,7 @@ const Importance = ({of}) => html`
 	<p class="soft">Exploratory: the search chose the trials.</p>
 `;
 
-/** @param {{of: any, topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
 export function Tuning({of, topic}) {
 	const answer = useAnswer(`experiments/${of.id}/tuning`, {}, {follow: topic});
 	return html`<${Answered} answer=${answer} height=${500}>

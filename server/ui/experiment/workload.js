@@ -53,16 +53,16 @@ export function Causes({of, topic}) {
 						id=${r => nameOf(r.variant)}
 						columns=${[
 							{label: 'Variant', class: 'question', cell: r => nameOf(r.variant), by: r => nameOf(r.variant)},
-							...[
+							.../** @type {const} */ ([
 								['parallel', 'Parallel efficiency'],
 								['load_balance', 'Load balance'],
 								['serialisation', 'Serialisation'],
 								['transfer', 'Transfer']
-							].map(([name, label]) => ({
+							]).map(([name, label]) => ({
 								label,
 								number: true,
-								by: (/** @type {any} */ r) => r.efficiency?.[/** @type {string} */ (name)] ?? 0,
-								cell: (/** @type {any} */ r) => number(r.efficiency?.[/** @type {string} */ (name)])
+								by: (/** @type {import('../schemas').Schemas['EfficiencyRow']} */ r) => r.efficiency?.[name] ?? 0,
+								cell: (/** @type {import('../schemas').Schemas['EfficiencyRow']} */ r) => number(r.efficiency?.[name])
 							})),
 							{label: 'Computation scalability', number: true, cell: r => number(r.scalability?.computation)},
 							{label: 'T1/T∞ of the graph', number: true, cell: r => number(r.bounds?.parallelism)},
@@ -95,14 +95,18 @@ const SAID =
 	'Bars: arenas, exact to the byte. Vertical line: peak resident memory of the whole process, the highest of the ' +
 	'runs that compiled no kernels.';
 const COMPILED = ' A variant without a line has only runs that compiled: their peaks contain the compiler.';
+/**
+ * @type {{key: Exclude<keyof import('../schemas').Schemas['GrowthPoint'], 'size'>, label: string, token: string,
+ *   dash?: string, kind?: 'points'}[]}
+ */
 const GROWTH = [
 	{key: 'train_bytes', label: 'train', token: 'task'},
 	{key: 'infer_bytes', label: 'infer', token: 'series-2'},
 	{key: 'weights_bytes', label: 'weights', token: 'series-3', dash: '6 4'},
-	{key: 'train_peak_bytes', label: 'train, measured peak', token: 'task', kind: /** @type {const} */ ('points')},
-	{key: 'infer_peak_bytes', label: 'infer, measured peak', token: 'series-2', kind: /** @type {const} */ ('points')}
+	{key: 'train_peak_bytes', label: 'train, measured peak', token: 'task', kind: 'points'},
+	{key: 'infer_peak_bytes', label: 'infer, measured peak', token: 'series-2', kind: 'points'}
 ];
-const mib = (/** @type {number | null} */ size) => (size === null ? null : size / MIB);
+const mib = (/** @type {number | null | undefined} */ size) => (size == null ? null : size / MIB);
 
 /** @param {{of: Schemas['ExperimentDetail'], topic: string}} props */
 export function Memory({of, topic}) {
@@ -170,7 +174,10 @@ export function Growth({of, name = 'memory'}) {
 		said=${`${of.sentence} Lines are arenas, points the peaks of whole processes.`}
 		fields=${[
 			{label: of.axis, value: row => row.size},
-			...GROWTH.map(({key, label}) => ({label: `${label}, MiB`, value: (/** @type {any} */ row) => mib(row[key])}))
+			...GROWTH.map(({key, label}) => ({
+				label: `${label}, MiB`,
+				value: (/** @type {import('../schemas').Schemas['GrowthPoint']} */ row) => mib(row[key])
+			}))
 		]}
 		rows=${of.points}
 		x=${of.points.map(point => point.size)}
@@ -179,7 +186,7 @@ export function Growth({of, name = 'memory'}) {
 		zero=${true}
 		series=${GROWTH.map(({key, ...each}) => ({
 			...each,
-			values: of.points.map(point => mib(/** @type {any} */ (point)[key])),
+			values: of.points.map(point => mib(point[key])),
 			show: (/** @type {number} */ v) => `${v.toFixed(1)} MiB`
 		}))}
 	/>`;

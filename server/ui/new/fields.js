@@ -4,6 +4,9 @@ import {words} from '../format.js';
 import {questionText} from '../request.js';
 
 /** @typedef {Record<string, string>} Texts */
+/** @typedef {import('../schemas').Field} Schema of a setting */
+/** @typedef {import('../schemas').Fields} Fields */
+/** @typedef {import('../schemas').Request} Request */
 
 // Converts a form's texts to a request and back. Comma-separated values become an axis, as on the command line.
 
@@ -20,21 +23,23 @@ export function parts(text) {
 	return found.map(part => part.trim()).filter(Boolean);
 }
 
-/** The schemas that a field accepts, without null. @param {any} schema */
-export const kinds = schema => (schema.anyOf ?? [schema]).filter((/** @type {any} */ each) => each.type !== 'null');
-/** The values of an enumeration; null for other fields. @param {any} schema @returns {string[] | null} */
-export const choices = schema => kinds(schema).find((/** @type {any} */ each) => each.enum)?.enum ?? null;
+/** The schemas that a field accepts, without null. @param {Schema} schema */
+export const kinds = schema => (schema.anyOf ?? [schema]).filter(each => each.type !== 'null');
+/** The values of an enumeration; null for other fields. @param {Schema} schema @returns {string[] | null} */
+export const choices = schema => kinds(schema).find(each => each.enum)?.enum ?? null;
 
-/** The limits of a numeric field in words. @param {any} schema */
+/** The limits of a numeric field in words. @param {Schema} schema */
 export function limits(schema) {
-	const {minimum: least, maximum: most} = kinds(schema).find((/** @type {any} */ each) => 'minimum' in each) ?? {};
+	const {minimum: least, maximum: most} = kinds(schema).find(each => 'minimum' in each) ?? {};
 	if (least === undefined) return '';
-	return most <= Number.MAX_SAFE_INTEGER ? `; ${least} to ${most.toLocaleString('en-US')}` : `; at least ${least}`;
+	return most !== undefined && most <= Number.MAX_SAFE_INTEGER
+		? `; ${least} to ${most.toLocaleString('en-US')}`
+		: `; at least ${least}`;
 }
 
-/** @param {string} text @param {any} schema */
+/** @param {string} text @param {Schema} schema */
 function valueOf(text, schema) {
-	const types = new Set(kinds(schema).map((/** @type {any} */ each) => each.type));
+	const types = new Set(kinds(schema).map(each => each.type));
 	if ((types.has('integer') || types.has('number')) && text !== '' && Number.isFinite(Number(text))) return Number(text);
 	if (types.has('boolean') && (text === 'true' || text === 'false')) return text === 'true';
 	if ((types.has('object') || types.has('array')) && /^[[{]/.test(text))
@@ -50,7 +55,7 @@ function valueOf(text, schema) {
 const textOf = value => (typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
 
 /** A question in a text such as `scheduler=task,threads=2 vs scheduler=fork-join,threads=2`; the text itself if it has
- * another form, so that the server explains it. @param {string} text @param {Record<string, any>} fields */
+ * another form, so that the server explains it. @param {string} text @param {Fields} fields */
 function questionOf(text, fields) {
 	const sides = text.split(' vs ').map(side => parts(side).map(part => part.split('=').map(each => each.trim())));
 	if (sides.length !== 2 || sides.some(side => side.some(pair => pair.length !== 2))) return text;
@@ -60,13 +65,12 @@ function questionOf(text, fields) {
 	return {a, b};
 }
 
-/** The texts that a form shows for a request. @param {any} request @returns {Texts} */
+/** The texts that a form shows for a request. @param {Request} request @returns {Texts} */
 export function textsOf(request) {
 	/** @type {Texts} */
 	const texts = {};
 	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) texts[name] = textOf(value);
-	for (const [name, values] of Object.entries(request.axes ?? {}))
-		texts[name] = /** @type {any[]} */ (values).map(textOf).join(', ');
+	for (const [name, values] of Object.entries(request.axes ?? {})) texts[name] = values.map(textOf).join(', ');
 	if (request.primary) texts['primary'] = questionText(request.primary);
 	return texts;
 }
@@ -74,7 +78,7 @@ export function textsOf(request) {
 // Settings whose value is a list, so that commas do not separate values.
 const LISTS = ['cores', 'prompt'];
 
-/** The base and axes in a form's texts. @param {Texts} texts @param {Record<string, any>} fields */
+/** The base and axes in a form's texts. @param {Texts} texts @param {Fields} fields */
 export function settingsOf(texts, fields) {
 	/** @type {Record<string, unknown>} */
 	const base = {};
@@ -98,7 +102,7 @@ export function settingsOf(texts, fields) {
 const isEmpty = value => value === '' || value == null || (typeof value === 'object' && !Object.keys(value).length);
 
 /** Why no run of a form reads a setting, by its modes and whether they generate; undefined if one does.
- * @param {any} schema @param {Texts} texts @returns {string | undefined} */
+ * @param {Schema} schema @param {Texts} texts @returns {string | undefined} */
 export function unreadIn(schema, texts) {
 	const asked = parts(texts['mode'] ?? '');
 	const uses = parts(texts['generate'] || '0').map(each => (Number(each) ? 'generate' : 'no-generate'));
@@ -109,8 +113,8 @@ export function unreadIn(schema, texts) {
 }
 
 /** The request in a form, without empty fields and without settings that no run reads.
- * @param {any} request @param {Texts} texts
- * @param {Record<string, any>} fields */
+ * @param {Request} request @param {Texts} texts
+ * @param {Fields} fields */
 export function requestOf(request, texts, fields) {
 	const primary = texts['primary']?.trim() ? questionOf(texts['primary'], fields) : null;
 	const read = Object.fromEntries(Object.entries(fields).filter(([, schema]) => !unreadIn(schema, texts)));
@@ -155,7 +159,7 @@ export const Field = ({id, label, help, refused, children}) => html`<div class="
 
 /**
  * A setting of a run: checkboxes if its schema lists the values, else a text field.
- * @param {{name: string, schema: any, text: string, refused: string | undefined, unread: string | undefined,
+ * @param {{name: string, schema: Schema, text: string, refused: string | undefined, unread: string | undefined,
  *   onText: (text: string) => void}} props unread: why no run of this experiment reads it
  */
 export function Setting({name, schema, text, refused, unread, onText}) {
@@ -228,7 +232,10 @@ export function OneOf({id, label, value, options, onValue, help}) {
 	<//>`;
 }
 
-/** @typedef {{request: any, set: (changes: Record<string, unknown>) => void, refused: Map<string, string>}} Asked */
+/**
+ * @typedef {{request: Request, set: (changes: Record<string, unknown>) => void,
+ *   refused: Map<string, string>}} Asked
+ */
 
 // Repetitions, order and stopping rule; limits, priority and labels of all runs.
 
@@ -320,9 +327,9 @@ export function Limits({request, set, refused}) {
 	/** @param {string} text */
 	const setLabels = text => {
 		setTyped(text);
-		const requires = {...request.requires, labels: labelsOf(text)};
-		if (!Object.keys(requires.labels).length) delete requires.labels;
-		set({requires});
+		const {labels: _, ...others} = request.requires ?? {};
+		const asked = labelsOf(text);
+		set({requires: Object.keys(asked).length ? {...others, labels: asked} : others});
 	};
 	return html`
 		<${Amount}

@@ -94,7 +94,7 @@ function Prune() {
 		setAsked(body);
 		setFound(await ask('prune', {method: 'POST', body}));
 	});
-	/** @param {any} event */
+	/** @param {{currentTarget: HTMLFormElement} & Event} event */
 	const look = event => {
 		event.preventDefault();
 		const said = new FormData(event.currentTarget);

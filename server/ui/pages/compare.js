@@ -216,14 +216,14 @@ function Asking({a, b}) {
 		choose({a: said.a.trim(), b: said.b.trim(), step: null}, false);
 	};
 	return html`<form class="filters" onSubmit=${ask}>
-		${['a', 'b'].map(
+		${/** @type {const} */ (['a', 'b']).map(
 			side => html`<div key=${side} class="field">
 				<label for=${`side-${side}`}>${side.toUpperCase()}: run numbers, or settings of runs</label>
 				<input
 					id=${`side-${side}`}
 					size="36"
 					required
-					value=${/** @type {any} */ (said)[side]}
+					value=${said[side]}
 					data-find=${side === 'a' ? '' : undefined}
 					onInput=${event => say({...said, [side]: event.target.value})}
 					placeholder=${side === 'a' ? '12,13,14' : 'experiment_id=7,scheduler=task,threads=2'}

@@ -168,14 +168,16 @@ const counts = (known, live) =>
 export default function Experiment() {
 	const {params} = address.value;
 	const id = params.get('id') ?? '';
-	const topic = `experiment:${id}`;
-	const [live, setLive] = useState(/** @type {any} */ (null));
+	const topic = /** @type {const} */ (`experiment:${id}`);
+	const [live, setLive] = useState(/** @type {import('../schemas').Schemas['ExperimentEvent'] | null} */ (null));
 	const answer = useAnswer(`experiments/${encodeURIComponent(id)}`, {}, {follow: topic});
 	/** @type {import('../schemas').Schemas['ExperimentDetail'] | undefined} */
 	const known = answer.data;
 	useWhile(topic, known?.state === 'active');
 	useFollow(topic, message => message.state !== known?.state);
-	useTopic(topic, message => setLive(message.data));
+	useTopic(topic, message => {
+		if (message.event !== 'line') setLive(message.data);
+	});
 	const views = {...(known?.tuning && TUNING), ...(known?.request['template'] === 'workload' && WORKLOAD), ...VIEWS};
 	const first = /** @type {string} */ (Object.keys(views)[0]);
 	const said = params.get('view') ?? first;
@@ -211,7 +213,7 @@ export default function Experiment() {
 								.join(', ')}
 						</span>
 					</div>
-					${found.state === 'active' && live?.active?.length > 0 && html`<${Active} of=${live.active} />`}
+					${found.state === 'active' && !!live?.active?.length && html`<${Active} of=${live.active} />`}
 					<div>
 						<${Tabs} chosen=${view} tabs=${Object.entries(views).map(([name, [label]]) => [name, label])} />
 						<${Chosen} of=${of} topic=${topic} />

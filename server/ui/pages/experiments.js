@@ -104,7 +104,7 @@ const RUN_COLUMNS = [
 /** A value in an expression. @param {string} text */
 const quoted = text => (/^[\w.:/+-]+$/.test(text) ? text : JSON.stringify(text));
 
-/** The filters of a list of runs as one expression. @param {Record<string, any>} of */
+/** The filters of a list of runs as one expression. @param {Record<string, unknown>} of */
 const expression = ({filter, flagged, ...equal}) =>
 	[
 		filter && `(${filter})`,
@@ -251,7 +251,7 @@ export function Filter({of, placeholder, first = true}) {
 			placeholder=${placeholder}
 			data-find=${first ? '' : undefined}
 			onFocus=${() => use(true)}
-			onInput=${(/** @type {any} */ event) => setText(event.target.value)}
+			onInput=${event => setText(event.target.value)}
 			onBlur=${commit}
 		/>
 		<datalist id="filter-next">

@@ -177,7 +177,7 @@ function alike(queued) {
 
 /** @param {{id: string}} props */
 function Worker({id}) {
-	const path = `workers/${encodeURIComponent(id)}`;
+	const path = /** @type {const} */ (`workers/${encodeURIComponent(id)}`);
 	const worker = useAnswer(path, {}, {follow: 'workers'});
 	const attempts = useAnswer(`${path}/attempts`, {limit: 50}, {follow: 'workers'});
 	return html`<section class="panel stack">
@@ -261,7 +261,8 @@ export default function Fleet() {
 							<//>`;
 				}}
 			<//>
-			${pools.data?.items.length > 0 &&
+			${pools.data &&
+			pools.data.items.length > 0 &&
 			html`<section class="panel">
 				<h2>Pools</h2>
 				<${Table}

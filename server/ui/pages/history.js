@@ -67,21 +67,25 @@ const SHORT = 8;
  *   {points: SeriesRun[], ops: string[]}} Series
  */
 
-/** A point's value; a peak that contains the compiler is like no other. @param {any} p @param {string} metric */
-const valueOf = (p, metric) => (metric === 'memory_bytes' && p.compiled ? null : p[metric]);
+/** A point's value; a peak that contains the compiler is like no other. @param {SeriesRun} p @param {string} metric */
+const valueOf = (p, metric) => {
+	const value = /** @type {Record<string, unknown>} */ (p)[metric];
+	return typeof value !== 'number' || (metric === 'memory_bytes' && p.compiled) ? null : value;
+};
 /** The commit of a point: the submitter's, else the trainer's. @param {SeriesRun} point */
 const commitOf = point => point.commit ?? point.trainer_commit;
 
 /** The runs of a series with the levels between changes. @param {{id: string}} props */
 function One({id}) {
-	const path = `analysis/history/series/${encodeURIComponent(id)}`;
+	const path = /** @type {const} */ (`analysis/history/series/${encodeURIComponent(id)}`);
 	const op = address.value.params.get('op');
 	const series = useAnswer(path, {}, {follow: 'history'});
 	const points = useAnswer(`${path}/points`, {sort: '-finished_at', limit: 500, op}, {follow: 'history'});
 	const found = useAnswer(`${path}/changes`, {}, {follow: 'history'});
-	const missing = [series, points, found].find(each => each.data === undefined);
-	if (missing)
+	if (!series.data || !points.data || !found.data) {
+		const missing = [series, points, found].find(each => !each.data);
 		return html`<section class="panel"><${Answered} answer=${missing} height=${380}>${() => null}<//></section>`;
+	}
 	const known = points.data.items
 		.filter((/** @type {import('../schemas').Schemas['SeriesRun']} */ point) => point.median_step_s !== null)
 		.reverse();
@@ -142,7 +146,10 @@ function Points({of}) {
 	const [yLabel, factor = 1] = METRICS[metric] ?? METRICS.median_step_s;
 	const show = factor === MS ? asMs : plain;
 	const {points, x, show: xShow} = useMemo(() => along(of, axis), [of, axis]);
-	const values = points.map((/** @type {any} */ p) => (valueOf(p, metric) == null ? null : valueOf(p, metric) * factor));
+	const values = points.map(p => {
+		const value = valueOf(p, metric);
+		return value === null ? null : value * factor;
+	});
 	const firsts = new Set(of.changes.map(change => change.first_after));
 	// By commit, runs are not in the order of time, in which changes were found.
 	const byCommit = axis === 'commits';
@@ -154,7 +161,7 @@ function Points({of}) {
 	const levels = points.map(point => middles.get(levelOf(point)));
 	const changes = points.map((point, i) => (firsts.has(point.run_id) ? values[i] : null));
 	const offered = Object.keys(METRICS).filter(
-		name => name !== 'op_s' && of.points.some((/** @type {any} */ point) => valueOf(point, name) != null)
+		name => name !== 'op_s' && of.points.some(point => valueOf(point, name) != null)
 	);
 	return html`<section class="panel stack">
 		<div class="filters">
@@ -246,7 +253,7 @@ function Points({of}) {
 	</section>`;
 }
 
-/** @param {{alerts: import('../answers.js').Answer}} props */
+/** @param {{alerts: import('../answers.js').Answer<import('../schemas').Schemas['AlertPage']>}} props */
 function Alerts({alerts}) {
 	return html`<${Answered} answer=${alerts} lines=${3}>
 		${page =>

@@ -29,7 +29,8 @@ function useDryRun(request, onAsked) {
 			onAsked();
 			const body = JSON.parse(request);
 			try {
-				setPlan(await ask('experiments', {method: 'POST', params: {dry_run: true}, body, signal: stop.signal}));
+				const made = await ask('experiments', {method: 'POST', params: {dry_run: true}, body, signal: stop.signal});
+				if (!('id' in made)) setPlan(made);
 				setProblem(null);
 			} catch (error) {
 				if (stop.signal.aborted) return;
@@ -67,7 +68,7 @@ function planSaid(plan) {
 	);
 }
 
-/** What so many pairs decide. @param {any} found */
+/** What so many pairs decide. @param {{pairs: number, needed: number, decidable: boolean}} found */
 function decides({pairs, needed, decidable}) {
 	if (pairs === 0) return 'cannot be decided, because the order sequential makes no pairs';
 	return decidable
@@ -149,13 +150,13 @@ function Tuned({base, onUse}) {
 }
 
 /** The settings that an experiment takes: all but a run's files and those that workers do not support.
- * @param {Record<string, any>} fields */
+ * @param {import('../schemas').Fields} fields */
 const taken = fields =>
 	Object.fromEntries(Object.entries(fields).filter(([, schema]) => schema['x-role'] !== 'output'));
 /** Fields that can show an error, besides those of the schema. */
 const RULES = ['primary', 'repetitions', 'rel_ci', 'max_repetitions', 'budget_s', 'timeout_s', 'priority', 'labels'];
 
-/** Submits a request only once, however often the button is pressed. @param {any} request */
+/** Submits a request only once, however often the button is pressed. @param {import('../schemas').Request} request */
 function useSubmit(request) {
 	const text = JSON.stringify(request);
 	const idempotency = useRef({text: '', key: ''});
@@ -164,11 +165,14 @@ function useSubmit(request) {
 			idempotency.current = {text, key: crypto.randomUUID?.() ?? String(Math.random()).slice(2)};
 		const headers = {'Idempotency-Key': idempotency.current.key};
 		const made = await ask('experiments', {method: 'POST', body: request, headers});
-		go(link('experiment', {id: made.id}));
+		if ('id' in made) go(link('experiment', {id: made.id}));
 	});
 }
 
-/** @param {{first: any, fields: Record<string, any>}} props first: the initial request */
+/**
+ * @param {{first: import('../schemas').Request, fields: import('../schemas').Fields}} props
+ *   first: the initial request
+ */
 function Form({first, fields}) {
 	const [request, setRequest] = useState(first);
 	const [texts, setTexts] = useState(() => textsOf(first));
@@ -186,7 +190,7 @@ function Form({first, fields}) {
 	const elsewhere =
 		problem && (!errors.length || errors.some(each => !(fieldOf(each) in fields) && !RULES.includes(fieldOf(each))));
 	/** @param {Record<string, unknown>} changes */
-	const set = changes => setRequest((/** @type {any} */ before) => ({...before, ...changes}));
+	const set = changes => setRequest(before => ({...before, ...changes}));
 	const rules = {request, set, refused};
 	const setting = (/** @type {string} */ name) =>
 		fields[name] &&
@@ -231,7 +235,7 @@ function Form({first, fields}) {
 							spellcheck="false"
 							placeholder="scheduler=task,threads=2 vs scheduler=fork-join,threads=2"
 							aria-describedby="primary-help"
-							onInput=${(/** @type {any} */ event) => setTexts(before => ({...before, primary: event.target.value}))}
+							onInput=${event => setTexts(before => ({...before, primary: event.target.value}))}
 						/>
 					<//>
 					<p class="soft">
@@ -242,13 +246,13 @@ function Form({first, fields}) {
 					<h2>Training</h2>
 					<div class="fields">${under('training').map(setting)}</div>
 					<datalist id="models">
-						${fields.model.examples.map((/** @type {string} */ name) => html`<option key=${name} value=${name}></option>`)}
+						${fields['model']?.examples?.map(name => html`<option key=${name} value=${name}></option>`)}
 					</datalist>
 				</section>
 				${plan &&
 				html`<${Tuned}
 					base=${asked.base}
-					onUse=${(/** @type {any} */ settings) => {
+					onUse=${settings => {
 						const none = Object.fromEntries(Object.keys(settings).map(name => [name, '']));
 						setTexts(before => ({...before, ...none, ...textsOf({base: settings})}));
 					}}
@@ -274,6 +278,7 @@ function Form({first, fields}) {
 // The first request of the form.
 
 const BASE = {model: 'tiny', batch: 4, seq: 64, steps: 20};
+/** @type {import('../schemas').Request} */
 const EMPTY = {name: '', base: BASE, axes: {scheduler: ['fork-join', 'task'], threads: [1, 2]}, trace: 'first'};
 /** @param {string} node */
 const calibrationOf = node => ({
@@ -283,10 +288,15 @@ const calibrationOf = node => ({
 	calibrates: true
 });
 
-/** The request that repeats a run. @param {any} run @param {Record<string, any>} fields */
+/**
+ * The request that repeats a run.
+ * @param {import('../schemas').Schemas['RunDetail']} run
+ * @param {import('../schemas').Fields} fields
+ */
 function again(run, fields) {
 	const said = Object.entries(run.spec).filter(([name, value]) => value !== null && name in fields);
-	const {name} = run.spec.model;
+	const {name} = /** @type {{name?: string}} */ (run.spec['model']);
+	/** @type {Record<string, unknown>} */
 	const base = Object.fromEntries(said);
 	if (name && name !== 'custom') base['model'] = name;
 	return {name: `run ${run.id} again`, base, axes: {}, repetitions: 6};
@@ -301,7 +311,7 @@ function parsed(text) {
 	}
 }
 
-/** The form, filled with the request in the URL. @param {{fields: Record<string, any>}} props */
+/** The form, filled with the request in the URL. @param {{fields: import('../schemas').Fields}} props */
 function Begun({fields}) {
 	// The URL as it was at first: the form changes it.
 	const [begun] = useState(() => Object.fromEntries(address.value.params));
@@ -309,7 +319,7 @@ function Begun({fields}) {
 	const {from, run, calibrate} = begun;
 	const experiment = useAnswer(!said && from ? `experiments/${encodeURIComponent(from)}` : null);
 	const one = useAnswer(!said && run ? `runs/${encodeURIComponent(run)}` : null);
-	const form = (/** @type {any} */ first) => html`<${Form} first=${first} fields=${fields} />`;
+	const form = (/** @type {import('../schemas').Request} */ first) => html`<${Form} first=${first} fields=${fields} />`;
 	if (said) return form(said);
 	if (from) return html`<${Answered} answer=${experiment} lines=${12}>${of => form(of.request)}<//>`;
 	if (run) return html`<${Answered} answer=${one} lines=${12}>${of => form(again(of, fields))}<//>`;

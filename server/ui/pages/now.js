@@ -25,7 +25,9 @@ function said(of) {
 export default function Now() {
 	const answer = useAnswer('overview');
 	const [live, setLive] = useState(/** @type {import('../schemas').Schemas['Overview'] | null} */ (null));
-	useTopic('overview', message => setLive(message.data));
+	useTopic('overview', message => {
+		if (message.event !== 'line') setLive(message.data);
+	});
 	const first = answer.data;
 	const of = live && (!first?.at || live.at >= first.at) ? live : first;
 	return html`
@@ -36,6 +38,7 @@ export default function Now() {
 		/>
 		<${Answered} answer=${answer} lines=${12}>
 			${() => {
+				if (!of) return null;
 				const ended = of.runs.ended_24h;
 				const empty = !of.active_experiments && !of.latest.length;
 				return html`<div class="stack">
@@ -78,7 +81,7 @@ export default function Now() {
 								html`<section class="notice warn">
 									<strong>Nothing runs</strong>
 									${of.waiting.map(
-										(/** @type {import('../schemas').Schemas['Waiting']} */ each) => html`<span key=${each.reason}>
+										each => html`<span key=${each.reason}>
 											${plural(each.runs, 'run')}: ${each.waiting_for}. <a href=${link('fleet')}>See the fleet</a>
 										</span>`
 									)}
@@ -88,7 +91,7 @@ export default function Now() {
 									<div class="row between"><h2>Slowdowns</h2><a href=${link('history')}>History</a></div>
 									<ul class="stack tight">
 										${of.newest_alerts.map(
-											(/** @type {import('../schemas').Schemas['AlertSummary']} */ alert) => html`<li key=${alert.id} class="row">
+											alert => html`<li key=${alert.id} class="row">
 												<${State} of=${alert.state} />
 												<span>${number(alert.ratio)} times the step time since run <${RunLink} id=${alert.run_id} /></span>
 												<small class="soft">${alert.reason}</small>

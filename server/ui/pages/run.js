@@ -21,7 +21,7 @@ const TAIL = 500;
  */
 const order = (a, b) => a.attempt_no - b.attempt_no || a.line_no - b.line_no;
 
-/** @param {{of: import('../schemas').Schemas['RunDetail'], topic: string}} props */
+/** @param {{of: import('../schemas').Schemas['RunDetail'], topic: `run:${string}`}} props */
 export function Log({of, topic}) {
 	const [whole, setWhole] = useState(false);
 	const answer = useGrowing(`runs/${of.id}/log`, topic, whole ? null : TAIL);
@@ -100,18 +100,17 @@ function Among({of}) {
 		filter: filter.slice(0, MOST_FILTERS),
 		limit: 500
 	});
-	const same = (siblings.data?.items ?? []).filter(
-		(/** @type {import('../schemas').Schemas['RunRow']} */ each) =>
-			each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant)
+	const page = siblings.data;
+	const times = (page?.items ?? []).flatMap(each =>
+		each.median_step_s !== null && JSON.stringify(each.variant) === JSON.stringify(of.variant) ? [each.median_step_s] : []
 	);
-	const times = same.map((/** @type {import('../schemas').Schemas['RunRow']} */ each) => each.median_step_s);
-	const rank = times.filter((/** @type {number} */ each) => each < (of.median_step_s ?? 0)).length + 1;
+	const rank = times.filter(each => each < (of.median_step_s ?? 0)).length + 1;
 	return html`<p class="verdict">
 		<${State} of="succeeded" /> ${ms(of.median_step_s)} a
 		step${times.length > 1
 			? `, number ${rank} of ${plural(times.length, 'run')} of its variant, fastest first; ` +
 				`their median is ${ms(median(times))}` +
-				(siblings.data.next_cursor ? `; compared with the first ${count(siblings.data.items.length)} runs` : '')
+				(page?.next_cursor ? `; compared with the first ${count(page.items.length)} runs` : '')
 			: ', the only run of its variant so far'}.${!!of.flagged_steps &&
 		html`<small class="state warn">
 			${plural(of.flagged_steps, 'timed step')} disturbed. They are included and flagged.
@@ -170,7 +169,7 @@ function Goal({of}) {
 			${!goal
 				? ''
 				: !goal.reached
-					? `not reached in ${count(result.data.step_s.length)} steps`
+					? `not reached in ${count(result.data?.step_s.length)} steps`
 					: `after ${count(goal.steps)} ${goal.steps === 1 ? 'step' : 'steps'}, ${duration(goal.time_s)}` +
 						(goal.energy_j == null ? '' : `, ${goal.energy_j.toPrecision(4)} J`)}
 		</small>
@@ -187,7 +186,8 @@ function Generated({of}) {
 	const result = useAnswer(of.median_step_s === null ? null : `runs/${of.id}/result`);
 	const found = result.data;
 	if (!found?.tokens) return '';
-	const {tokens, summary = {}} = found;
+	const {tokens, summary} = found;
+	const {prompt} = found.config;
 	return html`<section class="panel stack">
 		<h2>Generation</h2>
 		<${Figures}
@@ -195,15 +195,15 @@ function Generated({of}) {
 				[
 					'Time to first token',
 					ms(found.time_to_first_token_s),
-					`after ${plural(found.config.prompt.length, 'token')} of prompt`
+					`after ${plural(Array.isArray(prompt) ? prompt.length : 0, 'token')} of prompt`
 				],
-				['Tokens/s', number(summary.tokens_per_s)],
+				['Tokens/s', number(summary?.tokens_per_s)],
 				[
 					'Weights read',
-					`${number(summary.weights_gb_per_s)} GB/s`,
-					summary.triad_gb_per_s == null
-						? (summary.triad_missing ?? 'the triad of the node is not measured')
-						: `${percent(summary.weights_gb_per_s / summary.triad_gb_per_s, 0)} of the triad’s ` +
+					`${number(summary?.weights_gb_per_s)} GB/s`,
+					summary?.triad_gb_per_s == null
+						? (summary?.triad_missing ?? 'the triad of the node is not measured')
+						: `${percent((summary.weights_gb_per_s ?? 0) / summary.triad_gb_per_s, 0)} of the triad’s ` +
 							`${number(summary.triad_gb_per_s)} GB/s`
 				]
 			]}
@@ -236,7 +236,7 @@ function Actions({of}) {
 export default function Run() {
 	const {params} = address.value;
 	const id = params.get('id') ?? '';
-	const topic = `run:${id}`;
+	const topic = /** @type {const} */ (`run:${id}`);
 	const [live, setLive] = useState(/** @type {import('../schemas').Schemas['RunEvent'] | null} */ (null));
 	const answer = useAnswer(`runs/${encodeURIComponent(id)}`, {}, {follow: topic});
 	/** @type {import('../schemas').Schemas['RunDetail'] | undefined} */

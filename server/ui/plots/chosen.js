@@ -9,8 +9,9 @@ import {Plot} from './plot.js';
 import {Label, METRICS, OTHERS, XAxis, YAxis, plain, scale, schedulerColour} from './scale.js';
 
 /** @typedef {import('../api.js').Problem} Problem */
+/** @typedef {import('../schemas').Schemas['VariantRow'][]} Variants */
 
-/** @typedef {Record<string, any>} Run a row of the export of runs, or settings */
+/** @typedef {Record<string, unknown>} Run a row of the export of runs, or settings */
 
 // Runs of a chart.
 const MOST = 20_000;
@@ -24,6 +25,9 @@ const MEASURED = ['parallel_efficiency', 'mfu', 'peak_rss_bytes', 'foreign_share
 const HISTORY = ['memory_bytes', 'canary_s', 'op_s'];
 const KNOWN = Object.keys(METRICS).filter(name => !HISTORY.includes(name));
 const BEST_SHARE = 0.1;
+
+/** A metric of a run that has it. @param {Run} run @param {string} name */
+const metricOf = (run, name) => /** @type {number} */ (run[name]);
 
 /** Rows of an export, as far as MOST. @param {import('../address.js').Params} params */
 async function rowsOf(params) {
@@ -43,10 +47,10 @@ async function rowsOf(params) {
 
 /**
  * Rows by the value of a function, in the order of the values.
- * @template T @param {T[]} rows @param {(row: T) => any} by @returns {[any, T[]][]}
+ * @template T @param {T[]} rows @param {(row: T) => unknown} by @returns {[unknown, T[]][]}
  */
 function grouped(rows, by) {
-	const found = /** @type {Map<string, [any, T[]]>} */ (new Map());
+	const found = /** @type {Map<string, [unknown, T[]]>} */ (new Map());
 	for (const row of rows) {
 		const value = by(row);
 		const known = found.get(setting(value));
@@ -66,12 +70,12 @@ function grouped(rows, by) {
 function axisOf(name, rows, from, to) {
 	const [label = words(name), factor = 1] = METRICS[name] ?? [];
 	if (name in METRICS) {
-		const values = rows.map(row => row[name] * factor);
+		const values = rows.map(row => metricOf(row, name) * factor);
 		const [low, high] = [Math.min(...values), Math.max(...values)];
 		const wide = low > 0 && high / low > 20;
 		const rim = wide ? 0 : (high - low || Math.abs(high) || 1) * 0.05;
 		const made = scale(low - rim, high + rim, from, to, wide ? 10 : 0);
-		return {label, place: (/** @type {Run} */ row) => made(row[name] * factor), made, show: plain};
+		return {label, place: (/** @type {Run} */ row) => made(metricOf(row, name) * factor), made, show: plain};
 	}
 	const kinds = grouped(rows, row => row[name]).map(([value]) => setting(value));
 	const made = scale(-0.5, kinds.length - 0.5, from, to);
@@ -86,7 +90,8 @@ function axisOf(name, rows, from, to) {
 
 /**
  * Parallel coordinates: an axis for each column, a line for each row.
- * @param {{columns: string[], rows: Run[], ink: (row: Run) => [string, number], says: (row: Run) => string,
+ * @template {Run} Row
+ * @param {{columns: string[], rows: Row[], ink: (row: Row) => [string, number], says: (row: Row) => string,
  *   width: number}} props ink: colour and width of a line
  */
 export function coordinates({columns, rows, ink, says, width}) {
@@ -127,7 +132,7 @@ export function coordinates({columns, rows, ink, says, width}) {
 
 /**
  * Runs as dots, in a panel for each value of a setting; medians where the horizontal axis is a setting.
- * @param {{runs: Run[], x: string, y: string, colour: string, facet: string, colourOf: (value: any) => string,
+ * @param {{runs: Run[], x: string, y: string, colour: string, facet: string, colourOf: (value: unknown) => string,
  *   interval: (runs: Run[]) => [number, number] | null, width: number}} props
  */
 function panels({runs, x, y, colour, facet, colourOf, interval, width}) {
@@ -151,7 +156,7 @@ function panels({runs, x, y, colour, facet, colourOf, interval, width}) {
 					const ink = colourOf(of);
 					const shift = isSetting ? (j - (all.length - 1) / 2) * 7 : 0;
 					const middles = (isSetting ? grouped(own, run => run[x]) : []).map(([, each]) => {
-						const middle = factor * /** @type {number} */ (median(each.map(run => run[y])));
+						const middle = factor * /** @type {number} */ (median(each.map(run => metricOf(run, y))));
 						return {
 							at: along.place(each[0]) + shift,
 							y: up.made(middle),
@@ -170,7 +175,7 @@ function panels({runs, x, y, colour, facet, colourOf, interval, width}) {
 								fill=${ink}
 								fill-opacity=".5"
 							>
-								<title>run ${run['run_id']}: ${number(run[y] * factor, 4)}</title>
+								<title>run ${run['run_id']}: ${number(metricOf(run, y) * factor, 4)}</title>
 							</circle>`
 						)}
 						${typeof own[0][x] === 'number' &&
@@ -193,20 +198,20 @@ function panels({runs, x, y, colour, facet, colourOf, interval, width}) {
 function combinations(runs, names, y, width) {
 	const sign = /_per_s|efficiency|mfu/.test(y) ? -1 : 1;
 	const rows = grouped(runs, run => JSON.stringify(names.map(name => run[name])))
-		.map(([, each]) => ({...each[0], [y]: /** @type {number} */ (median(each.map(run => run[y])))}))
-		.sort((/** @type {Run} */ a, /** @type {Run} */ b) => sign * (b[y] - a[y]));
-	const best = new Set(rows.slice(-Math.ceil(rows.length * BEST_SHARE)));
+		.map(([, each]) => ({...each[0], [y]: /** @type {number} */ (median(each.map(run => metricOf(run, y))))}))
+		.sort((/** @type {Run} */ a, /** @type {Run} */ b) => sign * (metricOf(b, y) - metricOf(a, y)));
+	const best = new Set(/** @type {Run[]} */ (rows).slice(-Math.ceil(rows.length * BEST_SHARE)));
 	return coordinates({
 		columns: [...names, y],
 		rows,
-		ink: row => (best.has(/** @type {any} */ (row)) ? ['var(--accent)', 2] : ['var(--line)', 1.3]),
+		ink: row => (best.has(row) ? ['var(--accent)', 2] : ['var(--line)', 1.3]),
 		says: row => [...names, y].map(name => `${words(name)} ${setting(row[name])}`).join(', '),
 		width
 	});
 }
 
 /**
- * @param {{source: import('../address.js').Params, settings?: string[], variants?: any[], version?: unknown}} props
+ * @param {{source: import('../address.js').Params, settings?: string[], variants?: Variants, version?: unknown}} props
  *   source: filters of runs; settings: those that vary, by default those of MAIN that do; variants: rows of
  *   /experiments/{id}/variants, for intervals; version: of the runs, which are loaded again when it changes
  */
@@ -264,7 +269,7 @@ export function Chart({source, settings, variants = [], version}) {
 	/** The interval of runs that are one variant. @param {Run[]} group @returns {[number, number] | null} */
 	const interval = group => {
 		const row = known.get(variantOf(group[0]));
-		return y === 'median_step_s' && row?.low != null && new Set(group.map(variantOf)).size === 1
+		return y === 'median_step_s' && row?.low != null && row.high !== null && new Set(group.map(variantOf)).size === 1
 			? [row.low, row.high]
 			: null;
 	};
@@ -305,7 +310,7 @@ export function Chart({source, settings, variants = [], version}) {
 export function ChartOf({of, topic}) {
 	const table = useAnswer(`experiments/${of.id}/variants`, {}, {follow: topic});
 	if (!table.data) return html`<${Skeleton} height=${340} />`;
-	const settings = [...new Set(table.data.rows.flatMap((/** @type {any} */ row) => Object.keys(row.variant)))];
+	const settings = [...new Set(table.data.rows.flatMap(row => Object.keys(row.variant)))];
 	return html`<${Chart}
 		source=${{experiment_id: of.id}}
 		settings=${settings}

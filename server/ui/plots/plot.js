@@ -15,6 +15,8 @@ function element(name, attributes) {
 	return made;
 }
 
+/** What the plots use of a canvas. @typedef {CanvasRenderingContext2D | Vector} Painter */
+
 class Vector {
 	globalAlpha = 1;
 	lineWidth = 1;
@@ -107,7 +109,7 @@ class Vector {
 }
 
 /**
- * @param {(g: CanvasRenderingContext2D, width: number) => void} paint
+ * @param {(g: Painter, width: number) => void} paint
  * @param {number} width
  * @param {number} height
  * @param {string} ground its colour
@@ -116,17 +118,23 @@ export function vector(paint, width, height, ground) {
 	const made = new Vector(width, height);
 	made.fillStyle = ground;
 	made.fillRect(0, 0, width, height);
-	paint(/** @type {any} */ (made), width);
+	paint(made, width);
 	return new XMLSerializer().serializeToString(made.svg);
 }
 
 /** @typedef {import('../vendor/preact.js').ComponentChildren} Children */
-/** @typedef {{label: string, value: (row: any) => string | number | null | undefined}} Column */
-/** @typedef {string | Column} Field a text names the property of the row */
+/**
+ * @template Row
+ * @typedef {{label: string, value: (row: Row) => string | number | null | undefined}} Column
+ */
+/**
+ * @template Row
+ * @typedef {string | Column<Row>} Field a text names the property of the row
+ */
 
 /**
  * The current width of an element.
- * @param {import('../vendor/preact.js').VNode['ref'] | any} ref
+ * @param {{current: Element | null}} ref
  */
 export function useWidth(ref) {
 	const [width, setWidth] = useState(0);
@@ -197,7 +205,7 @@ const savePainted = (canvas, name) =>
 		if (blob) save(blob, name);
 	}, 'image/png');
 
-/** @param {Column[]} fields @param {any[]} rows */
+/** @template Row @param {Column<Row>[]} fields @param {Row[]} rows */
 export function csv(fields, rows) {
 	const cell = (/** @type {unknown} */ value) => {
 		let text = value == null ? '' : String(value);
@@ -213,9 +221,10 @@ export function csv(fields, rows) {
 }
 
 /**
- * @param {{title: string, said?: Children, name: string, legend?: [string, string][], fields: Field[], rows: any[],
- *   draw?: (width: number) => {height: number, parts: Children}, after?: Children, level?: 2 | 3,
- *   paint?: (g: CanvasRenderingContext2D, width: number) => void, height?: number, children?: Children}} props
+ * @template {object} Row
+ * @param {{title: string, said?: Children, name: string, legend?: [string, string][], fields: Field<Row>[],
+ *   rows: Row[], draw?: (width: number) => {height: number, parts: Children}, after?: Children, level?: 2 | 3,
+ *   paint?: (g: Painter, width: number) => void, height?: number, children?: Children}} props
  * legend: (colour token, name). draw: an SVG's parts. paint: draws on the canvas in `children`, of that height.
  */
 export function Plot({
@@ -237,7 +246,9 @@ export function Plot({
 	const [asTable, setAsTable] = useState(false);
 	const drawn = draw && width ? draw(width) : null;
 	const fields = given.map(each =>
-		typeof each === 'string' ? {label: each, value: (/** @type {any} */ row) => row[each]} : each
+		typeof each === 'string'
+			? {label: each, value: (/** @type {Row} */ row) => /** @type {Record<string, string | null>} */ (row)[each]}
+			: each
 	);
 	const svg = () => place.current?.querySelector('svg.drawn');
 	const png = async () => {
@@ -279,7 +290,7 @@ export function Plot({
 					columns=${fields.map((field, i) => ({
 						name: String(i),
 						label: field.label,
-						number: typeof field.value(rows[0] ?? {}) === 'number',
+						number: rows[0] !== undefined && typeof field.value(rows[0]) === 'number',
 						cell: each => field.value(each.row) ?? '–'
 					}))}
 				/>`

@@ -82,7 +82,10 @@ export const METRICS = {
 	op_s: ['milliseconds of threads a step', MS]
 };
 
-/** A text of a plot, small and soft by default. @param {any} props of an SVG's text */
+/**
+ * A text of a plot, small and soft by default.
+ * @param {{children?: import('../vendor/preact.js').ComponentChildren} & Record<string, unknown>} props its attributes
+ */
 export const Label = ({children, ...rest}) =>
 	html`<text font-size="11.5" fill="var(--soft)" ...${rest}>${children}</text>`;
 

@@ -44,7 +44,7 @@ function path(values, x, y) {
 
 /**
  * @param {{title: string, name: string, said?: import('../vendor/preact.js').ComponentChildren,
- *   fields: import('./plot.js').Field[], rows: any[], x: number[], xLabel: string, yLabel: string,
+ *   fields: import('./plot.js').Field<unknown>[], rows: unknown[], x: number[], xLabel: string, yLabel: string,
  *   series: Series[], height?: number, href?: (i: number) => string, zero?: boolean,
  *   xShow?: (value: number) => string, xWhole?: boolean}} props
  * series: drawn on top of each other; areas start at zero. href: the target of a click. xShow: the text of a place on

@@ -6,6 +6,14 @@ import {Names, ROW, leftOf, nameOf} from './rows.js';
 import {Dot, Label, XAxis, YAxis, scale, schedulerColour} from './scale.js';
 
 /** @typedef {import('../schemas').Schemas['ScalingRow']} ScalingRow */
+/**
+ * A comparison of a sweep, of whichever kind. named: both sides in words, of a question across the sweep's axis.
+ * @typedef {{a: unknown, b: unknown, ratio: number | null, ratio_low: number | null, ratio_high: number | null,
+ *   p_adjusted: number | null, verdict: string, unit: string, why?: import('../schemas').Schemas['Reason'] | undefined,
+ *   at?: Record<string, unknown>, primary?: boolean, axis?: string | null, named?: string[], n?: number,
+ *   pairs?: number, places?: number, threads?: number, op_order?: string | null, orders?: unknown[],
+ *   reason?: string | null, scope?: string}} Compared
+ */
 
 /**
  * Each variant's median step with its interval; the median of each run as a small dot.
@@ -89,22 +97,26 @@ export function Medians({rows, runs, all}) {
 
 /**
  * Both sides of a comparison in words, in the order of its ratio. The question may lie across the sweep's axis.
- * @param {string} axis @param {any} row
+ * @param {string | null} axis @param {Compared} row
  */
-export const namesOf = (axis, row) => row.named ?? [valueName(axis, row.a), valueName(axis, row.b)];
+export const namesOf = (axis, row) => row.named ?? [valueName(axis ?? '', row.a), valueName(axis ?? '', row.b)];
 
-/** @param {string} axis @param {any} row */
+/** @param {string | null} axis @param {Compared} row */
 const ratioOf = (axis, row) => namesOf(axis, row).join(' / ');
 
-/** All comparisons of a sweep; the question first if it lies across the axis. @param {any} sweep */
+/**
+ * All comparisons of a sweep; the question first if it lies across the axis.
+ * @param {import('../schemas').Schemas['Sweep']} sweep
+ * @returns {Compared[]}
+ */
 export const comparisons = ({primary, rows, pooled, verdict, against_faster = []}) => [
-	...(primary && !rows.some((/** @type {any} */ row) => row.primary)
+	...(primary && !rows.some(row => row.primary)
 		? [
 				{
 					...primary,
 					named: primary.axis
 						? [valueName(primary.axis, primary.a), valueName(primary.axis, primary.b)]
-						: [verdict.a, verdict.b]
+						: [verdict?.a ?? '–', verdict?.b ?? '–']
 				}
 			]
 		: []),
@@ -113,7 +125,7 @@ export const comparisons = ({primary, rows, pooled, verdict, against_faster = []
 	...rows
 ];
 
-/** Where a comparison lies, in words. @param {any} row */
+/** Where a comparison lies, in words. @param {Compared} row */
 export const placeOf = row =>
 	row.places
 		? (row.orders ? `the faster by ${row.op_order ?? '–'}, ` : '') +
@@ -126,16 +138,16 @@ export const placeOf = row =>
 
 /**
  * What the comparisons of a sweep have in common: both values in words; "first" and "second" if they vary.
- * @param {string} axis
- * @param {any[]} rows
+ * @param {string | null} axis
+ * @param {Compared[]} rows
  */
 export function sidesOf(axis, rows) {
 	const same = rows.every(row => ratioOf(axis, row) === ratioOf(axis, rows[0]));
 	return same ? namesOf(axis, rows[0]) : ['first', 'second'];
 }
 
-/** @param {string} axis @param {any} row @param {'a' | 'b'} side */
-const sideColour = (axis, row, side) => (axis === 'scheduler' ? schedulerColour(row[side]) : 'var(--accent)');
+/** @param {string | null | undefined} axis @param {Compared} row @param {'a' | 'b'} side */
+const sideColour = (axis, row, side) => (axis === 'scheduler' ? schedulerColour(String(row[side])) : 'var(--accent)');
 
 /**
  * Draws ratios of times in rows, over the noise floor.
@@ -193,16 +205,16 @@ export const ratios =
 
 /**
  * The ratios of a sweep, over the noise floor. Above 1, the second is faster.
- * @param {{sweep: any}} props of /analysis/sweep
+ * @param {{sweep: import('../schemas').Schemas['Sweep']}} props of /analysis/sweep
  */
 export function Ratios({sweep}) {
-	const rows = comparisons(sweep)
-		.filter(row => row.ratio !== null)
-		.map(row => ({...row, name: placeOf(row), pooled: Boolean(row.places)}));
+	const rows = comparisons(sweep).flatMap(row =>
+		row.ratio === null ? [] : [{...row, ratio: row.ratio, name: placeOf(row), pooled: Boolean(row.places)}]
+	);
 	if (!rows.length) return null;
 	const [first, second] = sidesOf(sweep.axis, rows);
 	const same = first !== 'first';
-	const axisOf = (/** @type {any} */ row) => (row.named ? row.axis : sweep.axis);
+	const axisOf = (/** @type {Compared} */ row) => (row.named ? row.axis : sweep.axis);
 	const faster = (/** @type {'a' | 'b'} */ side) => {
 		// null: the names of several settings are too long for a label.
 		const axis = axisOf(rows[0]);
@@ -227,7 +239,7 @@ export function Ratios({sweep}) {
 		inks: same ? [sideColour(axisOf(rows[0]), rows[0], 'a'), sideColour(axisOf(rows[0]), rows[0], 'b')] : []
 	});
 	return html`<${Plot}
-		title=${same ? `${second} against ${first}` : `Along ${words(sweep.axis)}`}
+		title=${same ? `${second} against ${first}` : `Along ${words(sweep.axis ?? '')}`}
 		name="ratios"
 		draw=${draw}
 		rows=${rows}
@@ -250,14 +262,15 @@ export function Ratios({sweep}) {
 
 /**
  * Speedup against one thread of the same scheduler and slices, beside ideal scaling.
- * @param {{rows: any[], part?: string, title?: string}} props
+ * @param {{rows: ScalingRow[], part?: '' | '_forward' | '_backward', title?: string}} props
  */
 export function Speedups({rows, part = '', title = 'Speedup'}) {
-	const field = `speedup${part}`;
-	const known = rows.filter(row => row[field] !== null);
+	const field = /** @type {const} */ (`speedup${part}`);
+	/** @typedef {ScalingRow & Record<typeof field, number>} Known */
+	const known = rows.filter(/** @returns {row is Known} */ row => row[field] !== null);
 	const most = Math.max(1, ...known.map(row => row.threads));
 	if (most === 1) return null;
-	/** @type {Map<string, any[]>} */
+	/** @type {Map<string, Known[]>} */
 	const lines = new Map();
 	for (const row of known) {
 		const rest = Object.fromEntries(Object.entries(row.variant).filter(([name]) => name !== 'threads'));
@@ -272,7 +285,7 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 	const ofScheduler = /** @type {Record<string, number>} */ ({});
 	const dashOf = new Map(
 		names.map(name => {
-			const scheduler = lines.get(name)?.[0].scheduler;
+			const {scheduler} = /** @type {Known[]} */ (lines.get(name))[0];
 			ofScheduler[scheduler] = (ofScheduler[scheduler] ?? -1) + 1;
 			return [name, dashes[ofScheduler[scheduler] % dashes.length]];
 		})
@@ -298,7 +311,7 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 				/>
 				<${Label} x=${right + 12} y="20">dotted: ideal<//>
 				${names.map((name, i) => {
-					const line = /** @type {any[]} */ (lines.get(name));
+					const line = /** @type {Known[]} */ (lines.get(name));
 					const colour = schedulerColour(line[0].scheduler);
 					const shift = (i - names.length / 2) * 5;
 					return html`<g key=${name}>
@@ -314,8 +327,8 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 								${row.threads > 1 &&
 								row[`${field}_low`] !== null &&
 								html`<path
-									d=${`M${x(row.threads) + shift - 14} ${y(row[`${field}_low`])}V${y(row[`${field}_high`])}m-3 0h6` +
-									`M${x(row.threads) + shift - 17} ${y(row[`${field}_low`])}h6`}
+									d=${`M${x(row.threads) + shift - 14} ${y(row[`${field}_low`] ?? 0)}V${y(row[`${field}_high`] ?? 0)}m-3 0h6` +
+									`M${x(row.threads) + shift - 17} ${y(row[`${field}_low`] ?? 0)}h6`}
 									stroke=${colour}
 									fill="none"
 								/>`}

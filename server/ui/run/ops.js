@@ -134,7 +134,7 @@ export function Validity({of}) {
 							...names.map(name => ({
 								label: words(name).replace(/ s$/, ''),
 								number: true,
-								cell: (/** @type {any} */ r) => {
+								cell: (/** @type {{step: number}} */ r) => {
 									const value = seen.steps[name][r.step];
 									return value == null ? '–' : name.endsWith('_s') ? ms(value) : String(value);
 								}

@@ -6,12 +6,15 @@ import {Answered, Empty, Table} from '../pieces.js';
 import {Lines} from '../plots/series.js';
 
 const MOST = 500;
-/** The phases of some steps, in their order. @param {any[]} rows */
+/** @typedef {import('../schemas').Schemas['SampleRow']} Sample a step of a result */
+/** @typedef {import('../schemas').Schemas['StepSeen']} Seen a step so far */
+/** @typedef {'loss' | 'accuracy' | 'evaluation_loss' | 'evaluation_accuracy'} Quality */
+/** The phases of some steps, in their order. @param {Sample[]} rows */
 const phasesOf = rows => Object.keys(rows[0]?.phase_s ?? {});
 const OVERLAP = ' They overlap: each shows the time of its own tasks divided by the number of threads.';
 
 /**
- * @param {{rows: any[], flagged: string[][], busy: Record<string, number[]> | null,
+ * @param {{rows: Sample[], flagged: string[][], busy: Record<string, number[]> | null,
  *   threads: number}} props busy: the time of each phase's own tasks, for phases that overlap
  */
 function Times({rows, flagged, busy, threads}) {
@@ -20,7 +23,7 @@ function Times({rows, flagged, busy, threads}) {
 	const overlap = rows.some(
 		row => phases.reduce((sum, phase) => sum + (row.phase_s[phase] ?? 0), 0) > row.step_s * 1.02
 	);
-	const phase_s = (/** @type {any} */ row, /** @type {string} */ phase) =>
+	const phase_s = (/** @type {Sample} */ row, /** @type {string} */ phase) =>
 		overlap ? (busy?.[phase]?.[row.step] ?? 0) / threads : (row.phase_s[phase] ?? 0);
 	const sums = phases.map((_, i) =>
 		rows.map(row => phases.slice(0, i + 1).reduce((sum, phase) => sum + phase_s(row, phase), 0) * 1e3)
@@ -64,7 +67,7 @@ function Times({rows, flagged, busy, threads}) {
 			'step',
 			{label: 'warmup', value: r => (r.warmup ? 'yes' : 'no')},
 			{label: 'step_ms', value: r => r.step_s * 1e3},
-			...phases.map(phase => ({label: `${phase}_ms`, value: (/** @type {any} */ r) => r.phase_s[phase] * 1e3})),
+			...phases.map(phase => ({label: `${phase}_ms`, value: (/** @type {Sample} */ r) => (r.phase_s[phase] ?? 0) * 1e3})),
 			'loss',
 			{label: 'flags', value: r => (flagged[r.step] ?? []).join(' ')}
 		]}
@@ -76,16 +79,19 @@ function Times({rows, flagged, busy, threads}) {
 	/>`;
 }
 
-const CURVES = ['loss', 'accuracy'];
-/** Whether any step has a value. @param {any[]} rows @param {string} name */
+const CURVES = /** @type {const} */ (['loss', 'accuracy']);
+/** Whether any step has a value. @param {(Sample | Seen)[]} rows @param {Quality} name */
 const has = (rows, name) => rows.some(row => row[name] != null);
 /** A loss, or an accuracy in percent. @param {string} name @param {number} value */
 const shown = (name, value) => (name.endsWith('loss') ? value.toFixed(5) : `${(100 * value).toFixed(1)} %`);
 
-/** The loss or the accuracy so far, and of evaluations. @param {{rows: any[], name: string}} props */
+/**
+ * The loss or the accuracy so far, and of evaluations.
+ * @param {{rows: (Sample | Seen)[], name: 'loss' | 'accuracy'}} props
+ */
 function Curve({rows, name}) {
 	const x = useMemo(() => rows.map(row => row.step), [rows]);
-	const known = [name, `evaluation_${name}`].filter(key => has(rows, key));
+	const known = /** @type {const} */ ([name, `evaluation_${name}`]).filter(key => has(rows, key));
 	const percent = name === 'accuracy';
 	return html`<${Lines}
 		title=${percent ? 'Accuracy' : 'Loss'}
@@ -107,7 +113,7 @@ function Curve({rows, name}) {
 	/>`;
 }
 
-/** The curves that a run has, side by side. @param {{rows: any[]}} props */
+/** The curves that a run has, side by side. @param {{rows: (Sample | Seen)[]}} props */
 const Curves = ({rows}) =>
 	html`<div class="columns">
 		${CURVES.map(
@@ -115,18 +121,19 @@ const Curves = ({rows}) =>
 		)}
 	</div>`;
 
-const QUANTILES = ['p50', 'p90', 'p99'];
+const QUANTILES = /** @type {const} */ (['p50', 'p90', 'p99']);
+/** @typedef {import('../schemas').Schemas['ResultLatency']} Latency */
 
-/** A quantile with its bounds, or what these need. @param {any} latency @param {string} name */
+/** A quantile with its bounds, or what these need. @param {Latency} latency @param {typeof QUANTILES[number]} name */
 function quantile(latency, name) {
 	const bounds = latency[`${name}_ci95_s`];
 	const around = bounds
 		? `[${ms(bounds[0])}, ${ms(bounds[1])}]`
-		: `(bounds need ${plural(latency.steps_needed[name], 'step')})`;
+		: `(bounds need ${plural(latency.steps_needed?.[name] ?? 0, 'step')})`;
 	return `${name} ${ms(latency[`${name}_s`])} ${around}`;
 }
 
-/** The share of timed steps that took at most a time. @param {{rows: any[], latency: any}} props */
+/** The share of timed steps that took at most a time. @param {{rows: Sample[], latency: Latency}} props */
 function Distribution({rows, latency}) {
 	const times = useMemo(
 		() =>
@@ -194,7 +201,7 @@ export function Steps({of, topic}) {
 	const live = useGrowing(done || of.state === 'queued' ? null : `runs/${of.id}/steps`, topic);
 	if (!done) {
 		const every = live.data ?? [];
-		const rows = every.filter(row => row.attempt_no === every.at(-1).attempt_no);
+		const rows = every.filter(row => row.attempt_no === every.at(-1)?.attempt_no);
 		return rows.length > 1
 			? html`<div class="stack"><section class="panel"><${Live} rows=${rows} /></section><${Curves} rows=${rows} /></div>`
 			: html`<${Empty}>
@@ -248,15 +255,15 @@ export function Steps({of, topic}) {
 							...phasesOf(rows).map(phase => ({
 								label: phase,
 								number: true,
-								cell: (/** @type {any} */ r) => ms(r.phase_s[phase])
+								cell: (/** @type {Sample} */ r) => ms(r.phase_s[phase])
 							})),
-							...[...CURVES, ...CURVES.map(name => `evaluation_${name}`)]
+							.../** @type {const} */ (['loss', 'accuracy', 'evaluation_loss', 'evaluation_accuracy'])
 								.filter(name => has(rows, name))
 								.map(name => ({
 									label: name.replace(/^./, c => c.toUpperCase()).replace('_', ' '),
 									number: true,
-									cell: (/** @type {any} */ r) => (r[name] == null ? '' : shown(name, r[name])),
-									by: (/** @type {any} */ r) => r[name]
+									cell: (/** @type {Sample} */ r) => (r[name] == null ? '' : shown(name, r[name])),
+									by: (/** @type {Sample} */ r) => r[name] ?? 0
 								})),
 							{
 								label: 'Flagged for',

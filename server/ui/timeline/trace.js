@@ -12,6 +12,26 @@
  */
 /** @typedef {{thread: number, index: number}} Place */
 /**
+ * A trace as the artifact's JSON has it.
+ * @typedef {object} Stored
+ * @property {string} schema
+ * @property {Record<'scheduler' | 'sync' | 'threads' | 'batch_slice' | 'token_slice', unknown>} config
+ * @property {[string, string][]} call_ops
+ * @property {{op: number[], task: number[]}} calls
+ * @property {[string, string][]} ops
+ * @property {{op: number[], layer: (number | null)[], label: (string | null)[]}} tasks
+ * @property {number[]} cores
+ * @property {number} first_step
+ * @property {number[]} step_end_ns
+ * @property {string[][]} [flagged]
+ * @property {{what: number[], step: number[], gap_ns: number[], duration_ns: number[],
+ *   run_delay?: {span: number[], ns: number[]}}[]} threads
+ * @property {boolean} complete
+ * @property {number[]} nodes
+ * @property {[number, number][]} edges
+ * @property {[number, number][]} crossing
+ */
+/**
  * @typedef {object} Trace
  * @property {string} title
  * @property {[string, string][]} kinds (op, phase) of calls
@@ -75,7 +95,7 @@ function levelsOf({what, begin, end, preempted, length}) {
 
 /**
  * A thread's spans, each of which begins a gap after the end of the one before.
- * @param {any} columns
+ * @param {Stored['threads'][number]} columns
  * @returns {Lane}
  */
 function lane(columns) {
@@ -94,7 +114,7 @@ function lane(columns) {
 	return {...spans, levels: levelsOf(spans)};
 }
 
-/** @param {any} found the artifact's JSON. Raises Error for another schema. @returns {Trace} */
+/** The artifact's JSON as columns. Raises Error for another schema. @param {Stored} found @returns {Trace} */
 export function traceOf(found) {
 	if (found?.schema !== 'taskloom-trace-1') throw new Error(`schema is ${found?.schema}, not taskloom-trace-1`);
 	const threads = found.threads.map(lane);
@@ -107,7 +127,7 @@ export function traceOf(found) {
 		kinds: found.call_ops,
 		callKind: found.calls.op,
 		callTask: found.calls.task,
-		label: taskKind.map((/** @type {number} */ kind, /** @type {number} */ i) =>
+		label: taskKind.map((kind, i) =>
 			(
 				found.ops[kind][0] +
 				(found.tasks.layer[i] == null ? '' : `[${found.tasks.layer[i]}]`) +
@@ -120,11 +140,8 @@ export function traceOf(found) {
 		flagged: found.flagged ?? [],
 		threads,
 		complete: found.complete,
-		duration: Math.max(
-			...found.step_end_ns,
-			...threads.map((/** @type {Lane} */ each) => each.end[each.length - 1] ?? 0)
-		),
-		spans: threads.reduce((/** @type {number} */ sum, /** @type {Lane} */ each) => sum + each.length, 0),
+		duration: Math.max(...found.step_end_ns, ...threads.map(each => each.end[each.length - 1] ?? 0)),
+		spans: threads.reduce((sum, each) => sum + each.length, 0),
 		nodes: found.nodes,
 		edges: found.edges,
 		crossing: found.crossing,
