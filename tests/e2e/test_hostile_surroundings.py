@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from gpt2core.node import openmp
 from gpt2core.spec import settings
 from gpt2core.spec.settings import cache_folder
 from taskloom import Client
@@ -235,9 +236,15 @@ def tried(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("blas", ["mkl", "openblas"])
-def test_variables_of_libraries_change_no_bit(monkeypatch: pytest.MonkeyPatch, blas: str) -> None:
-    train = ("train", *TINY, "--data", "synthetic", "--threads", "1", "--blas", blas, "--json")
+@pytest.mark.parametrize(
+    "how",
+    [("--threads", "1", "--blas", "mkl"), ("--threads", "1", "--blas", "openblas"),
+     *(("--threads", "2", "--allow-oversubscription", "--scheduler", "omp-task", "--runtime", runtime)
+       for runtime in openmp.find())],
+    ids=lambda how: how[-1],
+)  # fmt: skip
+def test_variables_of_libraries_change_no_bit(monkeypatch: pytest.MonkeyPatch, how: tuple[str, ...]) -> None:
+    train = ("train", *TINY, "--data", "synthetic", *how, "--json")
     found = [told(taskloom(*train))["weights_sha256"]]
     for name, value in CONTRADICTING.items():
         monkeypatch.setenv(name, value)

@@ -22,7 +22,10 @@ from gpt2core.spec.schedulers import AUTO
 
 T = TypeVar("T")
 # Removed, since they would contradict the settings below.
-CONTRADICTING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET", "OMP_THREAD_LIMIT", "OMP_TEAMS_THREAD_LIMIT")
+CONTRADICTING = (
+    "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_ALL_THREADS", "KMP_DEVICE_THREAD_LIMIT", "KMP_HW_SUBSET", "KMP_LIBRARY",
+    "KMP_MAX_THREADS", "OMP_MAX_ACTIVE_LEVELS", "OMP_NESTED", "OMP_TEAMS_THREAD_LIMIT", "OMP_THREAD_LIMIT",
+)  # fmt: skip
 # The spinning time before a thread sleeps has a large effect. With a core each, threads spin for about a millisecond,
 # as ours do; otherwise they sleep at once. A setting in the environment takes precedence.
 SPINNING = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
