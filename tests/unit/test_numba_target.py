@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="this pro
 SHOWN = frozenset(host.processor().get("flags", "").split())
 V3 = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
 PROGRAM = """
-import json, re
+import json, re, sys
 from gpt2core.compile import compiler, target
 from gpt2core.gemm import libraries, registers, table, tiles
 from gpt2core.compile.bfloat16 import native
@@ -34,7 +34,7 @@ def finished(native, *given):
     seen.update(re.findall(r"%([xyz]mm|k[0-7]|tmm)", native.library.get_asm_str()))
     return made
 compiler._finish = finished
-for precision in ("fp32", "bf16"):
+for precision in sys.argv[1:]:
     libraries.own(precision).entry.address
 print(json.dumps({
     "wider": [f for f in target.features() if f.startswith(("avx512", "amx"))], "registers": sorted(seen),
@@ -45,10 +45,10 @@ print(json.dumps({
 """
 
 
-def compiled(tmp_path: Path, **settings: str) -> dict[str, Any]:
-    """What a process with these settings compiles for, and the vector and mask registers of its own products."""
+def compiled(tmp_path: Path, *precisions: str, **settings: str) -> dict[str, Any]:
+    """What a process with these settings compiles for, and the registers of its own products in these precisions."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", PROGRAM, *precisions], capture_output=True, text=True, check=True,
         env={**clean(), **settings, "NUMBA_CACHE_DIR": str(tmp_path)},
     )  # fmt: skip
     found: dict[str, Any] = json.loads(done.stdout)
@@ -58,7 +58,7 @@ def compiled(tmp_path: Path, **settings: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A process that compiles for x86-64-v3."""
-    return compiled(tmp_path_factory.mktemp("older"), **V3)
+    return compiled(tmp_path_factory.mktemp("older"), "fp32", "bf16", **V3)
 
 
 def clean() -> dict[str, str]:
@@ -75,7 +75,7 @@ def test_code_for_x86_64_v3_uses_no_wider_instructions(older: dict[str, Any]) ->
 
 @pytest.mark.skipif("avx512f" not in SHOWN, reason="this processor lacks AVX-512")
 def test_peaks_and_products_of_another_target_are_kept_apart(tmp_path: Path, older: dict[str, Any]) -> None:
-    usual = compiled(tmp_path)
+    usual = compiled(tmp_path, "fp32")
     assert (usual["rows"], usual["bits"], usual["own"]) == (8, 512, "avx512")
     assert "zmm" in usual["registers"]
     assert usual["peaks"] != older["peaks"]
