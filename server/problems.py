@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -118,24 +118,31 @@ def from_validation(error: RequestValidationError) -> ServerError:
     """One entry per rejected value, up to MOST_ERRORS, with its pointer into the body, or its place and name."""
     if isinstance(error.body, bytes):  # FastAPI parses only bodies declared as JSON
         return UnknownMediaType("a body is JSON: send Content-Type: application/json", accepted=["application/json"])
-    entries: dict[str, dict[str, Any]] = {}
-    for item in error.errors():
-        if item["type"] == "json_invalid":
-            return MalformedBody(f"not JSON: {item['ctx']['error']} at character {item['loc'][-1]}")
+    found = error.errors()
+    malformed = next((item for item in found if item["type"] == "json_invalid"), None)
+    if malformed is not None:
+        return MalformedBody(f"not JSON: {malformed['ctx']['error']} at character {malformed['loc'][-1]}")
+    return InvalidRequest(entries(found, error.body))
+
+
+def entries(found: Iterable[Mapping[str, Any]], body: object) -> list[dict[str, Any]]:
+    """An entry for each value that pydantic refused, up to MOST_ERRORS."""
+    named: dict[str, dict[str, Any]] = {}
+    for item in found:
         place, *rest = item["loc"]
         if place == "body":
-            parts = _resolve(tuple(rest), error.body, item["type"] in ("missing", "extra_forbidden"))
-            named = [part for part in parts if isinstance(part, str)]  # an item of a list has its list's name
-            where, name = pointer(parts), named[-1] if named else "body"
+            parts = _resolve(tuple(rest), body, item["type"] in ("missing", "extra_forbidden"))
+            names = [part for part in parts if isinstance(part, str)]  # an item of a list has its list's name
+            where, name = pointer(parts), names[-1] if names else "body"
         else:
             where, name = f"#{place}/{'/'.join(map(str, rest))}", str(rest[0] if rest else place)
-        entries.setdefault(
+        named.setdefault(
             where,
             {"pointer": where, "field": name, "value": _shown(item.get("input")), "accepted": item["msg"]},
         )
-        if len(entries) == MOST_ERRORS:
+        if len(named) == MOST_ERRORS:
             break
-    return InvalidRequest(list(entries.values()))
+    return list(named.values())
 
 
 def _shown(value: object) -> object:

@@ -1,29 +1,47 @@
-"""Query parameters of a request."""
+"""Query parameters of a request: every one that is not accepted is named in one answer."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from fastapi import Request
+from fastapi.dependencies.utils import request_params_to_args
 
+from taskloom.contract.bodies import MOST_ERRORS
 from taskloom.server.errors import InvalidRequest
+from taskloom.server.problems import entries
+
+Entry = dict[str, Any]
 
 
 class Known(Protocol):
-    """A route with the names of its query parameters."""
+    """A route with its query parameters."""
 
-    query_names: list[str]
+    @property
+    def query_params(self) -> Sequence[Any]: ...  # FastAPI's fields
+
+    @property
+    def query_names(self) -> Sequence[str]: ...
 
 
-async def check_known(request: Request) -> None:
-    """Reject unknown parameters: a misspelled filter would select everything. Raises InvalidRequest."""
+def entry(parameter: str, value: object, accepted: str) -> Entry:
+    return {"pointer": f"#query/{parameter}", "field": parameter, "value": value, "accepted": accepted}
+
+
+def refuse(request: Request, refused: Sequence[Entry]) -> None:
+    """Refuse parameters in a dependency. The request ends after the last one, so that all refusals are in its answer;
+    what the dependency returns is not used."""
+    request.state.refused = [*getattr(request.state, "refused", ()), *refused]
+
+
+async def check(request: Request) -> None:
+    """The last dependency of a route. Refuses unknown parameters, too: a misspelled filter would select everything.
+    Raises InvalidRequest: an error here ends FastAPI's work, so those that it found itself are added."""
     route: Known = request.scope["route"]
     known = route.query_names
     accepted = f"an existing parameter: {', '.join(known) or 'none'}"
-    refused = [
-        {"pointer": f"#query/{name}", "field": name, "value": value, "accepted": accepted}
-        for name, value in request.query_params.items()
-        if name not in known
-    ]
-    if refused:
-        raise InvalidRequest(refused)
+    refuse(request, [entry(name, value, accepted) for name, value in request.query_params.items() if name not in known])
+    if request.state.refused:
+        _, wrong = request_params_to_args(route.query_params, request.query_params)
+        raise InvalidRequest([*request.state.refused, *entries(wrong, None)][:MOST_ERRORS])

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.dependencies.models import Dependant
+from fastapi.dependencies.utils import get_parameterless_sub_dependant
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute, iter_route_contexts
 
@@ -41,14 +42,19 @@ class Route(APIRoute):
         body_limit: BodyLimit,
         streams_body: bool,
         routine: bool,
+        any_query: bool,
         **options: Any,
     ) -> None:
         self.access, self.body_limit, self.streams_body, self.routine = access, body_limit, streams_body, routine
         options["operation_id"] = f"{options['tags'][0]}_{endpoint.__name__}"
         options["summary"] = first_sentence(endpoint.__doc__ or "")
         super().__init__(path, endpoint, **options)
-        every = list(_flat(self.dependant))
-        self.query_names = [parameter.alias for each in every for parameter in each.query_params]
+        self.query_params = [parameter for each in _flat(self.dependant) for parameter in each.query_params]
+        self.query_names = [parameter.alias for parameter in self.query_params]
+        self.any_query = any_query
+        if not any_query:  # after all others
+            last = get_parameterless_sub_dependant(depends=Depends(queries.check), path=self.path_format)
+            self.dependant.dependencies.append(last)
         described = problems(*errors, *self._implied_errors())
         if self.validates or self._names_answers:
             described = NOT_MODIFIED | described
@@ -57,7 +63,7 @@ class Route(APIRoute):
         self.responses = described | self.responses
 
     def _implied_errors(self) -> Iterable[type[ServerError]]:
-        if self.dependant.path_params or self.dependencies:
+        if self.dependant.path_params or not self.any_query:
             yield InvalidRequest
         if self.body_field:
             yield from (MalformedBody, BodyTooLarge)
@@ -98,8 +104,7 @@ class Router:
 
     def __init__(self, prefix: str = "", *, tag: str, below: str = "/api/v1", any_query: bool = False) -> None:
         """any_query: unknown query parameters are ignored instead of rejected."""
-        known = [] if any_query else [Depends(queries.check_known)]
-        self.api = APIRouter(prefix=below + prefix, tags=[tag], dependencies=known)
+        self.api, self._any_query = APIRouter(prefix=below + prefix, tags=[tag]), any_query
 
     def operation(
         self,
@@ -119,8 +124,9 @@ class Router:
         pieces; routine: frequent, so logged only if it fails; options: FastAPI's.
         """
         described = functools.partial(
-            Route, access=access, errors=errors, body_limit=body_limit, streams_body=streams_body, routine=routine
-        )
+            Route, access=access, errors=errors, body_limit=body_limit, streams_body=streams_body, routine=routine,
+            any_query=self._any_query,
+        )  # fmt: skip
 
         def add(endpoint: Endpoint) -> Endpoint:
             kind = cast("type[APIRoute]", described)

@@ -123,7 +123,7 @@ def test_every_wrong_query_parameter_of_a_kind_is_named(empty_api):
         errors = empty_api.http.get(f"/api/v1/experiments?{part}").json()["errors"]
         found[part] = [(error["field"], error["value"]) for error in errors]
     assert list(found.values()) == [
-        [("since", "a"), ("until", "b")],
+        [("filter", "threads"), ("filter", "nothing = 1"), ("since", "a"), ("until", "b")],
         [("filter", "threads"), ("filter", "nothing = 1")],
         [("label", "a"), ("label", "c")],
         [("nope", "1"), ("other", "2")],

@@ -93,13 +93,32 @@ def test_bad_queries_have_their_problem(empty_api, path, query, kind):
 def test_a_parameter_that_there_is_not_is_named(empty_api):
     problem = empty_api.get("/runs", 422, sate="failed", limit=5)
     accepted = (
-        "an existing parameter: sort, total, cursor, limit, experiment_id, run, state, node, label, filter, "
-        "flagged, since, until, finished_since, finished_until, commit, branch, dirty, version, trainer_commit, "
+        "an existing parameter: sort, total, cursor, limit, experiment_id, run, state, node, label, flagged, "
+        "since, until, finished_since, finished_until, filter, commit, branch, dirty, version, trainer_commit, "
         "trainer_branch, trainer_dirty, trainer_version"
     )
     assert problem["errors"] == [{"pointer": "#query/sate", "field": "sate", "value": "failed", "accepted": accepted}]
     assert empty_api.post("/experiments?dry-run=true", {}, 422)["errors"][0]["field"] == "dry-run"
     assert empty_api.sql("SELECT count(*) FROM experiment") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("/runs", {"since": "soon", "label": "x", "filter": "nothing = 3", "limit": "many", "sate": "failed",
+                   "state": "gone", "trainer_dirty": "x", "sort": "size"}),
+        ("/experiments", {"until": "2026-01-01", "label": "x", "filter": "name ~", "total": "maybe", "tags": "a"}),
+        ("/analysis/history/series", {"filter": "nothing = 3", "alert": "red", "run_id": "0", "since": "1d"}),
+        ("/analysis/history/series/1/points", {"finished_since": "x", "finished_until": "y", "sort": "z", "o": "q"}),
+        ("/exports/runs", {"columns": "nothing", "format": "xlsx", "filter": "(", "since": "soon", "bogus": "1"}),
+        ("/tuned", {"base": "[]", "limit": "0", "bogus": "1"}),
+    ],
+)  # fmt: skip
+def test_every_parameter_that_is_not_accepted_is_named_at_once(empty_api, path, wrong):
+    errors = empty_api.get(path, 422, **wrong)["errors"]
+    assert sorted(each["field"] for each in errors) == sorted(wrong)
+    assert all(each["value"] == wrong[each["field"]] for each in errors if each["field"] not in ("label", "state"))
+    assert not any(each["accepted"].startswith("Value error") for each in errors)
 
 
 def test_an_experiment_that_does_not_exist_has_no_runs(empty_api):

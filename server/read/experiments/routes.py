@@ -20,32 +20,34 @@ from taskloom.server.read.experiments import listing
 from taskloom.server.read.experiments.fields import EXPERIMENT_FIELDS
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.lists.commits import Commit
-from taskloom.server.read.lists.parameters import Expressions, Labels, Periods, Total
+from taskloom.server.read.lists.grammar import Tree
+from taskloom.server.read.lists.parameters import Labels, Periods, Total
 from taskloom.server.routing import Router
 
 router = Router("/experiments", tag="experiments")
 badges_router = Router("/badges", tag="experiments")
 
+Where = Annotated[Tree | None, parameters.where(EXPERIMENT_FIELDS)]
 
-def _filters(
-    context: Ctx,
+
+async def _filters(
     period: Periods,
     state: Annotated[list[listing.State] | None, Query(max_length=20, description="may be given several times")] = None,
     name: Annotated[str | None, Query(max_length=200, description="part of the name, in any case")] = None,
     submitter: Annotated[str | None, Query(max_length=200, description="key:ID, local or alerts")] = None,
     label: Labels = None,
     tag: Annotated[list[Tag] | None, Query(max_length=20, description="a tag; several: all must match")] = None,
-    filter: Expressions = None,
     *,
+    where: Where,
     commit: Commit,
 ) -> listing.Filters:
     return listing.Filters(
         states=state or (),
         name=name,
         submitter=submitter,
-        labels=parameters.labels("label", label or ()),
+        labels=label or (),
         tags=tag or (),
-        where=parameters.expression(context.database, filter or (), EXPERIMENT_FIELDS),
+        where=where,
         period=period,
         commit=commit,
     )

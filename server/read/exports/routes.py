@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from fastapi import Query
+from fastapi import Depends, Query, Request
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
+from taskloom.server import queries
 from taskloom.server.access.scopes import READERS
 from taskloom.server.errors import TooManyExports
 from taskloom.server.read.context import Reads
@@ -15,13 +18,39 @@ from taskloom.server.read.exports import formats
 from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
 from taskloom.server.read.exports.streams import Export
 from taskloom.server.read.exports.tables import TABLES, Kind
-from taskloom.server.read.lists import parameters
 from taskloom.server.read.runs.listing import Sort
 from taskloom.server.read.runs.routes import RunFilters
 from taskloom.server.routing import Router
 
 router = Router("/exports", tag="exports")
 CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in MEDIA_TYPES.values()}
+Table = Literal["runs", "steps", "ops", "variants", "history", "tuning_trials"]
+
+
+def _available(format: Format) -> Format:
+    """Raises PydanticCustomError."""
+    if not formats.is_available(format):
+        accepted = "csv or ndjson; for the other formats, install taskloom[exports] on the server"
+        raise PydanticCustomError("format", "{accepted}", {"accepted": accepted})
+    return format
+
+
+async def _columns(
+    request: Request,
+    table: Table,
+    columns: Annotated[
+        str | None, Query(max_length=2500, description="names of columns, in the desired order",
+        examples=["run_id,step_s"])
+    ] = None,
+) -> Mapping[str, Kind]:
+    known = TABLES[table].columns
+    if columns is None:
+        return known
+    names = list(dict.fromkeys(name.strip() for name in columns.split(",")))
+    unknown = ", ".join(name for name in names if name not in known)
+    if unknown:
+        queries.refuse(request, [queries.entry("columns", unknown, "columns among " + ", ".join(known))])
+    return {name: known[name] for name in names if name in known}
 
 
 @router.get(
@@ -33,34 +62,19 @@ CONTENT = {media_type: {"schema": {"type": "string", "format": "binary"}} for me
 )
 async def show(
     reading: Reads,
-    table: Literal["runs", "steps", "ops", "variants", "history", "tuning_trials"],
+    table: Table,
     filters: RunFilters,
-    format: Annotated[Format, Query(description="parquet and arrow need pyarrow on the server")] = "csv",
-    columns: Annotated[
-        str | None, Query(max_length=2500, description="names of columns, in the desired order",
-        examples=["run_id,step_s"])
-    ] = None,
+    columns: Annotated[Mapping[str, Kind], Depends(_columns)],
+    format: Annotated[
+        Format, AfterValidator(_available), Query(description="parquet and arrow need pyarrow on the server")
+    ] = "csv",
     sort: Annotated[Sort, Query(description="order of the runs; with - before it: descending")] = "id",
 ) -> Response:
     """Stream a tidy table with flat columns: one row for each run, step, op, variant, or point of a history.
 
     The filters select runs. For variants, only `experiment_id` and the times apply, and they select experiments.
     """
-    chosen = _columns(TABLES[table].columns, columns)
-    if not formats.is_available(format):
-        accepted = "csv or ndjson; for the other formats, install taskloom[exports] on the server"
-        raise parameters.refused("format", format, accepted)
     name = table if filters.experiment_id is None else f"experiment-{filters.experiment_id}-{table}"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
-    return reading.exports.answer(Export(table, format, chosen, filters, sort), headers)
+    return reading.exports.answer(Export(table, format, columns, filters, sort), headers)
 
-
-def _columns(known: Mapping[str, Kind], given: str | None) -> Mapping[str, Kind]:
-    """Raises InvalidRequest."""
-    if given is None:
-        return known
-    names = list(dict.fromkeys(name.strip() for name in given.split(",")))
-    if not set(names) <= known.keys():
-        unknown = ", ".join(name for name in names if name not in known)
-        raise parameters.refused("columns", unknown, "columns among " + ", ".join(known))
-    return {name: known[name] for name in names}

@@ -20,20 +20,21 @@ from taskloom.server.read.analysis.routes import Latest, NoiseFloor
 from taskloom.server.read.history import listing
 from taskloom.server.read.history.fields import SERIES_FIELDS
 from taskloom.server.read.lists import parameters
-from taskloom.server.read.lists.parameters import Expressions, Periods, Total
+from taskloom.server.read.lists.grammar import Tree
+from taskloom.server.read.lists.parameters import Periods, Total
 from taskloom.server.routing import Router
 
 router = Router("/analysis/history/series", tag="history")
 
+Where = Annotated[Tree | None, parameters.where(SERIES_FIELDS)]
 
-def _filters(
-    context: Ctx,
+
+async def _filters(
+    where: Where,
     node: Annotated[str | None, Query(max_length=200, description="the machine")] = None,
-    filter: Expressions = None,
     alert: Annotated[list[AlertState] | None, Query(description="with a slowdown in one of these states")] = None,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="the series of this run")] = None,
 ) -> listing.Filters:
-    where = parameters.expression(context.database, filter or (), SERIES_FIELDS)
     return listing.Filters(node, where, alert or (), run_id)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, Query
-from pydantic import Field
+from fastapi import Depends, Query, Request
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 from sqlalchemy import ColumnElement
 
+from taskloom.server import queries
 from taskloom.server.context import Ctx
 from taskloom.server.db import Database, now
-from taskloom.server.errors import InvalidRequest
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.lists import grammar
@@ -21,12 +22,33 @@ from taskloom.server.read.lists.fields import INSTANT, Fields, Refused, Stored, 
 from taskloom.server.read.lists.grammar import Every, Tree
 
 MOST_VALUES = 200  # in the expressions of one request; SQLite nests conditions up to 1,000 deep
-Instant = Annotated[str | None, Query(max_length=40, description=INSTANT, examples=["7d"])]
+
+
+def _check_instant(text: str) -> str:
+    """Raises PydanticCustomError."""
+    try:
+        instant(text, 0)
+    except Refused as refusal:
+        raise PydanticCustomError("instant", "{accepted}", {"accepted": str(refusal)}) from None
+    return text
+
+
+def _label(text: str) -> str:
+    """A label of KEY=VALUE in the form of the table RequiredLabel. Raises PydanticCustomError."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise PydanticCustomError("label", "KEY=VALUE")
+    return json.dumps([key, value])
+
+
+Instant = Annotated[
+    Annotated[str, AfterValidator(_check_instant)] | None, Query(max_length=40, description=INSTANT, examples=["7d"])
+]
 Labels = Annotated[
-    list[str] | None,
+    list[Annotated[str, AfterValidator(_label)]] | None,
     Query(max_length=20, description="KEY=VALUE: a label that the experiment requires; several: all must match"),
 ]
-Expressions = Annotated[
+_Expressions = Annotated[
     list[Annotated[str, Field(max_length=grammar.MOST_CHARACTERS)]] | None,
     Query(
         max_length=20,
@@ -36,15 +58,6 @@ Expressions = Annotated[
     ),
 ]
 Total = Annotated[bool, Query(description="whether the answer contains the number of rows of all pages")]
-
-
-def refused(parameter: str, value: object, accepted: str) -> InvalidRequest:
-    """The problem of a query parameter."""
-    return InvalidRequest([_entry(parameter, value, accepted)])
-
-
-def _entry(parameter: str, value: object, accepted: str) -> dict[str, object]:
-    return {"pointer": f"#query/{parameter}", "field": parameter, "value": value, "accepted": accepted}
 
 
 @dataclass(frozen=True)
@@ -88,33 +101,28 @@ def _period(
         return EVER
     with context.database.read() as session:
         at = now(session)
-    bounds, errors = dict[str, float](), []
-    for name, text in period.items():
-        try:
-            bounds[name] = instant(text, at)
-        except Refused as refusal:
-            errors.append(_entry(name, text, str(refusal)))
-    if errors:
-        raise InvalidRequest(errors)
-    return Period(**bounds)
+    return Period(**{name: instant(text, at) for name, text in period.items()})
 
 
 Periods = Annotated[Period, Depends(_period)]
 
 
-def labels(parameter: str, texts: Sequence[str]) -> list[str]:
-    """Labels of KEY=VALUE in the form of the table RequiredLabel. Raises InvalidRequest."""
-    pairs = [text.partition("=") for text in texts]
-    wrong = [text for text, (_, equals, _) in zip(texts, pairs, strict=True) if not equals]
-    if wrong:
-        raise InvalidRequest([_entry(parameter, text, "KEY=VALUE") for text in wrong])
-    return [json.dumps([key, value]) for key, _, value in pairs]
+def where(known: Fields) -> Any:
+    """A dependency: what the parameter `filter` says in these names. It is one of its own, so that it is looked at
+    even where another parameter is not accepted."""
+
+    def found(request: Request, context: Ctx, filter: _Expressions = None) -> Tree | None:
+        tree, refused = _expression(context.database, filter or (), known)
+        queries.refuse(request, refused)
+        return tree
+
+    return Depends(found)
 
 
-def expression(database: Database, texts: Sequence[str], known: Fields, parameter: str = "filter") -> Tree | None:
-    """The filter that these expressions are together; None without any. Raises InvalidRequest."""
+def _expression(database: Database, texts: Sequence[str], known: Fields) -> tuple[Tree | None, list[queries.Entry]]:
+    """The filter that these expressions are together, None without any; and those that are refused."""
     if not texts:
-        return None
+        return None, []
     with database.read() as session:
         stored, parts, values, errors = Stored(session), list[Tree](), 0, []
         for text in texts:
@@ -127,7 +135,5 @@ def expression(database: Database, texts: Sequence[str], known: Fields, paramete
                 parts += found.parts if isinstance(found, Every) else [found]
                 check_once(parts)
             except (grammar.Unparsed, Refused) as refusal:
-                errors.append(_entry(parameter, text, str(refusal)))
-    if errors:
-        raise InvalidRequest(errors)
-    return Every(tuple(parts))
+                errors.append(queries.entry("filter", text, str(refusal)))
+    return Every(tuple(parts)), errors

@@ -13,16 +13,18 @@ from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Ctx, Paged
 from taskloom.server.read.lists import parameters
 from taskloom.server.read.lists.commits import Commit, Trainer
-from taskloom.server.read.lists.parameters import Expressions, Labels, Periods, Total
+from taskloom.server.read.lists.grammar import Tree
+from taskloom.server.read.lists.parameters import Labels, Periods, Total
 from taskloom.server.read.runs import listing
 from taskloom.server.read.runs.fields import RUN_FIELDS
 from taskloom.server.routing import Router
 
 router = Router("/runs", tag="runs")
 
+Where = Annotated[Tree | None, parameters.where(RUN_FIELDS)]
 
-def _filters(
-    context: Ctx,
+
+async def _filters(
     period: Periods,
     experiment_id: Annotated[int | None, Query(ge=1, le=MOST_ID)] = None,
     run: Annotated[
@@ -32,9 +34,9 @@ def _filters(
     state: Annotated[list[RunState] | None, Query(max_length=20, description="may be given several times")] = None,
     node: Annotated[str | None, Query(max_length=200, description="the node of the run's canonical result")] = None,
     label: Labels = None,
-    filter: Expressions = None,
     flagged: Annotated[bool | None, Query(description="whether the run has flagged steps")] = None,
     *,
+    where: Where,
     commit: Commit,
     trainer: Trainer,
 ) -> listing.Filters:
@@ -43,8 +45,8 @@ def _filters(
         run_ids=run or (),
         states=state or (),
         node=node,
-        labels=parameters.labels("label", label or ()),
-        where=parameters.expression(context.database, filter or (), RUN_FIELDS),
+        labels=label or (),
+        where=where,
         flagged=flagged,
         period=period,
         commit=commit,

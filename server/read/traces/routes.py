@@ -10,11 +10,11 @@ from fastapi import Query, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from taskloom.contract.bodies import MOST_ID
+from taskloom.server import queries
 from taskloom.server.access.scopes import READERS
 from taskloom.server.context import Id
 from taskloom.server.errors import InvalidRequest, NotFound, UnreadableTrace
 from taskloom.server.read.analysis.answers import COMPUTED, JSON, Asks
-from taskloom.server.read.lists import parameters
 from taskloom.server.read.traces import conversion
 from taskloom.server.routing import Router
 
@@ -51,7 +51,7 @@ async def trace(
     The raw trace is the run's artifact `trace.json.gz`. A raw trace of more than 8 MiB is not converted.
     """
     if beside is not None and format != "chrome":
-        raise parameters.refused("beside", beside, "format=chrome: a Paraver file shows only one run")
+        raise InvalidRequest([queries.entry("beside", beside, "format=chrome: a Paraver file shows only one run")])
     run_ids: tuple[int, ...] = (run_id,) if beside is None or beside == run_id else (run_id, beside)
     media_type = JSON if format == "chrome" else ZIP
     made_from = conversion.of_traces(*run_ids)
