@@ -79,7 +79,7 @@ QUESTIONS = {
         },
     ),
     "wavefront": Question(
-        "layer by layer, by diagonals or tasks?", "lstm-deep", steps=4, repetitions=6,  # the fewest that can decide
+        "layer by layer, by diagonals or tasks?", "lstm-deep", steps=4, repetitions=10,  # 6 if none is left out
         base={"sync": "step", "batch_slice": 4, "token_slice": 16},  # those of automatic slices
         asked={
             "axes": {"scheduler": ["fork-join", "task"], "op_order": ["layers", "diagonals"], "threads": [1, 2],

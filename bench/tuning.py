@@ -1,9 +1,10 @@
 """Simulated tunings: regret of the search, coverage of the confirmed ratio, and whether the share's bound holds.
 
-    python -m bench.tuning [--spaces 400] [--runs 48 96] [--samplers random tpe]
+    python -m bench.tuning [--spaces 400] [--runs 48 96] [--samplers random tpe] [--times effects]
 
-The true step time of every setting is known: main effects of each value, interactions of 2 % between any two, and
-Amdahl's law over the threads. A run's time is the true one times the noise of its block and of itself, under each of
+The true step time of every setting is known. effects: main effects of each value, interactions of 2 % between any two,
+and Amdahl's law over the threads. The name of a network: its step, replayed for every setting
+(bench/tuning_spaces.py). A run's time is the true one times the noise of its block and of itself, under each of
 the ten noise models of tests/unit/test_noises.py.
 """
 
@@ -19,6 +20,8 @@ from typing import Any, get_args
 
 import numpy as np
 
+from bench import tuning_spaces
+from bench.tuning_spaces import Known
 from taskloom.analysis.estimators import paired
 from taskloom.analysis.tuning import protocol
 from taskloom.analysis.tuning.protocol import Run, Terms
@@ -33,6 +36,7 @@ VALUES: dict[str, Sequence[Any]] = {
     "threads": [1, 2, 4, 8, 16], "batch_slice": [1, 2, 4, 8], "token_slice": [16, 32, 64, 128, 256],
     "fusion": ["none", "rows", "all"],
 }  # fmt: skip
+EFFECTS = "effects"
 Noise = Callable[[np.random.Generator, int, int], np.ndarray]  # logarithms of (runs of a block, blocks)
 
 
@@ -77,7 +81,7 @@ def settings() -> Space:
 
 
 def true_s(seed: int) -> np.ndarray:
-    """The true step time of every setting of a space."""
+    """The true step time of every setting of a space of effects."""
     rng = np.random.default_rng([seed, 47])
     found = settings()
     points = np.array(found.points)
@@ -111,9 +115,16 @@ class Outcome:
     overstated: float
 
 
-def simulate(seed: int, noise: str, runs: int, sampler: Sampler = "tpe") -> Outcome:
-    """A whole tuning of one space. The default is a setting drawn at random. Each sampler gets noise of its own."""
-    chosen, truth = settings(), true_s(seed)
+@functools.cache
+def recorded(times: str) -> Known:
+    return tuning_spaces.load(times)
+
+
+def simulate(seed: int, noise: str, runs: int, sampler: Sampler = "tpe", times: str = EFFECTS) -> Outcome:
+    """A whole tuning of one space. The default is a setting drawn at random. Each sampler gets noise of its own.
+    times: where the true ones come from."""
+    known = Known(settings(), true_s(seed)) if times == EFFECTS else recorded(times)
+    chosen, truth = known.space, known.step_s
     rng = np.random.default_rng([seed, list(NOISES).index(noise), runs, get_args(Sampler).index(sampler)])
     default = int(rng.integers(len(chosen)))
     terms = Terms(runs=runs, seed=seed, sampler=sampler)
@@ -129,8 +140,8 @@ def simulate(seed: int, noise: str, runs: int, sampler: Sampler = "tpe") -> Outc
     winner = protocol.best(done)
     assert winner is not None
     of = protocol.by_block(done).values()
-    times = [{run.role: run.step_s or 0.0 for run in runs} for runs in of if protocol.phase_of(runs) == "confirm"]
-    estimate = paired([each["default"] for each in times], [each["winner"] for each in times])
+    pairs = [{run.role: run.step_s or 0.0 for run in runs} for runs in of if protocol.phase_of(runs) == "confirm"]
+    estimate = paired([each["default"] for each in pairs], [each["winner"] for each in pairs])
     fresh = [{run.role: run.step_s or 0.0 for run in runs} for runs in of if protocol.phase_of(runs) == "fresh"]
     slower = sum(each["drawn"] > each["winner"] for each in fresh)
     ratio = float(truth[default] / truth[winner])
@@ -166,13 +177,15 @@ def main() -> None:
     parser.add_argument("--spaces", type=int, default=400, help="number of spaces, shared by the noise models")
     parser.add_argument("--runs", type=int, nargs="+", default=[48, 96])
     parser.add_argument("--samplers", nargs="+", choices=get_args(Sampler), default=["random", "tpe"])
+    parser.add_argument("--times", choices=(EFFECTS, *tuning_spaces.SPACES), default=EFFECTS, help="the true ones")
     given = parser.parse_args()
     each = max(1, given.spaces // len(NOISES))
-    print(json.dumps({"settings": len(settings()), "spaces": each * len(NOISES)}))
+    size = len(settings()) if given.times == EFFECTS else len(recorded(given.times).space)
+    print(json.dumps({"times": given.times, "settings": size, "spaces": each * len(NOISES)}))
     for runs, sampler in itertools.product(given.runs, given.samplers):
         everything: list[Outcome] = []
         for at, noise in enumerate(NOISES):
-            found = [simulate(at * each + seed, noise, runs, sampler) for seed in range(each)]
+            found = [simulate(at * each + seed, noise, runs, sampler, given.times) for seed in range(each)]
             everything += found
             print(json.dumps({"runs": runs, "sampler": sampler, "noise": noise, **summary(found)}), flush=True)
         print(json.dumps({"runs": runs, "sampler": sampler, "noise": "all", **summary(everything)}), flush=True)

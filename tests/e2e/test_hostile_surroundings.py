@@ -87,10 +87,11 @@ CONTRADICTING = {
 }
 # Each command is tried in several of them together.
 TOGETHER = (
-    ("ASCII and a narrow terminal",), ("another encoding and a terminal of one column", "proxies and certificates"),
-    ("empty variables",), ("closed input", "one core", "a preloaded library that is missing"),
-    ("threads of libraries", "allocators", "Python's variables", "variables of services", "a low priority"),
-)
+    ("ASCII and a narrow terminal", "proxies and certificates", "variables of services", "a low priority"),
+    ("another encoding and a terminal of one column", "threads of libraries", "allocators", "Python's variables",
+     "one core"),
+    ("empty variables", "closed input", "a preloaded library that is missing"),
+)  # fmt: skip
 # A command, a variable, a value that it cannot use, and what its one line names instead of the variable.
 WRONG = (
     ("plan", "TASKLOOM_CACHE_DIR", "/proc/1/x", ""), ("plan", "NUMBA_CACHE_DIR", "/proc/1/x", ""),
