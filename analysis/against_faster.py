@@ -197,7 +197,7 @@ def _judged(
     return AgainstFaster(
         threads=threads, at=of.at, a=of.a, b=of.b, op_order=faster, orders=listed, ratio=found.value,
         ratio_low=found.low, ratio_high=found.high, p_value=found.p_value, p_adjusted=p_adjusted, verdict=outcome,
-        places=len(of.pairs[faster]), n=found.n, unit=found.unit, why=why,
+        places=len(of.pairs[faster]), n=first.estimate.n, unit=found.unit, why=why,
         sentence=sentences.verdict(
             outcome, f"the faster {of.a} (by {faster})", of.b,
             sentences.figures(found.value, found.low, found.high), why,

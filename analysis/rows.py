@@ -120,7 +120,7 @@ class AgainstFaster:
     p_adjusted: float | None
     verdict: Verdict
     places: int
-    n: int
+    n: int = field(metadata=says("of the comparison with the faster order"))
     unit: Unit
     why: Reason
     sentence: str
