@@ -9,6 +9,7 @@ import pytest
 from taskloom.analysis.processes import Process
 from taskloom.analysis.report import page, to_show
 from taskloom.analysis.report.page import PRINTED_TIMES
+from taskloom.analysis.report.svg import figure, row_name, text
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.wording import value_name
 from tests.support.report_example import make_document, make_processes
@@ -149,13 +150,14 @@ def test_every_figure_is_well_formed_and_stays_on_its_page(processes):
     ]  # fmt: skip
     for svg in figures:
         root = ElementTree.fromstring(svg)
-        width, height = float(root.get("width")), float(root.get("height"))
+        left, _, width, height = map(float, root.get("viewBox").split())
         assert "nan" not in svg
         for mark in root.iter():
-            for name, limit in (("x", width), ("cx", width), ("y", height), ("cy", height)):
+            for name, least, limit in (("x", left, left + width), ("cx", left, left + width), ("y", 0, height),
+                                       ("cy", 0, height)):  # fmt: skip
                 if mark.get(name) and mark.tag.rsplit("}")[-1] in ("text", "circle", "rect"):
                     inside = abs(float(mark.get(name))) if mark.tag.endswith("text") else float(mark.get(name))
-                    assert -1 <= inside <= limit + 1, (root.get("aria-label"), mark.attrib)
+                    assert least - 1 <= inside <= limit + 1, (root.get("aria-label"), mark.attrib)
 
 
 def test_a_peak_with_the_compiler_in_it_is_marked_and_not_drawn_beside_the_others(processes):
@@ -231,3 +233,18 @@ def test_a_forecast_that_no_measured_step_checks_says_so(processes):
     assert "Not checked" not in page(make_document(processes))
     alone = page(make_document([process for process in processes if process.config["threads"] == 1]))
     assert "it stays constant. Not checked: no step on more than one thread was measured." in alone
+
+
+def test_an_image_is_as_wide_as_its_texts_and_a_long_name_has_two_lines():
+    short = figure(900, 100, [row_name(250, 12, "task 4x16, 2 threads"), text(700, 12, "legend")], "x")
+    assert short.startswith('<svg viewBox="0 0 900 100" width="900"')
+    wide = figure(900, 100, [row_name(100, 12, 40 * "a" + " &"), text(850, 12, 20 * "b")], "x")
+    left, _, width, _ = map(float, re.search(r'viewBox="([^"]+)"', wide)[1].split())
+    assert left < 100 - 0.55 * 12 * 42
+    assert left + width > 850 + 0.55 * 12 * 20
+    name = "fork-join, op order diagonals / task, op order layers, the question: unit slice 512, 2 threads"
+    lines = re.findall(r">([^<]+)</text>", row_name(250, 12, name))
+    assert " ".join(lines) == name
+    assert len(lines) == 2
+    turned = figure(900, 100, ['<g transform="rotate(-90)">' + text(-400, 14, "speedup", "middle") + "</g>"], "x")
+    assert 'viewBox="0 0 900 100"' in turned
