@@ -81,7 +81,7 @@ OP_KINDS = (
 
 def _rows(rows: Sequence[Mapping[str, Any]], top: float) -> list[str]:
     """Names of variants down the left side."""
-    return [row_name(LEFT - 8, top + ROW * (i + 0.5), _name(row)) for i, row in enumerate(rows)]
+    return [part for i, row in enumerate(rows) for part in row_name(LEFT - 8, top + ROW * (i + 0.5), _name(row))]
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -148,7 +148,7 @@ def ratios(document: Document) -> str:
         side = row["b"] if row["ratio"] > 1 else row["a"]
         colour = colour_of(side) if axis_of(sweep, row) == "scheduler" else INK
         colour = colour if row["verdict"] in ("faster", "slower") else "var(--edge)"
-        parts.append(row_name(LEFT - 8, y, name))
+        parts += row_name(LEFT - 8, y, name)
         if row["ratio_low"] is not None:
             low, high = x(row["ratio_low"]), x(row["ratio_high"])
             parts.append(line([(low, y), (high, y)], colour, 1.8))

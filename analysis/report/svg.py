@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
-from html import escape, unescape
+from html import escape
 
 INK, SOFT, GRID, PAPER = "var(--ink)", "var(--soft)", "var(--line)", "var(--paper)"
 Point = tuple[float, float]
 WIDTH_OF_LETTER = 0.6  # of its size; a wide font's
 LONG = 64  # letters of a row's name in one line
-TEXT = re.compile(r'<text x="([-.0-9]+)" y="[-.0-9]+" text-anchor="(\w+)" font-size="(\d+)"[^>]*>([^<]*)<')
-TURNED = re.compile(r'<g transform="rotate.*?</g>')
 
 
 class Scale:
@@ -48,23 +45,33 @@ class Scale:
         return [i * stride_s for i in range(first, last + 1)]
 
 
+class Text(str):
+    """A part of an image that is text, with its left and right end. Within another element it is only a string."""
+
+    ends: Point
+
+
 def text(
     x: float, y: float, words: str, anchor: str = "start", size: int = 12, colour: str = INK, bold: bool = False
 ) -> str:
     weight = ' font-weight="600"' if bold else ""
-    return (
+    part = Text(
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{colour}"{weight}>'
         f"{escape(words)}</text>"
     )
+    length = WIDTH_OF_LETTER * size * len(words)
+    left = x - {"start": 0.0, "middle": length / 2, "end": length}[anchor]
+    part.ends = left, left + length
+    return part
 
 
-def row_name(x: float, y: float, words: str) -> str:
+def row_name(x: float, y: float, words: str) -> list[str]:
     """The name of a row that ends at x, around y; a long one in two lines."""
     if len(words) <= LONG:
-        return text(x, y + 4, words, "end", 12)
+        return [text(x, y + 4, words, "end", 12)]
     middle = len(words) / 2
     cut = min((at for at, each in enumerate(words) if each == " "), key=lambda at: abs(at - middle))
-    return text(x, y - 1, words[:cut], "end", 11) + text(x, y + 11, words[cut + 1 :], "end", 11)
+    return [text(x, y - 1, words[:cut], "end", 11), text(x, y + 11, words[cut + 1 :], "end", 11)]
 
 
 def line(points: Sequence[Point], colour: str, width: float = 2, dash: str = "") -> str:
@@ -93,24 +100,14 @@ def bar(x: float, y0: float, y1: float, colour: str) -> str:
 
 def figure(width: float, height: float, parts: Sequence[str], title: str) -> str:
     """The parts as an image, which is as much wider as its texts need."""
-    drawn = "".join(parts)
-    left, right = _extent(drawn, width)
+    ends = [part.ends for part in parts if isinstance(part, Text)]
+    left, right = min([0.0, *(start for start, _ in ends)]), max([width, *(end for _, end in ends)])
     size = f'width="{right - left:.0f}" height="{height:.0f}"'
     return (
         f'<svg viewBox="{left:.0f} 0 {right - left:.0f} {height:.0f}" {size} role="img" '
         f'aria-label="{escape(title)}" font-family="system-ui, sans-serif" xmlns="http://www.w3.org/2000/svg">'
-        f'<rect x="{left:.0f}" {size} fill="{PAPER}"/>{drawn}</svg>'
+        f'<rect x="{left:.0f}" {size} fill="{PAPER}"/>{"".join(parts)}</svg>'
     )
-
-
-def _extent(drawn: str, width: float) -> Point:
-    """The left and the right end of an image of this width and of its texts, turned ones left out."""
-    left, right = 0.0, width
-    for x, anchor, size, words in TEXT.findall(TURNED.sub("", drawn)):
-        length = WIDTH_OF_LETTER * int(size) * len(unescape(words))
-        start = float(x) - {"start": 0.0, "middle": length / 2, "end": length}[anchor]
-        left, right = min(left, start), max(right, start + length)
-    return left, right
 
 
 def x_axis(

@@ -22,6 +22,7 @@ import numpy as np
 
 try:
     from gpt2core.run.train import plan, train
+    from gpt2core.spec import settings
     from gpt2core.spec.config import TrainConfig
     from gpt2core.spec.models import ModelConfig
 except ImportError:  # the commit of the first recording, before the core was split into packages
@@ -69,7 +70,7 @@ def processor() -> dict[str, str]:
     """The compiler and its target: beside the configuration, they may change the bits of the weights."""
     features = llvm.get_host_cpu_features()
     return {
-        "cpu": llvm.get_host_cpu_name(),
+        "cpu": settings.numba_processor()[0] or llvm.get_host_cpu_name(),
         "features": " ".join(sorted(name for name, present in features.items() if present)),
         "numba": numba.__version__,
         "llvm": ".".join(map(str, llvm.llvm_version_info)),

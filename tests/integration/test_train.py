@@ -41,8 +41,11 @@ def test_where_phases_follow_each_other_they_add_up_to_the_step(scheduler, sync,
     for step in range(SMALL.steps):
         total = sum(result.phase_s[phase][step] for phase in PHASES)
         assert total == pytest.approx(result.step_s[step], rel=0.01)
-        for phase in PHASES if grad_accum > 1 else ():  # each phase runs by itself and contains its threads' work
-            assert result.phase_s[phase][step] >= 0.99 * result.phase_busy_s[phase][step] / threads > 0
+    for phase in PHASES if grad_accum > 1 else ():  # each phase runs by itself and contains its threads' work
+        spans_s, busy_s = result.phase_s[phase], result.phase_busy_s[phase]
+        assert min(busy_s) > 0
+        # A thread that is preempted before it marks a phase's begin moves time into the phase before.
+        assert sum(s < 0.99 * busy / threads for s, busy in zip(spans_s, busy_s, strict=True)) <= SMALL.steps // 4
 
 
 def test_micro_batches_are_reported_as_one_step():
