@@ -43,6 +43,7 @@ FINDING: dict[str, Any] = {
     "batch": 4, "seq": 64, "steps": 6, "batch_slice": 4, "token_slice": 16, "data": "stdlib",
 }  # fmt: skip
 MOST_FINDING_THREADS = 4  # its wavefront is 8 layers wide
+FINDING_REPETITIONS = 8  # of 6 pairs none may contradict: one that a neighbour disturbs would leave it undecided
 
 
 class DemoFailed(TaskloomError):
@@ -86,7 +87,7 @@ def finding_request(cores: int, repetitions: int | None) -> ExperimentRequest:
             "exclude": [{"scheduler": "task", "op_order": "diagonals"}],
             "primary": {"a": {"scheduler": "fork-join", "op_order": "layers"}, "b": {"scheduler": "task"}},
             "trace": "first",
-            **({} if repetitions is None else {"repetitions": repetitions}),
+            "repetitions": repetitions or FINDING_REPETITIONS,
         }
     )
 
