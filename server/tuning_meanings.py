@@ -25,7 +25,7 @@ TUNING = {
     "invalid": "combinations that the trainer refuses",
     "k": "number of drawn settings that are slower than the winner; null: no draws",
     "m": "number of drawn settings, fixed beforehand; null: no draws",
-    "planned_runs": "number of planned runs",
+    "planned_runs": "number of planned runs, with the blocks that are repeated because their node was lost",
     "sampler": "how settings are chosen: tpe, random or grid",
     "setting": "name of the setting",
     "Share.space": "number of valid settings in the space",

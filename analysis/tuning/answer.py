@@ -198,7 +198,7 @@ def answer(
         phase=phase,
         reason=reason,
         sampler=terms.sampler_of(len(space)),
-        planned_runs=terms.planned(len(space)),
+        planned_runs=terms.planned(len(space)) + _repeated_runs(runs),
         spent_runs=sum(run.ended for run in runs),
         spent_s=spent_s,
         space=SpaceSize(len(space), space.invalid, space.excluded, space.equal, space.combinations),
@@ -221,6 +221,11 @@ def answer(
         disturbed_runs=sum(doubtful(processes[run.run_id]) for run in runs if run.run_id in processes),
     )
     return dataclasses.replace(found, sentence=sentence(found, terms.confirm))
+
+
+def _repeated_runs(runs: Sequence[Run]) -> int:
+    phases: tuple[Phase, ...] = ("confirm", "fresh")
+    return sum(len(of) for phase in phases for of in protocol.repeated(runs, phase))
 
 
 def _confirmed(

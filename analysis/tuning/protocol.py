@@ -100,12 +100,21 @@ def phase_of(runs: Sequence[Run]) -> Phase:
     return "explore" if "trial" in roles else "fresh" if "drawn" in roles else "confirm"
 
 
+def of_phase(runs: Sequence[Run], phase: Phase) -> list[list[Run]]:
+    """The blocks of a phase."""
+    return [of for of in by_block(runs).values() if phase_of(of) == phase]
+
+
+def repeated(runs: Sequence[Run], phase: Phase) -> list[list[Run]]:
+    """The first MOST_REPEATED blocks of confirm or fresh whose node was lost between their runs: each is repeated,
+    whatever its results were."""
+    return [of for of in of_phase(runs, phase) if any(run.apart for run in of)][:MOST_REPEATED]
+
+
 def counted(runs: Sequence[Run], phase: Phase) -> list[list[Run]]:
-    """The blocks of confirm or fresh that count. The first MOST_REPEATED blocks whose node was lost between their runs
-    do not: each is repeated, whatever its results were."""
-    of_phase = [of for of in by_block(runs).values() if phase_of(of) == phase]
-    repeated = [of for of in of_phase if any(run.apart for run in of)][:MOST_REPEATED]
-    return [of for of in of_phase if of not in repeated]
+    """The blocks of confirm or fresh that count."""
+    without = repeated(runs, phase)
+    return [of for of in of_phase(runs, phase) if of not in without]
 
 
 def control_s(runs: Sequence[Run]) -> float | None:

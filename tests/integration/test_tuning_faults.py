@@ -121,6 +121,7 @@ def test_a_block_whose_node_disappears_is_repeated_on_one_node(api, make_result,
     assert found["confirmed"]["ratio"] == pytest.approx(4.0 / seconds({**BASE, **found["best"]}))
     assert {draw["state"] for draw in found["draws"]} <= {"slower", "not-slower", "equal"}
     assert found["missing"] == []
+    assert found["spent_runs"] <= found["planned_runs"]
 
 
 @pytest.mark.on_sqlite
