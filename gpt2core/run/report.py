@@ -65,9 +65,12 @@ class Report:
         busy = cells[..., tracing.BUSY].sum(axis=(0, 2))
         if not schedulers.scheduler(self.config.scheduler).overlaps(self.config.sync):
             # In their order. A phase that did not run (the update of all micro-batches but the last) ends as it begins.
-            ends = np.maximum.accumulate(end.reshape(self.done, -1), axis=1)
-            ends[:, -1] = self.measured.record.step_end[: self.done]
-            begins = np.concatenate([self.measured.starts()[: self.done, None], ends[:, :-1]], axis=1)
+            # One thread records a step's end, when the others may already run the next step's first tasks.
+            starts = self.measured.starts()[: self.done, None]
+            step_ends = self.measured.record.step_end[: self.done, None]
+            ends = np.clip(np.maximum.accumulate(end.reshape(self.done, -1), axis=1), starts, step_ends)
+            ends[:, -1:] = step_ends
+            begins = np.concatenate([starts, ends[:, :-1]], axis=1)
             begin, end = begins.reshape(begin.shape), ends.reshape(end.shape)
         spans = np.where(ran, end - begin, 0).sum(axis=1)
 
