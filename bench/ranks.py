@@ -2,6 +2,9 @@
 
     sudo python -m bench.ranks --rate 1gbit --rounds 6
 
+Peers, if PyTorch is installed: `--ddp-buckets 1,5,25` (MiB) adds DistributedDataParallel over gloo for each bucket_cap,
+with the same weights, data, cores and threads; their losses must agree with ours.
+
 Each rank runs in a network namespace of its own on its own cores. A virtual link connects the two; `tc tbf` limits both
 directions to the rate. MPICH sends everything over it (TCP), nothing through shared memory. In each round every variant
 runs once as fresh processes, in a random order, so rounds are pairs: `one rank` is the same part of the batch on one
@@ -19,6 +22,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,12 +31,14 @@ from typing import Any
 from bench.ratios import HOW, ratio, told
 from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.rounds import round_order
+from bench.step import LOSS_TOLERANCE, prepare
+from bench.torch_peers import PEERS, environment
 from gpt2core.process import launch
 from gpt2core.process.ranks import HYDRA, launcher
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.result import median
 
-RANKS, ALONE, BASE = 2, "one rank", "fork-join"
+RANKS, ALONE, BASE, DDP = 2, "one rank", "fork-join", "torch-ddp-"
 ADDRESS, WIRE = "10.77.0.{}", "wire"
 TIMES = ("calls_s", "in_flight_s", "exposed_s")
 OVER_THE_LINK = {"MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": "tcp"}
@@ -53,6 +59,7 @@ def arguments() -> argparse.Namespace:
     threads = max(len(launch.allowed_cores()) // RANKS, 1)
     parser.add_argument("--threads", type=int, default=threads, help="of each rank (default: %(default)s)")
     parser.add_argument("--schedulers", default="fork-join,task")
+    parser.add_argument("--ddp-buckets", default="", help="bucket_cap_mb of PyTorch's DDP, with commas")
     parser.add_argument("--steps", type=int, default=8, help="of each process, warm-up included")
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6)
@@ -116,51 +123,103 @@ def measure(config: TrainConfig, names: list[str], folder: Path) -> Measured:
     }  # fmt: skip
 
 
-def variants(given: argparse.Namespace) -> dict[str, TrainConfig]:
-    """The configurations by their names."""
+def measure_ddp(config: TrainConfig, bucket_mb: int, names: list[str]) -> Measured:
+    """The same of PyTorch's ranks. config: of the whole batch, with the cores of all ranks."""
+    peer, cores, waiting = PEERS["torch-tuned"], config.cores or (), []
+    for rank in range(RANKS):
+        own = cores[rank * config.threads : (rank + 1) * config.threads]
+        part = dataclasses.replace(config, ranks=1, cores=own)
+        spec = {"config": part.to_dict(), **dataclasses.asdict(peer), "rank": rank, "ranks": RANKS,
+                "address": ADDRESS.format(1), "interface": WIRE, "bucket_mb": bucket_mb}  # fmt: skip
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", names[rank], sys.executable, "-m", "bench.torch_ddp"], cwd=ROOT, text=True,
+            env={**os.environ, **environment(peer, own)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(spec))
+        process.stdin.close()
+        process.stdin = None
+        waiting.append(process)
+    said = [process.communicate() for process in waiting]
+    for process, (out, errors) in zip(waiting, said, strict=True):
+        if process.returncode:
+            raise SystemExit(f"a rank of PyTorch ended with {process.returncode}:\n{out[-2000:]}{errors[-2000:]}")
+    found = json.loads(said[0][0])
+    return {**found, "step_s": found["step_s"][config.warmup_steps :]}
+
+
+def variants(given: argparse.Namespace, base: TrainConfig) -> dict[str, TrainConfig]:
+    """The configurations by their names. base: what they share."""
     cores = tuple(launch.allowed_cores())
-    common: dict[str, Any] = {"model": given.model, "seq": given.seq, "threads": given.threads, "steps": given.steps,
-                              "warmup": given.warmup}  # fmt: skip
-    every = cores[: RANKS * given.threads]
-    found = {
-        name: TrainConfig(batch=given.batch, ranks=RANKS, scheduler=name, cores=every, **common)
-        for name in given.schedulers.split(",")
-    }
-    alone = TrainConfig(batch=given.batch // RANKS, scheduler=BASE, cores=cores[: given.threads], **common)
-    return {ALONE: dataclasses.replace(alone, fusion="rows"), **found}
+    common: dict[str, Any] = {"seq": given.seq, "threads": given.threads}
+    whole = {"batch": given.batch, "ranks": RANKS, "cores": cores[: RANKS * given.threads], **common}
+    schedulers = given.schedulers.split(",")
+    found = {name: dataclasses.replace(base, scheduler=name, **whole) for name in schedulers}
+    peers = {f"{DDP}{each}": dataclasses.replace(base, **whole) for each in given.ddp_buckets.split(",") if each}
+    alone = {"batch": given.batch // RANKS, "scheduler": BASE, "cores": cores[: given.threads], "fusion": "rows"}
+    return {ALONE: dataclasses.replace(base, **alone, **common), **found, **peers}
+
+
+def compare(medians: dict[str, list[float]]) -> list[Measured]:
+    """The ratios of steps: each scheduler's to fork-join's, and to each peer's."""
+    ours = [name for name in medians if name != ALONE and not name.startswith(DDP)]
+    pairs = [(name, BASE) for name in ours if BASE in medians and name != BASE]
+    pairs += [(name, peer) for name in ours for peer in medians if peer.startswith(DDP)]
+    return [{"step": a, "of": b, **ratio(medians[a], medians[b])} for a, b in pairs]
+
+
+def check_losses(runs: dict[str, list[Measured]]) -> None:
+    """Raises SystemExit if a peer's losses differ from ours."""
+    ours = next(mine[0]["losses"] for name, mine in runs.items() if name != ALONE)
+    for name, mine in runs.items():
+        for each in mine if name.startswith(DDP) else ():
+            apart = max(abs(a / b - 1) for a, b in zip(each["losses"], ours, strict=True))
+            if apart > LOSS_TOLERANCE["fp32"]:
+                raise SystemExit(f"{name}: its losses differ by {apart:.1e} from ours, so there is no ratio")
 
 
 def main() -> None:
     given, before = arguments(), machine()
-    configs = variants(given)
-    runs: dict[str, list[Measured]] = {name: [] for name in configs}
-    with namespaces(given.rate) as names, tempfile.TemporaryDirectory(prefix="bench-ranks-") as folder:
+    fixed = {"seed": 1337, "grad_accum": 1, "mode": "train", "logits": "all"}
+    with namespaces(given.rate) as names, tempfile.TemporaryDirectory(prefix="bench-ranks-") as at:
+        folder = Path(at)
+        base = prepare(folder, argparse.Namespace(**vars(given), **fixed), given.batch * given.seq)
+        configs = variants(given, base)
+        runs: dict[str, list[Measured]] = {name: [] for name in configs}
         for number in range(given.rounds):
             for name in round_order(list(configs), number):
-                runs[name].append(measure(configs[name], names, Path(folder)))
-    medians = {name: [median(each["step_s"]) for each in mine] for name, mine in runs.items()}
+                bucket = name.removeprefix(DDP)
+                if bucket == name:
+                    runs[name].append(measure(configs[name], names, folder))
+                else:
+                    runs[name].append(measure_ddp(configs[name], int(bucket), names))
+                step_ms = 1e3 * median(runs[name][-1]["step_s"])
+                print(f"[round {number + 1}] {name}: {step_ms:.0f} ms a step", flush=True)
+    check_losses(runs)
     report = {
         **head("taskloom.bench.ranks/1", before), "rate": given.rate,
         "configs": {name: config.to_dict() for name, config in configs.items()},
-        "comparisons": {name: ratio(medians[name], medians[BASE]) for name in configs if name not in (ALONE, BASE)}
-        if BASE in configs else {},
+        "comparisons": compare({name: [median(each["step_s"]) for each in mine] for name, mine in runs.items()}),
         "how": HOW, "runs": runs,
     }  # fmt: skip
     save(given.out, report, table(report))
 
 
 def table(report: Measured) -> str:
-    """Medians over the rounds, and each scheduler's step in terms of fork-join's."""
+    """Medians over the rounds, and the ratios."""
     lines = [
         f"Two ranks, {report['rate']} in each direction; medians over the rounds, in milliseconds.", "",
-        "| variant | step | in calls | in flight | exposed | step / fork-join's | 95 % interval |",
-        "| -- | --: | --: | --: | --: | --: | --: |",
+        "| variant | step | in calls | in flight | exposed |",
+        "| -- | --: | --: | --: | --: |",
     ]  # fmt: skip
     for name, mine in report["runs"].items():
-        found = report["comparisons"].get(name)
-        times = [median([median(each["step_s"]) for each in mine]), *(median([e[t] for e in mine]) for t in TIMES)]
-        told_ratio = ["-", "-"] if found is None else [f"{found['ratio']:.3f}", told(found["ratio_interval"])]
-        lines.append(f"| {' | '.join([name, *(f'{1e3 * each:.1f}' for each in times), *told_ratio])} |")
+        times = [f"{1e3 * median([e[t] for e in mine]):.1f}" if t in mine[0] else "" for t in TIMES]
+        step_s = median([median(each["step_s"]) for each in mine])
+        lines.append(f"| {' | '.join([name, f'{1e3 * step_s:.1f}', *times])} |")
+    lines += ["", "| step of | / step of | ratio | 95 % interval |", "| -- | -- | --: | --: |"]
+    for each in report["comparisons"]:
+        lines.append(f"| {each['step']} | {each['of']} | {each['ratio']:.3f} | {told(each['ratio_interval'])} |")
     return "\n".join([*lines, "", f"Ratios: {report['how']}.", ""])
 
 
