@@ -41,7 +41,7 @@ from gpt2core.spec.result import median
 RANKS, ALONE, BASE, DDP = 2, "one rank", "fork-join", "torch-ddp-"
 ADDRESS, WIRE = "10.77.0.{}", "wire"
 TIMES = ("calls_s", "in_flight_s", "exposed_s")
-OVER_THE_LINK = {"MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": "tcp"}
+OVER_THE_LINK = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": WIRE}
 LAUNCH = """#!/bin/sh
 # Starts what MPICH's launcher would start on another host: OPTION HOST COMMAND...
 shift 2
@@ -94,9 +94,17 @@ def namespaces(rate: str) -> Iterator[list[str]]:
             subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
+def sent_bytes(name: str) -> int:
+    """Bytes that a namespace has sent over the link."""
+    told = subprocess.run(
+        ["ip", "-n", name, "-j", "-s", "link", "show", "dev", WIRE], capture_output=True, text=True, check=True
+    )
+    return int(json.loads(told.stdout)[0]["stats64"]["tx"]["bytes"])
+
+
 def measure(config: TrainConfig, names: list[str], folder: Path) -> Measured:
     """One run's timed steps, and what its communication took. names: of the namespaces."""
-    result = folder / "result.json"
+    result, before = folder / "result.json", sent_bytes(names[0])
     trainer = launch.command(result)
     if config.ranks > 1:
         script = folder / "launch.sh"
@@ -115,6 +123,9 @@ def measure(config: TrainConfig, names: list[str], folder: Path) -> Measured:
     if done.returncode:
         raise SystemExit(f"the run ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     found = json.loads(result.read_text(encoding="utf-8"))
+    told = sum(each["bytes_sent"] for rank in found["communication"][:1] for each in rank["exchanges"])
+    if sent_bytes(names[0]) - before < told:
+        raise SystemExit("the ranks did not exchange everything over the link: is there another way between them?")
     warmup = int(found["config"]["warmup"])
     most = {name: max((median(rank[name][warmup:]) for rank in found["communication"]), default=0.0) for name in TIMES}
     return {

@@ -23,6 +23,8 @@ def main() -> None:
     os.sched_setaffinity(0, spec["config"]["cores"])  # before PyTorch counts cores and starts threads
     os.environ["GLOO_SOCKET_IFNAME"] = spec["interface"]
     json.dump(measure(spec), sys.stdout)
+    sys.stdout.flush()
+    os._exit(0)  # gloo's threads may abort a process that ends as usual
 
 
 def measure(spec: dict[str, Any]) -> dict[str, Any]:
