@@ -22,7 +22,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +31,7 @@ from bench.ratios import HOW, ratio, told
 from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.rounds import round_order
 from bench.step import LOSS_TOLERANCE, prepare
-from bench.torch_peers import PEERS, environment
+from bench.torch_ddp import run_ddp
 from gpt2core.process import launch
 from gpt2core.process.ranks import HYDRA, launcher
 from gpt2core.spec.config import TrainConfig
@@ -41,7 +40,8 @@ from gpt2core.spec.result import median
 RANKS, ALONE, BASE, DDP = 2, "one rank", "fork-join", "torch-ddp-"
 ADDRESS, WIRE = "10.77.0.{}", "wire"
 TIMES = ("calls_s", "in_flight_s", "exposed_s")
-OVER_THE_LINK = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": WIRE}
+OVER_THE_LINK = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self",
+                 "UCX_NET_DEVICES": WIRE}  # fmt: skip
 LAUNCH = """#!/bin/sh
 # Starts what MPICH's launcher would start on another host: OPTION HOST COMMAND...
 shift 2
@@ -136,27 +136,11 @@ def measure(config: TrainConfig, names: list[str], folder: Path) -> Measured:
 
 def measure_ddp(config: TrainConfig, bucket_mb: int, names: list[str]) -> Measured:
     """The same of PyTorch's ranks. config: of the whole batch, with the cores of all ranks."""
-    peer, cores, waiting = PEERS["torch-tuned"], config.cores or (), []
-    for rank in range(RANKS):
-        own = cores[rank * config.threads : (rank + 1) * config.threads]
-        part = dataclasses.replace(config, ranks=1, cores=own)
-        spec = {"config": part.to_dict(), **dataclasses.asdict(peer), "rank": rank, "ranks": RANKS,
-                "address": ADDRESS.format(1), "interface": WIRE, "bucket_mb": bucket_mb}  # fmt: skip
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", names[rank], sys.executable, "-m", "bench.torch_ddp"], cwd=ROOT, text=True,
-            env={**os.environ, **environment(peer, own)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(spec))
-        process.stdin.close()
-        process.stdin = None
-        waiting.append(process)
-    said = [process.communicate() for process in waiting]
-    for process, (out, errors) in zip(waiting, said, strict=True):
-        if process.returncode:
-            raise SystemExit(f"a rank of PyTorch ended with {process.returncode}:\n{out[-2000:]}{errors[-2000:]}")
-    found = json.loads(said[0][0])
+    every, threads = config.cores or (), config.threads
+    places = [
+        (("ip", "netns", "exec", name), every[rank * threads : (rank + 1) * threads]) for rank, name in enumerate(names)
+    ]
+    found = run_ddp(config, bucket_mb, places, ADDRESS.format(1), WIRE)
     return {**found, "step_s": found["step_s"][config.warmup_steps :]}
 
 
