@@ -13,6 +13,7 @@ from typing import Any
 from gpt2core.networks.network import fusion_of, network_of
 from gpt2core.networks.reverse import add_step
 from gpt2core.spec.config import DEFAULTS, TrainConfig, with_role
+from gpt2core.spec.optimizers import READERS
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import ONE_TILE
@@ -26,7 +27,10 @@ ACTIVATIONS = "activations"
 # Inference trades overlap for memory: tensors of different rows share a place (docs/decisions/0033).
 POLICIES = {"train": Policy(), "infer": Policy(alike=False)}
 MOST_CHUNKS = 3  # of time: the first, those between and the last
-NOT_OF_LIVES: dict[str, Any] = {name: DEFAULTS[name] for name in with_role("seed", "place", "length", "output")}
+SCHEDULE = ("lr_schedule", *(name for name, chosen_by in READERS if chosen_by == "lr_schedule"))  # bound to the length
+NOT_OF_LIVES: dict[str, Any] = {
+    name: DEFAULTS[name] for name in (*with_role("seed", "place", "length", "output"), *SCHEDULE)
+}
 
 
 def late(config: TrainConfig) -> int:

@@ -162,3 +162,21 @@ def test_lives_do_not_depend_on_the_number_of_slices(monkeypatch: pytest.MonkeyP
         with monkeypatch.context() as patched:
             patched.setattr(lifetimes, "MOST_CHUNKS", 10)
             assert plan(config)["activations"] == short
+
+
+@pytest.mark.parametrize("model", ["tiny", "lstm-tiny", "resnet14-cifar", "vgg11-cifar", "seq2seq-tiny", "reader-tiny"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lr_schedule": "cosine", "lr_warmup": 299, "lr_final": 0.1},
+        {"lr_schedule": "steps", "lr_every": 100, "lr_hold": 200},
+        {"warmup": 299},
+        {"stop_at": {"loss": 0.5}},
+    ],
+    ids=str,
+)
+def test_lives_do_not_depend_on_how_long_a_run_is(model: str, settings: dict[str, object]) -> None:
+    """Settings that fit only so many steps are those of the run, not of the few steps whose lives are found."""
+    plain = {"model": model, "batch": 4, "steps": 300}
+    plans = [plan(TrainConfig.from_dict({**plain, **more}))["activations"] for more in ({}, settings)]
+    assert plans[0] == plans[1]
