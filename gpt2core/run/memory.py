@@ -11,7 +11,7 @@ from gpt2core.networks.network import network_of
 from gpt2core.node import host
 from gpt2core.schedulers.team import Team
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.errors import NotEnoughMemory
+from gpt2core.spec.errors import ConfigError, NotEnoughMemory
 from gpt2core.spec.fields import AUTO
 from gpt2core.step import graph
 from gpt2core.step.memory import Memory
@@ -45,7 +45,10 @@ def what_fits(config: TrainConfig, available: int) -> str:
     ranks = config.ranks
 
     def fits(**change: Any) -> bool:
-        small = dataclasses.replace(config, batch_slice=AUTO, token_slice=AUTO, **change)
+        try:
+            small = dataclasses.replace(config, batch_slice=AUTO, token_slice=AUTO, **change)
+        except ConfigError:  # such as a size that the network refuses, or too many blocks of units
+            return False
         return sum(memory_bytes(small).values()) <= available
 
     low, high = 0, config.batch // ranks

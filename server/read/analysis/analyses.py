@@ -48,7 +48,7 @@ from taskloom.server.queue.tables.states import ACTIVE
 from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.read.analysis import reading
 from taskloom.server.read.analysis.commits import with_commits
-from taskloom.server.read.analysis.growth import memory_growth
+from taskloom.server.read.analysis.growth import MOST_BATCH, largest, memory_growth
 from taskloom.server.read.analysis.selection import Selection
 
 LATEST = 200  # runs per configuration that are searched for changes
@@ -228,7 +228,11 @@ def _memory(group: Group) -> Memory:
     def sizes_at(batch: int, seq: int) -> dict[str, int]:
         return arenas_bytes(dataclasses.replace(config, batch=batch * config.ranks, seq=seq))
 
-    most = {"context": 1, "most_batch": 1} if config.generate else {"context": config.model.context}
+    most = {"context": 1, "most_batch": 1}
+    if not config.generate:
+        shape = {"batch": config.batch, "seq": config.seq}
+        most = {"context": largest(config, shape, "seq", config.model.context),
+                "most_batch": largest(config, shape, "batch", MOST_BATCH) // config.ranks}  # fmt: skip
     batch = config.batch // config.ranks  # memory is that of rank 0
     return memory_of(measured, resident, compiled, batch, config.seq, sizes_at=sizes_at, **most)
 

@@ -11,9 +11,10 @@ from gpt2core.networks.of_images import ImageModel
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.data import TOKENS
+from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.models import model_from
 from gpt2core.spec.phases import MODES
-from taskloom.analysis.growth import Growth, Peak, Shape, growth
+from taskloom.analysis.growth import DOUBLINGS, Growth, Peak, Shape, growth
 from taskloom.analysis.memory import MemoryRow
 from taskloom.analysis.variants import Group
 from taskloom.server.queue.experiments.memory import arenas_bytes
@@ -33,7 +34,9 @@ def memory_growth(groups: Sequence[Group], rows: Sequence[MemoryRow]) -> list[Gr
     first = kept[0][0]
     kept = [(config, row) for config, row in kept if config.model.network == first.model.network]
     configs, rows = [config for config, _ in kept], [row for _, row in kept]
-    drawn = {mode: next((c for c in configs if c.mode == mode), None) or _in_mode(first, mode) for mode in MODES}
+    shape = shape_of(first)
+    of_mode = {mode: [c for c in configs if c.mode == mode and accepted(c, shape)] for mode in MODES}
+    drawn = {mode: (found or [_in_mode(first, mode)])[0] for mode, found in of_mode.items()}
 
     @functools.cache
     def sizes(mode: str, shape: tuple[tuple[str, int], ...]) -> dict[str, int]:
@@ -43,15 +46,29 @@ def memory_growth(groups: Sequence[Group], rows: Sequence[MemoryRow]) -> list[Gr
         Peak(config.mode, shape_of(config), row.memory.peak_rss_bytes)
         for config, row in zip(configs, rows, strict=True)
         if row.memory.peak_rss_bytes and not row.memory.peak_compiled and _alike(config, drawn[config.mode])
+        and all(accepted(each, shape_of(config)) for each in drawn.values())
     ]
-    shape = shape_of(first)
     limits = {"batch": (1, MOST_BATCH), "seq": (first.model.shortest, first.model.context)}
     if isinstance(first.model, ImageModel):
         limits["side"] = first.model.sides
     return growth(
-        shape, {axis: limits[axis] for axis in shape}, drawn["infer"].logits,
-        lambda mode, shape: sizes(mode, tuple(shape.items())), peaks,
+        shape,
+        {axis: (limits[axis][0], min(largest(each, shape, axis, limits[axis][1]) for each in drawn.values()))
+         for axis in shape},
+        drawn["infer"].logits, lambda mode, shape: sizes(mode, tuple(shape.items())), peaks,
     )  # fmt: skip
+
+
+def largest(config: TrainConfig, shape: Shape, axis: str, most: int) -> int:
+    """The largest size of the drawn range that the trainer accepts, at most `most`."""
+    size = shape[axis]
+    for _ in range(DOUBLINGS):
+        if 2 * size > most:
+            break
+        if accepted(config, {**shape, axis: 2 * size}) is None:
+            return size
+        size *= 2
+    return most
 
 
 def shape_of(config: TrainConfig) -> Shape:
@@ -59,6 +76,14 @@ def shape_of(config: TrainConfig) -> Shape:
     if isinstance(config.model, ImageModel):
         return {"batch": config.batch, "side": config.model.side}
     return {"batch": config.batch, "seq": config.seq}
+
+
+def accepted(config: TrainConfig, shape: Shape) -> TrainConfig | None:
+    """The configuration with another shape; None if the trainer refuses it, such as blocks of units of many times."""
+    try:
+        return _with_shape(config, shape)
+    except ConfigError:
+        return None
 
 
 def _with_shape(config: TrainConfig, shape: Shape) -> TrainConfig:
@@ -83,6 +108,7 @@ def _in_mode(config: TrainConfig, mode: str) -> TrainConfig:
 
 def _alike(config: TrainConfig, drawn: TrainConfig) -> bool:
     """Whether the run's arenas are those of the drawn configuration at the run's own shape, but for its schedule."""
-    same = all(getattr(config, name) == getattr(drawn, name) for name in ALIKE)
-    mine, theirs = (each.model.to_dict() for each in (_with_shape(config, shape_of(drawn)), drawn))
-    return same and {**mine, "name": ""} == {**theirs, "name": ""}  # equal sizes may have a preset's name
+    mine = accepted(config, shape_of(drawn))
+    if mine is None or any(getattr(config, name) != getattr(drawn, name) for name in ALIKE):
+        return False
+    return {**mine.model.to_dict(), "name": ""} == {**drawn.model.to_dict(), "name": ""}  # one may be a preset
