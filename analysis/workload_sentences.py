@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpt2core.spec.wording import counted, seconds
+from gpt2core.spec.wording import counted, enumerated, seconds
 
 if TYPE_CHECKING:
     from taskloom.analysis.workload import WorkNetwork
@@ -34,9 +34,9 @@ def _bounds(of: WorkNetwork) -> Iterator[str]:
             yield f"It is unknown whether {name.lower()} is memory-bound ({where}): {reasons}.{costly}"
             continue
         words = {"yes": "memory-bound", "partly": "partly memory-bound", "no": "not memory-bound"}
-        parts = [f"{' and '.join(phases)} {'is' if len(phases) == 1 else 'are'} {words[answer]}"
+        parts = [f"{enumerated(phases)} {'is' if len(phases) == 1 else 'are'} {words[answer]}"
                 for answer in words if (phases := [p.phase for p in judged if p.memory_bound == answer])]  # fmt: skip
-        yield f"{name} ({where}): {', '.join(parts)}.{costly}"
+        yield f"{name} ({where}): {'; '.join(parts)}.{costly}"
 
 
 def _schedulers(of: WorkNetwork) -> Iterator[str]:

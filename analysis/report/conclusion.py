@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpt2core.spec.schedulers import facts
-from gpt2core.spec.wording import counted, slices
+from gpt2core.spec.wording import counted, enumerated, slices
 from taskloom.analysis import sentences
 from taskloom.analysis.wording import Sides, settings, sides_of, value_name
 
@@ -205,7 +205,7 @@ def _forecast(document: Document) -> Iterator[str]:
     for curve in widest["curves"]:
         by_scheduler.setdefault(curve["scheduler"], []).append(curve["points"][-1]["speedup"])
     cores = widest["curves"][0]["points"][-1]["cores"]
-    text = " and ".join(
+    text = enumerated(
         f"{_between(min(values), max(values))} under {scheduler}" for scheduler, values in by_scheduler.items()
     )
     cut = slices(widest["source"])

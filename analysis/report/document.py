@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpt2core.spec.config import declared, with_role
+from gpt2core.spec.wording import enumerated
 from taskloom.analysis.causes import efficiencies, rooflines
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.fingerprint import FINGERPRINT, environment_differences
@@ -142,8 +143,7 @@ def _question(experiment: Asked, processes: Sequence[Process], primary: Sides | 
     axes = axes_of(processes)
     if not axes:
         return "How long does a step take?"
-    varying = ", ".join(axes[:-1]) + " and " + axes[-1] if len(axes) > 1 else axes[0]
-    return f"How does the time of a training step depend on {varying}?"
+    return f"How does the time of a training step depend on {enumerated(axes)}?"
 
 
 def _design(experiment: Asked, processes: Sequence[Process], noise_floor: float) -> dict[str, Any]:

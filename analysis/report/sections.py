@@ -8,7 +8,7 @@ from typing import Any
 
 from gpt2core.spec.goals import LOSS
 from gpt2core.spec.phases import PHASES
-from gpt2core.spec.wording import noun_for, slices
+from gpt2core.spec.wording import enumerated, noun_for, slices
 from taskloom.analysis.outlook import LARGE_ERROR
 from taskloom.analysis.report import lanes, plots
 from taskloom.analysis.report.conclusion import at, by_order, milliseconds, sides, threads, variant_name
@@ -306,7 +306,7 @@ def forecast(document: Document) -> str:
         worst = one["worst_error"]
         doubt = "" if one["given"] else NOT_GIVEN
         error = NOT_CHECKED if worst is None else f"Largest error against a measured step: {worst:.1%}{doubt}."
-        runs = " and ".join(f"{run_id} ({scheduler})" for scheduler, run_id in one["source_run_ids"].items())
+        runs = enumerated(f"{run_id} ({scheduler})" for scheduler, run_id in one["source_run_ids"].items())
         noun = noun_for(len(set(one["source_run_ids"].values())), "run")
         caption = (
             f"Slices {slices(one['source'])}: forecast from the one-thread {noun} {runs}. "

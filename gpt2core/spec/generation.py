@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import check_int
-from gpt2core.spec.wording import noun_for
+from gpt2core.spec.wording import enumerated, noun_for
 
 if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
@@ -118,8 +118,8 @@ def _unmeasured(threads: int, peaks: Mapping[str, Any]) -> str:
     known = sorted(int(count) for count, found in peaks.items() if (found or {}).get("triad_gb_per_s"))
     if not known:
         return "the bandwidth of the node is not measured; taskloom doctor --peaks measures it"
-    counts = " and ".join(filter(None, (", ".join(map(str, known[:-1])), str(known[-1]))))
-    return f"the bandwidth of the node is measured with {counts} {noun_for(sum(known), 'thread')}, not with {threads}"
+    counts = f"{enumerated(known)} {noun_for(sum(known), 'thread')}"
+    return f"the bandwidth of the node is measured with {counts}, not with {threads}"
 
 
 def _shown(config: TrainConfig, name: str) -> Any:

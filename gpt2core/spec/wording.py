@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 
@@ -23,6 +23,12 @@ def counted(count: int, noun: str) -> str:
 def noun_for(count: int, noun: str) -> str:
     """A noun in the number that the count needs: run, runs, processes."""
     return noun if count == 1 else noun + ("es" if noun.endswith("s") else "s")
+
+
+def enumerated(items: Iterable[object]) -> str:
+    """Items of a list in a sentence: a; a and b; a, b and c."""
+    *first, last = map(str, items)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def slices(of: Sliced | Mapping[str, Any]) -> str:

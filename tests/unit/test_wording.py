@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gpt2core.spec.wording import counted, noun_for, seconds, slices
+from gpt2core.spec.wording import counted, enumerated, noun_for, seconds, slices
 from taskloom.analysis.wording import settings, value_name
 
 ROOT = Path(__file__).parents[2]
 OURS = ("analysis", "contract", "gpt2core", "provisioner", "server", "taskloom", "worker")
 BY_HAND = re.compile(r"""slice['"]?\]?\}x\{|\} ?\w+\{['"]{1,2}s?['"]|"run" if .* else "runs"|"s" \* \(""")
+
+
+def test_a_list_has_one_and() -> None:
+    assert [enumerated(items) for items in (["a"], [1, 2], iter("abc"))] == ["a", "1 and 2", "a, b and c"]
 
 
 def test_a_noun_agrees_with_its_number() -> None:
