@@ -48,3 +48,12 @@ def test_growth_is_drawn_where_every_mode_is_accepted(order: tuple[dict[str, Any
 @pytest.mark.parametrize("settings", [BLOCKS, {"model": "seq2seq-tiny", "batch": 8}], ids=["blocks", "shortest"])
 def test_a_refused_shape_is_no_advice(settings: dict[str, Any]) -> None:
     assert what_fits(TrainConfig.from_dict(settings), 100) == "neither this model nor a preset fits with batch 1"
+
+
+def test_one_more_token_is_not_asked_for_where_it_is_refused() -> None:
+    """At 256 times of 64 units no longer sample is accepted although the context is longer."""
+    found = analyses._memory(group({**BLOCKS, "seq": 256}))
+    assert [shape.seq for shape in found.with_seq] == [256]
+    assert found.per_token_bytes == {}
+    last = analyses._memory(group({**BLOCKS, "unit_slice": None, "seq": 1000}))
+    assert last.per_token_bytes["activations"] > 0

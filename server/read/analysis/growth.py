@@ -63,11 +63,10 @@ def largest(config: TrainConfig, shape: Shape, axis: str, most: int) -> int:
     """The largest size of the drawn range that the trainer accepts, at most `most`."""
     size = shape[axis]
     for _ in range(DOUBLINGS):
-        if 2 * size > most:
-            break
-        if accepted(config, {**shape, axis: 2 * size}) is None:
+        following = min(2 * size, most)
+        if accepted(config, {**shape, axis: following}) is None:
             return size
-        size *= 2
+        size = following
     return most
 
 
