@@ -23,6 +23,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.result import median
 
 RANKS, ALONE, BASE, DDP = 2, "one rank", "fork-join", "torch-ddp-"
-ADDRESS, WIRE = "10.77.0.{}", "wire"
+ADDRESS, WIRE, LINK_UP_S = "10.77.0.{}", "wire", 5.0
 TIMES = ("calls_s", "in_flight_s", "exposed_s")
 OVER_THE_LINK = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self",
                  "UCX_NET_DEVICES": WIRE}  # fmt: skip
@@ -88,18 +89,29 @@ def namespaces(rate: str) -> Iterator[list[str]]:
                 run("ip", "-n", name, "link", "set", device, "up")
             run("tc", "-n", name, "qdisc", "add", "dev", WIRE, "root", "tbf", "rate", rate, "burst", "256kb",
                 "latency", "50ms")  # fmt: skip
+        until = time.monotonic() + LINK_UP_S
+        while any(link(name)["operstate"] != "UP" for name in names):  # UCX leaves out a device that is not yet up
+            if time.monotonic() > until:
+                raise SystemExit(f"the link between the namespaces is not up after {LINK_UP_S} s")
+            time.sleep(0.01)
         yield names
     finally:
         for name in names:
             subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
-def sent_bytes(name: str) -> int:
-    """Bytes that a namespace has sent over the link."""
-    told = subprocess.run(
+def link(name: str) -> dict[str, Any]:
+    """A namespace's end of the link, with its statistics, as `ip` describes it."""
+    shown = subprocess.run(
         ["ip", "-n", name, "-j", "-s", "link", "show", "dev", WIRE], capture_output=True, text=True, check=True
     )
-    return int(json.loads(told.stdout)[0]["stats64"]["tx"]["bytes"])
+    found: dict[str, Any] = json.loads(shown.stdout)[0]
+    return found
+
+
+def sent_bytes(name: str) -> int:
+    """Bytes that a namespace has sent over the link."""
+    return int(link(name)["stats64"]["tx"]["bytes"])
 
 
 def measure(config: TrainConfig, names: list[str], folder: Path) -> Measured:
