@@ -9,8 +9,9 @@ from functools import partial
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import half, is_half, whole
 from gpt2core.gemm.operands import Operand, Out, into, plain
-from gpt2core.gemm.products import multiply
+from gpt2core.gemm.products import is_own, multiply
 from gpt2core.gemm.sizes import PANEL
+from gpt2core.layers import panels
 from gpt2core.layers.sizes import PART, PART_ROWS
 from gpt2core.step import parameters
 from gpt2core.step.builder import Builder
@@ -34,20 +35,26 @@ from gpt2core.step.tape import Share
 
 @kernel
 def matmul_forward(
-    out: Matrix, inp: MatrixOrHalves, weight: MatrixOrHalves, bias: Vector, by: Multiply, row0: TileInt, row1: TileInt
-):
+    out: Matrix, inp: MatrixOrHalves, weight: MatrixOrHalves, bias: Vector, by: Multiply, packed: Scalar, row0: TileInt,
+    row1: TileInt,
+):  # fmt: skip
     """Apply a linear layer to rows [row0, row1).
 
     Writes:   out (N, OC) =
-    Reads:    inp (N, C), weight (OC, C), bias (OC,) or (0,) for none; by: as multiply takes it
+    Reads:    inp (N, C), weight (OC, C), bias (OC,) or (0,) for none; by: as multiply takes it; packed: first rows of
+              the weight that panels.pack_in_place has packed, if our own product multiplies them
     Maths:    out = inp @ weight.T + bias
     Tiles:    disjoint row ranges are independent
     Cost:     2*C*OC flop per row; 4*C*OC bytes per tile and 4*(C + OC) per row
     Source:   torch.nn.Linear
     """
-    C, OC = inp.shape[1], out.shape[1]
-    rows, to = Operand(address_of(inp, row0 * C), C, 0, is_half(inp)), Out(address_of(out, row0 * OC), OC, 0, 1)
-    multiply(by, row1 - row0, OC, C, rows, Operand(address_of(weight, 0), C, 1, is_half(weight)), to)
+    C, OC, first = inp.shape[1], out.shape[1], packed if is_own(by) else 0
+    rows = Operand(address_of(inp, row0 * C), C, 0, is_half(inp))
+    if first:
+        multiply(by, row1 - row0, first, C, rows, plain(address_of(weight, 0), 0), into(address_of(out, row0 * OC), OC, 0))
+    if first < OC:
+        rest, to = address_of(weight, first * C), Out(address_of(out, row0 * OC + first), OC, 0, 1)
+        multiply(by, row1 - row0, OC - first, C, rows, Operand(rest, C, 1, is_half(weight)), to)
     if bias.shape[0]:
         for n in range(row0, row1):
             for o in range(OC):
@@ -145,11 +152,11 @@ def matmul_forward_to_halves(
 
 @kernel
 def own_matmul_forward(
-    out: OwnMatrix, inp: MatrixOrHalves, weight: MatrixOrHalves, bias: Vector, by: Multiply, row0: TileInt,
-    row1: TileInt,
+    out: OwnMatrix, inp: MatrixOrHalves, weight: MatrixOrHalves, bias: Vector, by: Multiply, packed: Scalar,
+    row0: TileInt, row1: TileInt,
 ):  # fmt: skip
     """`matmul_forward` of rows [row0, row1) into the first rows of the thread's own `out`."""
-    matmul_forward(out, inp[row0:row1], weight, bias, by, 0, row1 - row0)
+    matmul_forward(out, inp[row0:row1], weight, bias, by, packed, 0, row1 - row0)
 
 
 @kernel
@@ -163,14 +170,15 @@ def own_matmul_forward_to_halves(
 
 def forward(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
-    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None,
+    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None, packs: bool = False,
 ) -> None:  # fmt: skip
     """Add a linear layer over a grid of rows. Its input may be bfloat16, and without bias its output: then the threads'
     own `rounded` has the rows of a part of the input, at most PART_ROWS, and `part` that of the output, at most PART.
+    packs: nothing else reads the weight, so that a constant one is packed in its place.
 
     Reverse: the input's gradient, and the weight's and the bias's, block by block of the weight.
     """
-    apply(step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias)
+    apply(step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias, packs=packs)
     reverse = partial(_backward, step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias)
     step.tape.leave(
         reverse, out=out, inp=inp, kind="linear", weights={weight: parameters.matrix(step, weight, bias)}
@@ -179,10 +187,10 @@ def forward(
 
 def apply(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
-    out: Tensor | Own, inp: Tensor, weight: Tensor, bias: Tensor | None = None, longest: int = 0,
+    out: Tensor | Own, inp: Tensor, weight: Tensor, bias: Tensor | None = None, longest: int = 0, packs: bool = False,
 ) -> None:  # fmt: skip
     """Add the product alone, without a reverse, for layers that contain it. Its input may be bfloat16, and without bias
-    its output (see `forward`). An output that is the threads' own has the rows of one tile.
+    its output (see `forward`, also for `packs`). An output that is the threads' own has the rows of one tile.
 
     longest: rows of the largest tile of the layer's other products, so that all are computed by the same library.
     """
@@ -200,11 +208,12 @@ def apply(
             columns=min(OC, PART // part // PANEL * PANEL),
         )  # fmt: skip
     else:
+        by = Product(0, 1, rows, OC, C, half_a=int(half_inp), half_b=half_weight)
+        packed = panels.pack_in_place(step, layer, weight=weight, by=by) if packs else 0
         step.op(
             name, "forward", own_matmul_forward if own else matmul_forward, grid,
             grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, weight_bytes), layer,
-            out=to, inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias),
-            by=Product(0, 1, rows, OC, C, half_a=int(half_inp), half_b=half_weight),
+            out=to, inp=Read(inp, ROWS), weight=Read(weight), bias=bias and Read(bias), by=by, packed=packed,
         )  # fmt: skip
 
 

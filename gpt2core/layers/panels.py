@@ -1,18 +1,18 @@
 """Weights as panels of our own matrix product, for products of few rows: packed once a step, or once if constant.
 
 Our product packs the panels of an operand while it multiplies them. With few rows, such as one time of a recurrence,
-that takes longer than the product itself.
+that takes longer than the product itself. A weight that nothing else reads, and no step writes, is packed in its place.
 """
 
 from collections.abc import Sequence
 
-from gpt2core.compile.jit import address_of, kernel
+from gpt2core.compile.jit import address_of, kernel, pointer_f32
 from gpt2core.compile.later import float32
 from gpt2core.gemm.products import is_own, pack_panels
-from gpt2core.gemm.sizes import PANEL
+from gpt2core.gemm.sizes import PANEL, PRODUCT_SCRATCH
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, Grid, Range
-from gpt2core.step.ops import Product, Read, Tensor, Write
+from gpt2core.step.ops import Product, Read, Tensor, Update, Write
 from gpt2core.step.signature import Matrix, Multiply, Scalar, TileInt
 
 ZERO = float32(0.0)
@@ -38,6 +38,47 @@ def weight_pack(
         panels[first0 + (n1 - n0) // PANEL : first1] = ZERO  # behind the last column
         source = address_of(weight, n0 * length if trans else n0)
         pack_panels(address_of(panels, first0 * width), source, length, trans, width // PANEL, 0, n1 - n0)
+
+
+@kernel
+def weight_pack_in_place(weight: Matrix, by: Multiply, n0: TileInt, n1: TileInt):
+    """Replace rows [n0, n1) of a weight by the panels of these columns of its transpose, if our own product is to
+    multiply it. A panel lies where its rows were.
+
+    Writes:   weight (n, k) <->, rows [n0, n1), of whole panels
+    Tiles:    disjoint ranges of rows are independent
+    Cost:     16*k bytes per row
+    Source:   Goto & van de Geijn 2008
+    """
+    if is_own(by):
+        k, rows = weight.shape[1], pointer_f32(by[3])
+        for n in range(n0, n1, PANEL):
+            for i in range(PANEL):
+                for p in range(k):
+                    rows[i * k + p] = weight[n + i, p]
+            pack_panels(address_of(weight, n * k), by[3], k, 1, k, 0, PANEL)
+
+
+def pack_in_place(step: Builder, layer: int | None, *, weight: Tensor, by: Product) -> int:
+    """Add the packing of a constant weight (n, k) of float32 for its only product `by`, which has the weight's transpose
+    as B and the bits of the weight as it lies. Return how many of its first rows are packed: those of whole panels, if a
+    panel's rows fit a thread's scratch.
+    """
+    n, k = step.shape(weight)
+    if not step.is_constant(weight) or by.half_a or by.half_b or PANEL * k > PRODUCT_SCRATCH:
+        return 0
+    rows, each = n - n % PANEL, PANEL * -(-n // (PANEL * MOST_TILES))
+    starts = list(range(0, rows, each))
+    grid = Grid(tuple(f"p{i}" for i in range(len(starts)))).with_columns(
+        n0=starts, n1=[min(at + each, rows) for at in starts]
+    )
+    if starts:
+        with step.once_if_constant(weight):
+            step.op(
+                "pack", "forward", weight_pack_in_place, grid, grid.cost("n0:n1", 0, 4 * F32 * k), layer,
+                weight=Update(weight, "n0:n1"), by=by,
+            )  # fmt: skip
+    return rows
 
 
 def pack(

@@ -94,7 +94,7 @@ def test_matmul(seed: int, library: str) -> None:
     out64 = F.linear(inp64, weight64, bias64)
     out64.backward(dout64)
     out, dinp, dweight, dbias = np.empty_like(dout), np.empty_like(inp), np.empty_like(weight), np.empty_like(bias)
-    matmul_forward(out, inp, weight, bias, by, 0, N)
+    matmul_forward(out, inp, weight, bias, by, 0, 0, N)
     matmul_backward_input(dinp, dout, weight, by, 0, N)
     matmul_backward_weight(dweight, dbias, dout, inp, by, 0, OC, 0, 0, 0)
     for got, expected in ((out, out64), (dinp, inp64.grad), (dweight, weight64.grad), (dbias, bias64.grad)):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpt2core.gemm import libraries as gemm
+from gpt2core.gemm import table
 from gpt2core.gemm.multiply import new_scratch
 from gpt2core.layers.columns import matmul_forward_columns
 from gpt2core.layers.linear import (
@@ -16,6 +17,7 @@ from gpt2core.layers.linear import (
     matmul_forward,
     matmul_forward_to_halves,
 )
+from gpt2core.layers.panels import weight_pack_in_place
 from gpt2core.run.prepare import plan
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.signature import signature
@@ -31,14 +33,14 @@ NONE = np.empty(0, np.float32)
 def test_forward(golden: Load, by: By, with_bias: bool, piece: int) -> None:
     g = golden("matmul")
     out = np.full_like(g["dout"], np.nan)
-    matmul_forward(out, g["inp"], g["weight"], g["bias"] if with_bias else NONE, by(piece), 0, 7)
+    matmul_forward(out, g["inp"], g["weight"], g["bias"] if with_bias else NONE, by(piece), 0, 0, 7)
     np.testing.assert_allclose(out, g["out"] - (0 if with_bias else g["bias"]), **CLOSE)
 
 
 def test_forward_leaves_other_rows_alone(golden: Load, by: By) -> None:
     g = golden("matmul")
     out = np.full_like(g["dout"], -7)
-    matmul_forward(out, g["inp"], g["weight"], g["bias"], by(40), 1, 4)
+    matmul_forward(out, g["inp"], g["weight"], g["bias"], by(40), 0, 1, 4)
     np.testing.assert_allclose(out[1:4], g["out"][1:4], **CLOSE)
     assert (np.delete(out, range(1, 4), axis=0) == -7).all()
 
@@ -79,7 +81,7 @@ def test_nan_is_not_lost(golden: Load, by: By) -> None:
     g = golden("matmul")
     inp, out = g["inp"].copy(), np.zeros_like(g["dout"])
     inp[3, 5] = np.nan
-    matmul_forward(out, inp, g["weight"], g["bias"], by(40), 0, 7)
+    matmul_forward(out, inp, g["weight"], g["bias"], by(40), 0, 0, 7)
     assert np.isnan(out[3]).all()
     assert np.isfinite(np.delete(out, 3, axis=0)).all()
 
@@ -106,8 +108,8 @@ def test_inputs_and_gradients_in_bfloat16(golden: Load) -> None:
     by = gemm.own("bf16").by(0, scratch)
     inp, dout = halves(g["inp"]), halves(g["dout"])
     out, same_out = np.full((2, *g["dout"].shape), -7, np.float32)
-    matmul_forward(out, inp, g["weight"], g["bias"], by, 1, 6)
-    matmul_forward(same_out, floats(inp), g["weight"], g["bias"], by, 1, 6)
+    matmul_forward(out, inp, g["weight"], g["bias"], by, 0, 1, 6)
+    matmul_forward(same_out, floats(inp), g["weight"], g["bias"], by, 0, 1, 6)
     assert out.tobytes() == same_out.tobytes()
     dinp, same_dinp = np.full((2, *g["inp"].shape), -7, np.float32)
     matmul_backward_input(dinp, dout, g["weight"], by, 1, 6)
@@ -130,8 +132,8 @@ def test_weights_in_bfloat16(golden: Load) -> None:
     weight, inp = halves(g["weight"]), halves(g["inp"])
     for given in (g["inp"], inp):
         out, same = np.full((2, *g["dout"].shape), -7, np.float32)
-        matmul_forward(out, given, weight, g["bias"], by, 1, 6)
-        matmul_forward(same, given, floats(weight), g["bias"], by, 1, 6)
+        matmul_forward(out, given, weight, g["bias"], by, 0, 1, 6)
+        matmul_forward(same, given, floats(weight), g["bias"], by, 0, 1, 6)
         assert out.tobytes() == same.tobytes()
     rounded, part = np.empty((3, g["inp"].shape[1]), np.uint16), np.empty(3 * 7, np.float32)
     half, same_half = np.full((2, *g["dout"].shape), 7, np.uint16)
@@ -165,7 +167,7 @@ def test_an_output_in_bfloat16_is_rounded(golden: Load, rows: int, columns: int)
     words, scratch = new_scratch()
     by = gemm.own("bf16").by(0, scratch)
     whole = np.empty_like(g["dout"])
-    matmul_forward(whole, g["inp"], g["weight"], NONE, by, 0, 7)
+    matmul_forward(whole, g["inp"], g["weight"], NONE, by, 0, 0, 7)
     out = np.full(whole.shape, 7, np.uint16)
     rounded, part = np.full((rows, g["inp"].shape[1]), 0x7FC0, np.uint16), np.empty(rows * columns, np.float32)
     matmul_forward_to_halves(out, g["inp"], g["weight"], rounded, part, by, rows, columns, 1, 7)
@@ -188,3 +190,24 @@ def test_a_weight_gradient_is_fetched_before_it_is_written_unless_it_stays_in_th
     names = ("fc_dweight", "fc_projection_dweight", "logits_dweight")
     found = {call.operands[at] for call in calls if call.name in names}
     assert found == {fetches}
+
+
+@pytest.mark.parametrize("library", ["own", "mkl"])
+def test_a_weight_packed_in_its_place_gives_the_same_bits(library: str) -> None:
+    """96 of 100 rows are whole panels. A library multiplies the rows as they lie, so they stay."""
+    rng = np.random.default_rng(3)
+    inp, weight, bias = (rng.standard_normal(shape, np.float32) for shape in ((7, 800), (100, 800), (100,)))
+    words, scratch = new_scratch()
+    by = (gemm.own() if library == "own" else gemm.blas("mkl")).by(0, scratch)
+    plain, out = np.empty((2, 7, 100), np.float32)
+    matmul_forward(plain, inp, weight, bias, by, 0, 0, 7)
+    packed = table.matrix(weight.size).reshape(weight.shape)  # on a page, as in a run
+    packed[:] = weight
+    for rows in ((0, 48), (48, 96)):
+        weight_pack_in_place(packed, by, *rows)
+    matmul_forward(out, inp, packed, bias, by, 96, 0, 7)
+    assert np.array_equal(out, plain)
+    assert np.array_equal(packed, weight) == (library == "mkl")
+    assert np.array_equal(packed[96:], weight[96:])
+    assert sorted(packed[:48].ravel()) == sorted(weight[:48].ravel())
+    del words

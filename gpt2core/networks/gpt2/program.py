@@ -72,7 +72,7 @@ class Forward:
     def linear(self, name: str, layer: int, out: Tensor, inp: Tensor, weight: str) -> None:
         linear.forward(
             self.step, name, self.grid, layer,
-            out=out, inp=inp, weight=Tensor(weight + "w", layer), bias=Tensor(weight + "b", layer),
+            out=out, inp=inp, weight=Tensor(weight + "w", layer), bias=Tensor(weight + "b", layer), packs=True,
         )  # fmt: skip
 
     def layernorm(self, index: int) -> None:
