@@ -28,6 +28,7 @@ from gpt2core.gemm.register_tile import (
     AT_ONCE,
     ONE_ROW,
     PAIR_LINES,
+    PANEL_LINES,
     REGISTER_ROWS,
     WITHIN_TILES,
     Ahead,
@@ -37,6 +38,7 @@ from gpt2core.gemm.register_tile import (
     fetch_out,
     register_floats,
     register_pairs,
+    register_panels,
 )
 from gpt2core.gemm.words import fetch_row
 
@@ -229,12 +231,13 @@ def multiply_panels(scratch, m, n, k, a, panels, c):
     """C (m, n) = A (m, k) @ B (k, n), or += if `c.adds` is set, from B's panels (packing.pack_panels): the bits of
     `multiply_packed`. For few rows of A, for which a panel would be packed in vain each time.
 
-    While a tile is computed, the first lines of the next panel are prefetched. The others are consecutive, so the
-    processor fetches them by itself.
+    While a tile is computed, lines of the next panel are prefetched, with some tiles all of them.
     """
     places = scratch + 2 * DEPTH * PANEL_ROW
-    most = depth_of_parts(k, False)
-    place_lines(places, most // AT_ONCE, 1, LINE_BYTES * (most // AT_ONCE), 0)
+    most, tiles = depth_of_parts(k, False), (m + REGISTER_ROWS - 1) // REGISTER_ROWS
+    lines = most // AT_ONCE * PANEL_LINES
+    share = min(lines, (most * PANEL_ROW // LINE_BYTES + tiles - 1) // tiles) * LINE_BYTES
+    place_lines(places, lines, 1, share, 0)
     for k0 in range(0, k, most):
         depth = min(most, k - k0)
         for j in range(0, n, PANEL):
@@ -244,11 +247,11 @@ def multiply_panels(scratch, m, n, k, a, panels, c):
                 rows = rows_of_tile(m - i)
                 words = Words(a.at + WORD * (i * a.length + k0), WORD * a.length, WORD)
                 at_c, adds = c.at + WORD * (i * c.length + j), 1 if c.adds or k0 else 0
-                register_floats(
+                register_panels(
                     rows, layout_of(rows, WORD), vectors, words, panel, depth,
                     Cells(at_c, WORD * c.length, columns, adds), Ahead(ahead, places), Packs(0, 0, 0, 0, 0),
                 )  # fmt: skip
-                ahead += depth // AT_ONCE * LINE_BYTES
+                ahead += share
                 i += rows
 
 

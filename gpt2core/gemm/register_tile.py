@@ -26,6 +26,7 @@ LAYOUTS = 3
 AT_ONCE = 4  # words per turn of the inner loop
 FLOAT_ROWS, HALF_ROWS, SEGMENTS = 1, 2, 3  # what a register tile packs of B meanwhile
 PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose panel has half as many lines of B
+PANEL_LINES = 4  # of panels that were packed before, with few rows
 
 
 
@@ -74,19 +75,27 @@ class Packs(NamedTuple):
     to: int
 
 
-def register_tile(pairs: bool) -> Any:
+class Kind(NamedTuple):
+    """Of a register tile: whether words are pairs, lines that it prefetches in a turn, and whether it ever packs."""
+
+    pairs: bool
+    lines: int
+    packs: bool
+
+
+def register_tile(pairs: bool, lines: int, packs: bool = True) -> Any:
     """An intrinsic (rows, lie, vectors, a: Words, panel, length, c: Cells, ahead: Ahead, packs: Packs).
 
     It computes some rows of C in the first `columns` columns of a panel, which are in its first `vectors` vectors, from
     `length` words of A and of the panel. It adds them to C if `adds` is set, and overwrites C otherwise. For every
-    AT_ONCE words it prefetches one line (PAIR_LINES with pairs), mapped or not. A turn is AT_ONCE words.
+    AT_ONCE words it prefetches so many `lines`, mapped or not. A turn is AT_ONCE words.
 
     lie            rows                            layout of A's words
     ONE_ROW        1                               any
     ALONG_ROWS     one of the blocking's, above 1  the words of a row are consecutive: a.word is WORD
     ALONG_COLUMNS  one of the blocking's, above 1  the words of GROUP rows are side by side: a.row is WORD
 
-    With REGISTER_ROWS it meanwhile packs words for another panel, of PANEL columns, if this one has PANEL columns too:
+    With REGISTER_ROWS it meanwhile packs words for another panel, unless it never `packs`, of PANEL columns, if this one has PANEL columns too:
     a row of words of float32 in each of its first `row_turns` turns, or something else in each of its first
     `other_turns` turns (one of the two is 0). All that is packed must exist.
 
@@ -99,13 +108,15 @@ def register_tile(pairs: bool) -> Any:
     The addresses panel, places and to are multiples of 64.
     """
 
+    can_pack = packs
+
     @intrinsic
     def tile(typingctx, rows, lie, vectors, a, panel, length, c, ahead, packs):
         def codegen(context, builder, signature, args):
             rows, lie, vectors, a, panel, length, c, ahead, packs = args
             a, c, ahead, packs = (
-                kind(*cgutils.unpack_tuple(builder, each))
-                for kind, each in ((Words, a), (Cells, c), (Ahead, ahead), (Packs, packs))
+                named(*cgutils.unpack_tuple(builder, each))
+                for named, each in ((Words, a), (Cells, c), (Ahead, ahead), (Packs, packs))
             )
             done = builder.append_basic_block("done")
             number = builder.add(builder.mul(rows, ir.Constant(I64, LAYOUTS)), lie)
@@ -117,7 +128,8 @@ def register_tile(pairs: bool) -> Any:
                     block = builder.append_basic_block(f"tile_{high}_{layout}x{width}")
                     choice.add_case(ir.Constant(I64, (high * LAYOUTS + layout) * (VECTORS + 1) + width), block)
                     builder.position_at_end(block)
-                    _register_tile(builder, high, layout, width, pairs and native(), a, panel, length, c, ahead, packs)
+                    kind = Kind(pairs and native(), lines, can_pack)
+                    _register_tile(builder, high, layout, width, kind, a, panel, length, c, ahead, packs)
                     builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
@@ -128,8 +140,9 @@ def register_tile(pairs: bool) -> Any:
     return tile
 
 
-def _register_tile(builder, rows, lie, vectors, pairs, a, panel, length, c, ahead, packing):
+def _register_tile(builder, rows, lie, vectors, kind, a, panel, length, c, ahead, packing):
     """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
+    pairs, lines, can_pack = kind
     if lie == ALONG_COLUMNS:
         a_word, offsets = ir.Constant(I64, GROUP * WORD), [ir.Constant(I64, WORD * i) for i in range(rows)]
     else:
@@ -162,7 +175,7 @@ def _register_tile(builder, rows, lie, vectors, pairs, a, panel, length, c, ahea
         return sums
 
     stages = [(AT_ONCE, length, None), (1, length, None)]  # words in a turn, until which word, what it packs
-    if WITHIN_TILES and rows == REGISTER_ROWS and vectors == VECTORS:
+    if can_pack and WITHIN_TILES and rows == REGISTER_ROWS and vectors == VECTORS:
         until = [builder.mul(turns, ir.Constant(I64, AT_ONCE)) for turns in (packing.row_turns, packing.other_turns)]
         stages.insert(0, (AT_ONCE, until[0], FLOAT_ROWS))
         if lie == ALONG_ROWS and blocking().packs_segments:
@@ -184,7 +197,6 @@ def _register_tile(builder, rows, lie, vectors, pairs, a, panel, length, c, ahea
         builder.cbranch(builder.icmp_signed("<=", phis["k"], last), body, end)
 
         builder.position_at_end(body)
-        lines = PAIR_LINES if pairs else 1
         place = builder.add(ahead.places, builder.mul(phis["k"], ir.Constant(I64, lines * PLACE // AT_ONCE)))
         at_a, at_b, total = phis["at_a"], phis["at_b"], {cell: phis[cell] for cell in cells}
         for word in range(step):
@@ -246,8 +258,9 @@ def _add_product(builder, pairs, total, a, b):
     return builder.fadd(total, product, flags=("contract",))
 
 
-register_floats = register_tile(pairs=False)
-register_pairs = register_tile(pairs=True)  # as floats on processors without pairs, where no product uses it
+register_floats = register_tile(pairs=False, lines=1)
+register_pairs = register_tile(pairs=True, lines=PAIR_LINES)  # as floats without pairs, where no product uses it
+register_panels = register_tile(pairs=False, lines=PANEL_LINES, packs=False)
 
 
 @intrinsic
