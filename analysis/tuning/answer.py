@@ -179,7 +179,7 @@ def answer(
     cancelled: bool = False,
 ) -> Tuning:
     """The answer from the runs so far (`with_agreement`). reason: why the tuning ended; null while it continues."""
-    winner = protocol.best(runs)
+    winner = protocol.best(space, runs)
     results = protocol.tried(runs)
     values = protocol.values_of(results)
     over = reason is not None or cancelled

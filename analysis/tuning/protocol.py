@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gpt2core.spec.result import median
+from taskloom.analysis.tuning.expected import Seen, expected
 from taskloom.analysis.tuning.sampler import STARTUP, Sampler, Tried, choose
 from taskloom.analysis.tuning.space import Space
 
@@ -145,12 +146,18 @@ def values_of(results: Sequence[Tried]) -> dict[int, float]:
     return {point: median(values) for point, values in found.items()}
 
 
-def best(runs: Sequence[Run]) -> int | None:
-    """The point with the smallest value, of equal ones the first; None without results. Once it is chosen, it stays."""
+def best(space: Space, runs: Sequence[Run]) -> int | None:
+    """The point with the smallest expected time of those that count, of equal ones the first; None without results.
+    Once it is chosen, it stays."""
     chosen = next((run.point for run in runs if run.role == "winner"), None)
     if chosen is not None:
         return chosen
-    values = values_of(tried(runs))
+    counting = values_of(tried(runs))
+    seen = [
+        Seen(run.block, run.point, math.log(run.step_s)) for run in runs
+        if run.step_s is not None and not run.apart and (run.role == "default" or run.point in counting)
+    ]  # fmt: skip
+    values = expected(space.points, seen)
     return min(values, key=values.__getitem__) if values else None
 
 
@@ -177,7 +184,7 @@ def following(terms: Terms, space: Space, runs: Sequence[Run], spent_s: float) -
             parts: list[tuple[Role, int | None]] = [("default", None), *(("trial", point) for point in more)]
             random.Random(f"{terms.seed} block {number}").shuffle(parts)
             return Following("explore", tuple(parts))
-    winner = best(runs)
+    winner = best(space, runs)
     if winner is None:
         return Following("ended", reason="no-results")
     if confirmed < terms.confirm and all(run.role != "drawn" for run in runs):

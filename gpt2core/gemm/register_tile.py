@@ -29,7 +29,6 @@ PAIR_LINES = 2  # lines fetched in a turn with pairs; one with floats, whose pan
 PANEL_LINES = 4  # of panels that were packed before, with few rows
 
 
-
 def segment_at() -> int:
     """Bytes from the first place: a line behind the last one."""
     at = PLACE * blocking().depth // AT_ONCE * PAIR_LINES
@@ -95,9 +94,9 @@ def register_tile(pairs: bool, lines: int, packs: bool = True) -> Any:
     ALONG_ROWS     one of the blocking's, above 1  the words of a row are consecutive: a.word is WORD
     ALONG_COLUMNS  one of the blocking's, above 1  the words of GROUP rows are side by side: a.row is WORD
 
-    With REGISTER_ROWS it meanwhile packs words for another panel, unless it never `packs`, of PANEL columns, if this one has PANEL columns too:
-    a row of words of float32 in each of its first `row_turns` turns, or something else in each of its first
-    `other_turns` turns (one of the two is 0). All that is packed must exist.
+    With REGISTER_ROWS it meanwhile packs words for another panel, of PANEL columns, if this one has PANEL columns too
+    and the tile ever `packs`: a row of words of float32 in each of its first `row_turns` turns, or something else in
+    each of its first `other_turns` turns (one of the two is 0). All that is packed must exist.
 
     lie            what else
     ALONG_ROWS     a segment of a transposed B of float32: LANES words of a column, then those of the next one, and

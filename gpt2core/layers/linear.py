@@ -51,7 +51,8 @@ def matmul_forward(
     C, OC, first = inp.shape[1], out.shape[1], packed if is_own(by) else 0
     rows = Operand(address_of(inp, row0 * C), C, 0, is_half(inp))
     if first:
-        multiply(by, row1 - row0, first, C, rows, plain(address_of(weight, 0), 0), into(address_of(out, row0 * OC), OC, 0))
+        to = into(address_of(out, row0 * OC), OC, 0)
+        multiply(by, row1 - row0, first, C, rows, plain(address_of(weight, 0), 0), to)
     if first < OC:
         rest, to = address_of(weight, first * C), Out(address_of(out, row0 * OC + first), OC, 0, 1)
         multiply(by, row1 - row0, OC - first, C, rows, Operand(rest, C, 1, is_half(weight)), to)

@@ -60,9 +60,9 @@ def weight_pack_in_place(weight: Matrix, by: Multiply, n0: TileInt, n1: TileInt)
 
 
 def pack_in_place(step: Builder, layer: int | None, *, weight: Tensor, by: Product) -> int:
-    """Add the packing of a constant weight (n, k) of float32 for its only product `by`, which has the weight's transpose
-    as B and the bits of the weight as it lies. Return how many of its first rows are packed: those of whole panels, if a
-    panel's rows fit a thread's scratch.
+    """Add the packing of a constant weight (n, k) of float32 for its only product `by`, which has its transpose as B,
+    and the same bits if it is not packed. Return how many of its first rows are packed: those of whole panels, if the
+    rows of one fit a thread's scratch.
     """
     n, k = step.shape(weight)
     if not step.is_constant(weight) or by.half_a or by.half_b or PANEL * k > PRODUCT_SCRATCH:

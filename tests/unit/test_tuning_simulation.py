@@ -1,4 +1,4 @@
-"""Simulated tunings with known true times, under ten kinds of noise: coverage, the share's bound, regret
+"""Simulated tunings with known true times, under eleven kinds of noise: coverage, the share's bound, regret
 (bench/tuning.py)."""
 
 import itertools
@@ -19,7 +19,7 @@ def test_the_confirmed_ratio_covers_and_the_share_holds_under_every_noise():
         noise: [tuning.simulate(40 * at + seed, noise, 6, "random") for seed in range(40)]
         for at, noise in enumerate(tuning.NOISES)
     }
-    assert len(found) == 10
+    assert len(found) == 11
     for noise, outcomes in found.items():
         figures = tuning.summary(outcomes)
         assert figures["covered"] >= 32 / 40, noise

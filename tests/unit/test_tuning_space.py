@@ -146,7 +146,7 @@ def roles(runs):
 def test_the_phases_in_their_order():
     terms = Terms(runs=4, batch=2, confirm=6, fresh=5, seed=3)
     chosen, runs, reason = play(terms, VALUES, threads_help)
-    equal = protocol.draws(terms, len(chosen)).count(best(runs))
+    equal = protocol.draws(terms, len(chosen)).count(best(chosen, runs))
     assert roles(runs) == ["dtt"] * 2 + ["dw"] * 6 + ["dw"] * (5 - equal)
     assert reason == "complete"
     confirm = [of for of in protocol.by_block(runs).values() if protocol.phase_of(of) == "confirm"]
@@ -166,15 +166,15 @@ def test_as_many_blocks_and_runs_as_planned(count, batch, sampler):
     chosen, runs, _ = play(terms, VALUES, threads_help)
     explored = [of for of in protocol.by_block(runs).values() if protocol.phase_of(of) == "explore"]
     assert len(explored) == terms.explore_blocks(len(chosen))
-    assert len(runs) == terms.planned(len(chosen)) - 2 * protocol.draws(terms, len(chosen)).count(best(runs))
+    assert len(runs) == terms.planned(len(chosen)) - 2 * protocol.draws(terms, len(chosen)).count(best(chosen, runs))
 
 
 def test_the_draws_do_not_depend_on_results():
     terms = Terms(runs=4, batch=2, fresh=10)
     drawn = []
     for sign in (1, -1):
-        _, runs, _ = play(terms, VALUES, lambda settings, block, sign=sign: threads_help(settings, block) ** sign)
-        winner = best(runs)
+        chosen, runs, _ = play(terms, VALUES, lambda settings, block, sign=sign: threads_help(settings, block) ** sign)
+        winner = best(chosen, runs)
         assert [r.point for r in runs if r.role == "drawn"] == [p for p in protocol.draws(terms, 16) if p != winner]
         drawn.append(winner)
     assert drawn[0] != drawn[1]
@@ -186,15 +186,15 @@ def test_so_many_runs_measure_the_grid():
     assert (terms.sampler_of(3), terms.explored(3)) == ("grid", 9)
     trials = [run.point for run in runs if run.role == "trial"]
     assert sorted(trials) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert chosen.settings(best(runs)) == {"threads": 4}
+    assert chosen.settings(best(chosen, runs)) == {"threads": 4}
 
 
 def test_failed_settings_are_the_worst_seen():
-    _, runs, _ = play(Terms(runs=16, batch=4), VALUES,
-                      lambda s, b: None if s and s["threads"] == 8 else threads_help(s, b))  # fmt: skip
+    chosen, runs, _ = play(Terms(runs=16, batch=4), VALUES,
+                           lambda s, b: None if s and s["threads"] == 8 else threads_help(s, b))  # fmt: skip
     results = protocol.tried(runs)
     assert [each.value is None for each in results].count(True) == 4
-    assert best(runs) not in {each.point for each in results if each.value is None}
+    assert best(chosen, runs) not in {each.point for each in results if each.value is None}
 
 
 def test_no_setting_succeeds():
@@ -218,8 +218,8 @@ def test_settings_beside_a_lost_default_are_tried_again():
 def test_a_space_of_one_setting_and_ties():
     chosen, runs, reason = play(Terms(runs=2, fresh=3), {"threads": [2]}, lambda *_: 1.0)
     assert (len(chosen), reason, roles(runs)) == (1, "complete", ["dt"] + ["dw"] * 8)
-    _, runs, _ = play(Terms(runs=5, fresh=0), VALUES, lambda *_: 1.0)
-    assert best(runs) == next(run.point for run in runs if run.role == "trial")  # of equal ones the first
+    chosen, runs, _ = play(Terms(runs=5, fresh=0), VALUES, lambda *_: 1.0)
+    assert best(chosen, runs) == next(run.point for run in runs if run.role == "trial")  # of equal ones the first
 
 
 def test_a_budget_shortens_explore_first_and_then_ends_the_rest():
