@@ -10,7 +10,13 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from gpt2core.spec import schedulers
-from gpt2core.spec.result import instructions_per_step, median, phase_medians_s, tokens_per_step
+from gpt2core.spec.result import (
+    communication_per_step,
+    instructions_per_step,
+    median,
+    phase_medians_s,
+    tokens_per_step,
+)
 from gpt2core.spec.series import LATER_SETTINGS
 
 T = TypeVar("T")
@@ -147,6 +153,12 @@ class Process:
         """Instructions of a timed step, or None and the reason."""
         kept = self.result.get("instructions_per_step")
         return instructions_per_step(self.result) if kept is None else (kept[0], kept[1])
+
+    @cached_property
+    def communication(self) -> Sequence[Mapping[str, float]]:
+        """What each rank's exchanges took in the mean of a timed step; empty for one rank."""
+        kept: Sequence[Mapping[str, float]] | None = self.result.get("communication_per_step")
+        return communication_per_step(self.result) if kept is None else kept
 
     @property
     def phases_overlap(self) -> bool:

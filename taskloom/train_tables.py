@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich import box
@@ -11,14 +11,21 @@ from rich.table import Table
 from gpt2core.spec import networks
 from gpt2core.spec.goals import LOSS
 from gpt2core.spec.phases import in_order
-from gpt2core.spec.result import energy_per_step_j, median, median_interval, tokens_per_step
+from gpt2core.spec.result import (
+    EXCHANGE_SIZES,
+    EXCHANGE_TIMES,
+    communication_per_step,
+    energy_per_step_j,
+    median,
+    median_interval,
+    tokens_per_step,
+)
 from gpt2core.spec.wording import counted, seconds, slices
 from taskloom.analysis.node_time import sentence
 from taskloom.analysis.roofline import Peaks, peaks_of, roofline
 from taskloom.tables import NONE, number, percent
 
 MIB = 1 << 20
-TIMES = ("calls", "in_flight", "exposed")  # of exchanges between ranks
 
 
 def _pairs(title: str) -> Table:
@@ -52,7 +59,7 @@ def result(found: Mapping[str, Any]) -> Iterator[Table | str]:
     yield _phases(found, warmup)
     yield from _ops(found)
     if found.get("communication"):
-        yield _communication(found["communication"], warmup)
+        yield _communication(found, warmup)
     if found.get("tokens"):
         yield "generated tokens: " + ",".join(map(str, found["tokens"]))
     if found.get("node_time"):
@@ -172,7 +179,7 @@ def _ops(found: Mapping[str, Any]) -> Iterator[Table | str]:
         )
 
 
-def _communication(ranks: Sequence[Mapping[str, Any]], warmup: int) -> Table:
+def _communication(found: Mapping[str, Any], warmup: int) -> Table:
     """What each rank's exchanges took in the mean of a timed step; of all kinds together they are in flight for less
     than the sum."""
     title = "communication, mean of a timed step"
@@ -181,18 +188,18 @@ def _communication(ranks: Sequence[Mapping[str, Any]], warmup: int) -> Table:
     table.add_column("exchange")
     for name in ("in calls", "in flight", "exposed", "MiB sent", "MiB received"):
         table.add_column(name, justify="right")
-    for rank in ranks:
-        steps = len(rank["exposed_s"]) - warmup
+    steps = len(found["step_s"]) - warmup
+    for rank, together in zip(found["communication"], communication_per_step(found), strict=True):
         for each in rank["exchanges"]:
-            times = [seconds(each[f"{name}_s"] / steps) for name in TIMES]
-            table.add_row(str(rank["rank"]), each["exchange"], *times, *_mib_of_a_step([each], steps))
-        times = [seconds(sum(rank[f"{name}_s"][warmup:]) / steps) for name in TIMES]
-        table.add_row(str(rank["rank"]), "together", *times, *_mib_of_a_step(rank["exchanges"], steps))
+            mean = {name: each[name] / steps for name in (*EXCHANGE_TIMES, *EXCHANGE_SIZES)}
+            table.add_row(str(rank["rank"]), each["exchange"], *_exchange(mean))
+        table.add_row(str(rank["rank"]), "together", *_exchange(together))
     return table
 
 
-def _mib_of_a_step(exchanges: Sequence[Mapping[str, Any]], steps: int) -> list[str]:
-    return [f"{sum(each[f'bytes_{way}'] for each in exchanges) / steps / MIB:,.3f}" for way in ("sent", "received")]
+def _exchange(mean: Mapping[str, float]) -> list[str]:
+    times = [seconds(mean[name]) for name in EXCHANGE_TIMES]
+    return [*times, *(f"{mean[name] / MIB:,.3f}" for name in EXCHANGE_SIZES)]
 
 
 def _registers(peaks: Peaks) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import Any
 
 from gpt2core.spec.schedulers import facts
@@ -21,7 +22,7 @@ def answer(document: Document) -> list[str]:
         return ["No run has succeeded: there is nothing to conclude."]
     verdict, fastest = list(_comparisons(document)), [*_fastest(document), *_runtimes(document)]
     first, third = (verdict, fastest) if verdict else (fastest, [])
-    causes = (*_waiting(document), *_memory_bound(document))
+    causes = (*_waiting(document), *_communication(document), *_memory_bound(document))
     points = (first, _reservations(document), third, causes, _forecast(document))
     return [text for point in points if (text := " ".join(point))]
 
@@ -155,6 +156,16 @@ def _waiting(document: Document) -> Iterator[str]:
         )
 
 
+def _communication(document: Document) -> Iterator[str]:
+    for row in _best_rows(document, "communication"):
+        if row["hidden"] is not None:
+            in_flight_s = fmean(rank["in_flight_s"] for rank in row["ranks"])
+            yield (
+                f"Under {variant_name(row['variant'])}, messages between ranks are in flight for "
+                f"{milliseconds(in_flight_s)} of a step, of which computation hides {row['hidden']:.0%}."
+            )
+
+
 def _memory_bound(document: Document) -> Iterator[str]:
     for row in _best_rows(document, "roofline"):
         if row["variant"]["scheduler"] != document["sweep"]["best"]["scheduler"]:
@@ -170,7 +181,7 @@ def _best_rows(document: Document, table: str) -> list[Mapping[str, Any]]:
     step_s = {_key(row): row["step_s"]["median"] for row in document["scaling"]["rows"]}
     most = max(row["threads"] for row in document["scaling"]["rows"])
     best: dict[str, Mapping[str, Any]] = {}
-    for row in document[table]:
+    for row in document.get(table) or ():  # earlier documents have not all tables
         variant = row["variant"]
         known = best.get(variant["scheduler"])
         if variant["threads"] != most:

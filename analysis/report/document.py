@@ -10,6 +10,7 @@ from typing import Any
 from gpt2core.spec.config import declared, with_role
 from gpt2core.spec.wording import enumerated
 from taskloom.analysis.causes import efficiencies, rooflines
+from taskloom.analysis.communication import communication
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.fingerprint import FINGERPRINT, environment_differences
 from taskloom.analysis.growth import Growth
@@ -82,6 +83,7 @@ def build(
         "question": _question(experiment, judged, primary),
         **measured,
         "marks": [*measured["marks"], *unreadable],
+        "communication": [dataclasses.asdict(row) for row in communication(judged)],
         "forecast": dataclasses.asdict(ahead),
         "memory": [dataclasses.asdict(row) for row in memory],
         "memory_growth": [dataclasses.asdict(each) for each in growth],

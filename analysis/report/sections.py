@@ -10,7 +10,7 @@ from gpt2core.spec.goals import LOSS
 from gpt2core.spec.phases import PHASES
 from gpt2core.spec.wording import enumerated, noun_for, slices
 from taskloom.analysis.outlook import LARGE_ERROR
-from taskloom.analysis.report import lanes, plots
+from taskloom.analysis.report import communication, lanes, plots
 from taskloom.analysis.report.conclusion import at, by_order, milliseconds, sides, threads, variant_name
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 from taskloom.analysis.wording import value_name
@@ -386,4 +386,4 @@ def memory(document: Document) -> str:
     )
 
 
-ALL = (answer, runtime, causes, memory_bound, forecast, memory)
+ALL = (answer, runtime, causes, communication.section, memory_bound, forecast, memory)

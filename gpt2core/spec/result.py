@@ -13,6 +13,8 @@ from gpt2core.spec.phases import by_phase
 SCHEMA = "taskloom.result/2"
 SKETCH_SIZE = 64  # numbers in the sketch of the outputs of inference
 MOSTLY_USEFUL = 0.95  # minimum useful share of the threads' time at which counters describe the work
+EXCHANGE_TIMES = ("calls_s", "in_flight_s", "exposed_s")  # of a rank
+EXCHANGE_SIZES = ("bytes_sent", "bytes_received")
 # Parts of the time that a run takes of its node, in their order. A worker adds the first two: delivering the result
 # before this one, and waiting for a claim.
 NODE_TIME = (
@@ -161,6 +163,21 @@ def instructions_per_step(result: Mapping[str, Any]) -> tuple[float | None, str]
         share = f"{1 - MOSTLY_USEFUL:.0%}"
         return None, f"threads waited for more than {share} of the time, and waiting executes instructions too"
     return math.fsum(counted) / len(timed_s), ""
+
+
+def communication_per_step(result: Mapping[str, Any]) -> list[dict[str, float]]:
+    """What the exchanges of each rank took in the mean of a timed step, of all kinds together, from a result as JSON:
+    seconds and bytes; empty for one rank."""
+    ranks = result.get("communication") or []
+    steps = len(result["step_s"]) - int(result["config"]["warmup"]) if ranks else 0
+    return [
+        {
+            **{name: math.fsum(rank[name][-steps:]) / steps for name in EXCHANGE_TIMES},
+            **{name: sum(each[name] for each in rank["exchanges"]) / steps for name in EXCHANGE_SIZES},
+        }
+        for rank in ranks
+        if steps > 0
+    ]
 
 
 def energy_j(result: Mapping[str, Any]) -> tuple[float | None, str]:

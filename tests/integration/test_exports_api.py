@@ -19,6 +19,7 @@ from taskloom import Client
 from taskloom.cli import main
 from taskloom.errors import BadRequest, FrameLibraryMissing
 from taskloom.server.read.exports import formats, tables
+from tests.support.exchanges import exchanged
 
 pytestmark = pytest.mark.both_databases
 ROOT = Path(__file__).parents[2]
@@ -97,8 +98,18 @@ def test_runs_have_what_their_results_measured(done):
     shown = done.get("/analysis/efficiency", experiment_id=1)["rows"]
     assert [row["efficiency"]["parallel"] for row in shown] == [pytest.approx(used)] * 2
     assert [rows[3][name] for name in ("parallel_efficiency", "mfu", "foreign_share", "peak_rss_bytes")] == [None] * 4
+    assert {row["exposed_s"] for row in rows} == {None}  # one rank
     chosen = exported(done, "runs", "csv", columns="run_id,parallel_efficiency").decode().split()
     assert chosen == ["run_id,parallel_efficiency", *(f"{i},{used}" for i in (1, 2, 3)), "4,"]
+
+
+def test_a_run_of_several_ranks_has_the_mean_of_their_exchanges(api, make_result):
+    api.submit(base={"model": "tiny"})
+    communication = exchanged((0.02, 0.4, 0.1), (0.04, 0.2, 0.05))
+    node = api.worker()
+    node.upload(node.claim(), {**make_result([9.0, 0.5, 0.5]), "communication": communication})
+    (row,) = rows_of("ndjson", exported(api, "runs", "ndjson"))
+    assert [row["in_flight_s"], row["exposed_s"]] == [pytest.approx(0.3), pytest.approx(0.075)]
 
 
 def test_steps_are_those_of_the_samples(done):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpt2core.spec.result import instructions_per_step, phase_medians_s
+from gpt2core.spec.result import communication_per_step, instructions_per_step, phase_medians_s
 
 MOMENTARY = frozenset({"load_average"})  # entries of the environment that differ in every run
 FACTS = ("config", "losses")
@@ -49,6 +49,7 @@ def digest(result: Mapping[str, Any]) -> dict[str, bytes]:
         "memory_bytes": result.get("memory_bytes"),
         "resident_bytes": result.get("resident_bytes"),
         "compiled": result.get("compiled"),
+        "communication_per_step": communication_per_step(result),
     }
     return {name: _packed(part) for name, part in (("facts", facts), ("measured", measured), ("causes", causes))}
 

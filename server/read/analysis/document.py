@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from taskloom.analysis.causes import EfficiencyRow, RooflineRow
+from taskloom.analysis.communication import CommunicationRow
 from taskloom.analysis.growth import Growth
 from taskloom.analysis.memory import MemoryRow
 from taskloom.analysis.outlook import Outlook
@@ -136,6 +137,9 @@ class Report(Model):
     sweep: Sweep
     efficiency: list[EfficiencyRow]
     roofline: list[RooflineRow]
+    communication: list[CommunicationRow] = Field(
+        default_factory=list, description="exchanges of each variant with several ranks"
+    )
     forecast: Outlook
     memory: list[MemoryRow]
     memory_growth: list[Growth] = Field(default_factory=list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from statistics import fmean
 from typing import Any
 
 from taskloom.analysis.causes import efficiencies, rooflines
@@ -15,7 +16,7 @@ from taskloom.server.read.analysis import reading
 RUNS_AT_ONCE = 500
 MEASURES: dict[str, Any] = {
     "parallel_efficiency": "number", "mfu": "number", "foreign_share": "number", "peak_rss_bytes": "integer",
-    "compiled": "integer",
+    "compiled": "integer", "in_flight_s": "number", "exposed_s": "number",
 }  # fmt: skip
 NONE = dict.fromkeys(MEASURES)
 
@@ -32,12 +33,15 @@ def with_measures(database: Database, rows: Iterable[dict[str, Any]]) -> Iterato
 
 
 def _of(process: Process) -> dict[str, Any]:
-    """Efficiency, share of the peak of products, foreign load, and peak memory with the kernels that it compiled."""
+    """Efficiency, share of the peak of products, foreign load, peak memory with the kernels that it compiled, and the
+    mean over its ranks of the time in flight and exposed."""
     (used,), (roof,) = efficiencies([process]), rooflines([process])
+    ranks = process.communication
     return {
         "parallel_efficiency": None if used.efficiency is None else used.efficiency.parallel,
         "mfu": roof.mfu,
         "foreign_share": process.foreign_share,
         "peak_rss_bytes": (process.result.get("memory_bytes") or {}).get(PEAK) or None,
         "compiled": process.result.get("compiled"),
+        **{name: fmean(rank[name] for rank in ranks) if ranks else None for name in ("in_flight_s", "exposed_s")},
     }

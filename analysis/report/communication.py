@@ -1,0 +1,61 @@
+"""The report's section on exchanges between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpt2core.spec.result import EXCHANGE_SIZES, EXCHANGE_TIMES
+from taskloom.analysis.report.conclusion import milliseconds, variant_name
+from taskloom.analysis.report.elements import figure, mib, ms, table
+from taskloom.analysis.report.plots import LEFT, RIGHT, ROW, WIDTH
+from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, row_name, text, x_axis
+from taskloom.analysis.report.svg import figure as drawing
+
+Document = Mapping[str, Any]
+IN_FLIGHT = {"hidden": "var(--useful)", "exposed": "var(--barrier)"}
+CAPTION = (
+    "Time of a step for which messages are in flight, the mean over timed steps and runs. Exposed: the threads of the "
+    "rank wait with no other task ready. Hidden: the rest, in which they compute. Black lines: time in calls of the "
+    "MPI library, summed over threads. At the right: the hidden share."
+)
+
+
+def section(document: Document) -> str:
+    """Exchanges of each rank; empty without runs of several ranks."""
+    rows = [
+        (f"{variant_name(row['variant'])}, rank {rank['rank']}", rank)
+        for row in document.get("communication") or []
+        for rank in row["ranks"]
+    ]
+    if not rows:
+        return ""
+    columns = ["variant and rank", "in calls, ms", "in flight, ms", "exposed, ms", "MiB sent", "MiB received"]
+    cells = [
+        (name, *(ms(rank[key]) for key in EXCHANGE_TIMES), *(mib(round(rank[key])) for key in EXCHANGE_SIZES))
+        for name, rank in rows
+    ]
+    return f"<h2>Communication</h2>{figure(_in_flight(rows), CAPTION)}{table(columns, cells)}"
+
+
+def _in_flight(rows: list[tuple[str, Mapping[str, float]]]) -> str:
+    top, bottom = 34, 34 + ROW * len(rows)
+    longest = max(max(rank[name] for name in EXCHANGE_TIMES) for _, rank in rows)
+    x = Scale(0, longest * 1.03e3, LEFT, WIDTH - RIGHT)
+    parts = x_axis(x, top, bottom, "milliseconds of a step (mean)", plain)
+    for i, (name, rank) in enumerate(rows):
+        y, at = top + ROW * i + 4, 0.0
+        parts += row_name(LEFT - 8, y + (ROW - 8) / 2, name)
+        exposed_s = min(rank["exposed_s"], rank["in_flight_s"])
+        hidden_s = rank["in_flight_s"] - exposed_s
+        for (what, colour), s in zip(IN_FLIGHT.items(), (hidden_s, exposed_s), strict=True):
+            parts.append(rect(x(at), y, x(at + 1e3 * s) - x(at), ROW - 8, colour, f"{what}: {milliseconds(s)}"))
+            at += 1e3 * s
+        calls = x(1e3 * rank["calls_s"])
+        parts.append(line([(calls, y - 2), (calls, y + ROW - 6)], INK, 2.2))
+        if rank["in_flight_s"]:
+            right = max(x(at), calls) + 8
+            parts.append(text(right, y + ROW / 2, f"{hidden_s / rank['in_flight_s']:.0%}", size=11))
+    entries = [*((name, colour, "box") for name, colour in IN_FLIGHT.items()), ("in calls", INK, "")]
+    parts += legend(entries, WIDTH - RIGHT + 60, top + 10)
+    return drawing(WIDTH, bottom + 48, parts, "Communication of each rank")
