@@ -1,4 +1,5 @@
-"""Traces as Chrome/Perfetto JSON, in pieces of text: a process for each run, a row for each thread, one for the steps.
+"""Traces as Chrome/Perfetto JSON, in pieces of text: a process for each run, or for each of its ranks, a row for each
+thread, one for the steps, and of several ranks one for what arrives.
 
 Source: Trace Event Format (complete events X, metadata M, flows s and f, counters C); times in microseconds.
 """
@@ -6,15 +7,17 @@ Source: Trace Event Format (complete events X, metadata M, flows s and f, counte
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from taskloom.analysis import trace
+from taskloom.analysis.messages import Message, messages
 from taskloom.analysis.trace import Arrow, Span, Trace
 
 MOST_ARROWS = 20_000  # arrows per run, from its first steps
 COUNTS = 4000  # points of the curve of busy cores
 LEAST_GAP_NS = 1000  # shorter times between a thread's spans are left blank
+ARRIVAL_NS = 1000  # shown length of an arrival, if the next one is not sooner
 SCHEDULING = trace.IDLE - 1
 FLAGGED = '"cat":"flagged","cname":"bad","args":{'
 PREEMPTED = '"not running","cat":"preempted","cname":"black","args":{"place":"somewhere within the task",'
@@ -35,16 +38,48 @@ def chrome(traces: Sequence[tuple[str, Trace]]) -> Iterator[str]:
     starts = aligned_starts([found for _, found in traces])
     yield '{"displayTimeUnit":"ns","traceEvents":[\n'
     separator = ""
-    for number, (name, found) in enumerate(traces, start=1):
-        for event in Process(number, name, found, starts).events():
-            yield separator + event
-            separator = ",\n"
+    for event in _events(traces, starts):
+        yield separator + event
+        separator = ",\n"
     yield "\n]}\n"
 
 
+def _events(traces: Sequence[tuple[str, Trace]], starts: Sequence[int]) -> Iterator[str]:
+    number = 1
+    for name, found in traces:
+        several = bool(found.others)
+        ranks = [
+            Process(number + rank, f"{name}, rank {rank}" if several else name, each, found, starts)
+            for rank, each in enumerate(found.ranks)
+        ]
+        for process in ranks:
+            yield from process.events()
+        if several:
+            yield from _messages(ranks, list(messages(found)))
+        number += len(ranks)
+
+
+def _messages(ranks: Sequence[Process], sent: Sequence[Message]) -> Iterator[str]:
+    """Arrivals, each once in a row of its rank, and an arrow to it from each task that sent something."""
+    arrived: list[dict[tuple[int, str, int], int]] = [{} for _ in ranks]  # (time, label, step): bytes
+    for each in sent:
+        of = arrived[each.receiver]
+        key = each.to_ns, each.label, each.step
+        of[key] = of.get(key, 0) + each.bytes
+    for process, of in zip(ranks, arrived, strict=True):
+        yield from process.arrivals(of)
+    for number, each in zip(range(MOST_ARROWS), sorted(sent, key=lambda one: one.step), strict=False):
+        start, end = ranks[each.sender], ranks[each.receiver]
+        shared = f'"id":"{start.number}.m{number}","name":"message","cat":"message"'
+        place = f'"pid":{start.number},"tid":{each.from_thread},"ts":{start.us(each.from_ns - 1, each.began_ns)}'
+        yield f'{{"ph":"s",{shared},{place}}}'
+        place = f'"pid":{end.number},"tid":{end.arrivals_row},"ts":{end.us(each.to_ns)}'
+        yield f'{{"ph":"f","bp":"e",{shared},{place}}}'
+
+
 def aligned_starts(traces: Sequence[Trace]) -> list[int]:
-    """Aligned begin of each timed step, by the slowest trace."""
-    starts = [0]
+    """Aligned begin of each timed step of rank 0, by the slowest trace."""
+    starts = [max(found.begin_ns for found in traces)]
     lengths = [[span.end_ns - span.begin_ns for span in found.steps()] for found in traces]
     for index in range(max(len(each) for each in lengths)):
         starts.append(starts[-1] + max(each[index] for each in lengths if index < len(each)))
@@ -53,15 +88,25 @@ def aligned_starts(traces: Sequence[Trace]) -> list[int]:
 
 @dataclass(frozen=True)
 class Process:
-    """One run's events as JSON text, one each. starts: when each timed step is shown to begin, in nanoseconds."""
+    """One rank's events as JSON text, one each. first: the trace of rank 0. starts: when each timed step of rank 0 is
+    shown to begin, in nanoseconds."""
 
     number: int
     name: str
     trace: Trace
+    first: Trace
     starts: Sequence[int]
 
+    @property
+    def steps_row(self) -> int:
+        return len(self.trace.threads)
+
+    @property
+    def arrivals_row(self) -> int:
+        return self.steps_row + 1
+
     def events(self) -> Iterator[str]:
-        found, steps_row = self.trace, len(self.trace.threads)
+        found, steps_row = self.trace, self.steps_row
         yield self.metadata(0, "process_name", {"name": self.name})
         rows = {steps_row: "steps", **{i: f"thread {i} on core {core}" for i, core in enumerate(found.cores)}}
         for row, name in rows.items():
@@ -87,10 +132,11 @@ class Process:
         yield from self.counts()
 
     def us(self, at_ns: int, began_ns: int | None = None) -> str:
-        """A time in the aligned trace: shifted like the step that ran at that time, or at began_ns."""
-        index = self.trace.step_index(at_ns if began_ns is None else began_ns)
-        begin_ns = self.trace.step_end_ns[index - 1] if index else 0
-        return f"{(at_ns - begin_ns + self.starts[index]) / 1000:.3f}"
+        """A time in the aligned trace: shifted like rank 0's step that ran at that time, or at began_ns."""
+        later_ns = self.trace.begin_ns - self.first.begin_ns
+        index = self.first.step_index((at_ns if began_ns is None else began_ns) + later_ns)
+        begin_ns = self.first.step_end_ns[index - 1] if index else 0
+        return f"{(at_ns + later_ns - begin_ns + self.starts[index]) / 1000:.3f}"
 
     def metadata(self, row: int, what: str, args: dict[str, str | int]) -> str:
         return json.dumps({"ph": "M", "pid": self.number, "tid": row, "name": what, "args": args})
@@ -117,6 +163,19 @@ class Process:
         shared = f'"pid":{self.number},"id":"{self.number}.{number}","name":"dependency","cat":"dependency"'
         yield f'{{"ph":"s",{shared},"tid":{arrow.from_thread},"ts":{self.us(arrow.from_ns - 1, arrow.began_ns)}}}'
         yield f'{{"ph":"f","bp":"e",{shared},"tid":{arrow.to_thread},"ts":{self.us(arrow.to_ns)}}}'
+
+    def arrivals(self, sizes: Mapping[tuple[int, str, int], int]) -> Iterator[str]:
+        """Short events of what had arrived: bytes by time, label and step."""
+        yield self.metadata(self.arrivals_row, "thread_name", {"name": "arrived"})
+        yield self.metadata(self.arrivals_row, "thread_sort_index", {"sort_index": self.arrivals_row})
+        found = sorted(sizes)
+        ends = [*(at_ns for at_ns, *_ in found[1:]), *(at_ns + ARRIVAL_NS for at_ns, *_ in found[-1:])]
+        for (at_ns, label, step), until_ns in zip(found, ends, strict=True):
+            span = Span(0, step, at_ns, min(until_ns, at_ns + ARRIVAL_NS))
+            size = sizes[at_ns, label, step]
+            yield self.complete(
+                self.arrivals_row, span, f'{json.dumps(label)},"cat":"message","cname":"good","args":{{"bytes":{size},'
+            )
 
     def counts(self) -> Iterator[str]:
         """Number of busy cores, as means over short intervals."""

@@ -1,15 +1,16 @@
 """A trace in Paraver's format: records (.prv), what their numbers mean (.pcf) and the rows' names (.row).
 
 Source: Paraver trace format 2.0 (BSC): states `1:`, events `2:`, communications `3:`, here the dependencies between
-threads; integers, 1-based, sorted by time.
+threads and the messages between ranks, which are the tasks; integers, 1-based, sorted by time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from gpt2core.spec.phases import PHASES
+from taskloom.analysis.messages import messages
 from taskloom.analysis.trace import BARRIER, IDLE, STARVATION, Trace, op_numbers
 
 NOTHING, RUNNING, SYNCHRONISATION, SCHEDULING, PREEMPTED = 0, 1, 5, 7, 9
@@ -27,26 +28,62 @@ WAIT_VALUES = {BARRIER: 1, STARVATION: 2, IDLE: 3}
 
 def prv(trace: Trace, at: datetime) -> Iterator[str]:
     """The lines of the .prv file."""
-    cores = cpu_of(trace)
-    threads = len(trace.threads)
-    yield f"#Paraver ({at:%d/%m/%Y} at {at:%H:%M}):{trace.duration_ns}_ns:1({len(cores)}):1:1({threads}:1)"
+    cores, ranks, duration_ns = cpu_of(trace), trace.ranks, duration(trace)
+    threads = ",".join(f"{len(each.threads)}:1" for each in ranks)
+    yield f"#Paraver ({at:%d/%m/%Y} at {at:%H:%M}):{duration_ns}_ns:1({len(cores)}):1:{len(ranks)}({threads})"
     for _, _, line in sorted(records(trace, cores)):
         yield line
 
 
 def cpu_of(trace: Trace) -> dict[int, int]:
     """The number, from 1, of each core."""
-    return {core: number for number, core in enumerate(sorted(set(trace.cores)), start=1)}
+    cores = {core for each in trace.ranks for core in each.cores}
+    return {core: number for number, core in enumerate(sorted(cores), start=1)}
+
+
+def duration(trace: Trace) -> int:
+    """Nanoseconds from the earliest begin of a rank to the latest end."""
+    return max(each.begin_ns + each.duration_ns for each in trace.ranks)
+
+
+def numbers_of(trace: Trace) -> dict[tuple[str, str], int]:
+    """The number of each kind of call."""
+    kinds = list(dict.fromkeys(kind for each in trace.ranks for kind in each.kinds))
+    return dict(zip(kinds, op_numbers(kinds), strict=True))
 
 
 def records(trace: Trace, cpus: dict[int, int]) -> Iterator[tuple[int, int, str]]:
     """(time, kind, line) of every record, in no order."""
-    numbers = op_numbers(trace.kinds)
-    place = [f"{cpus[core]}:1:1:{thread}" for thread, core in enumerate(trace.cores, start=1)]
+    numbers, end_ns, ranks = numbers_of(trace), duration(trace), trace.ranks
+    places = [
+        [f"{cpus[core]}:1:{rank}:{thread}" for thread, core in enumerate(each.cores, start=1)]
+        for rank, each in enumerate(ranks, start=1)
+    ]
+    for each, place in zip(ranks, places, strict=True):
+        yield from _of_rank(each, place, numbers, end_ns)
+    for sent in messages(trace):
+        start, end = ranks[sent.sender], ranks[sent.receiver]
+        sender, receiver = places[sent.sender][sent.from_thread], places[sent.receiver][sent.to_thread]
+        from_ns, to_ns = start.begin_ns + sent.from_ns, end.begin_ns + sent.to_ns
+        yield _communication(sender, from_ns, receiver, to_ns, sent.bytes, numbers[start.kind(sent.call)])
+
+
+def _communication(
+    sender: str, from_ns: int, receiver: str, to_ns: int, size: int, tag: int
+) -> tuple[int, int, str]:
+    return from_ns, 3, f"3:{sender}:{from_ns}:{from_ns}:{receiver}:{to_ns}:{to_ns}:{size}:{tag}"
+
+
+def _of_rank(
+    trace: Trace, place: Sequence[str], numbers: Mapping[tuple[str, str], int], end_ns: int
+) -> Iterator[tuple[int, int, str]]:
+    """Records of one rank. end_ns: of the whole trace."""
+    since = trace.begin_ns
     for thread, spans in enumerate(trace.threads):
         where = place[thread]
         end = 0
-        for what, _, begin, until, delay in spans:
+        for what, _, begun, ended, delay in spans:
+            begin, until = since + begun, since + ended
             if begin > end:
                 yield end, 1, f"1:{where}:{end}:{begin}:{SCHEDULING}"
             if until > begin:
@@ -59,7 +96,7 @@ def records(trace: Trace, cpus: dict[int, int]) -> Iterator[tuple[int, int, str]
                 layer = trace.layer[trace.call_task[what]]
                 _, phase = trace.kind(what)
                 yield begin, 2, (
-                    f"2:{where}:{begin}:{OP}:{numbers[trace.call_kind[what]]}"
+                    f"2:{where}:{begin}:{OP}:{numbers[trace.kind(what)]}"
                     f":{LAYER}:{0 if layer is None else layer + 1}:{PHASE}:{PHASES.index(phase) + 1}"
                 )
                 yield until, 2, f"2:{where}:{until}:{OP}:0:{LAYER}:0:{PHASE}:0"
@@ -67,25 +104,24 @@ def records(trace: Trace, cpus: dict[int, int]) -> Iterator[tuple[int, int, str]
                 yield begin, 2, f"2:{where}:{begin}:{WAIT}:{WAIT_VALUES[what]}"
                 yield until, 2, f"2:{where}:{until}:{WAIT}:0"
             end = until
-        if trace.duration_ns > end:
-            yield end, 1, f"1:{where}:{end}:{trace.duration_ns}:{NOTHING}"
+        if end_ns > end:
+            yield end, 1, f"1:{where}:{end}:{end_ns}:{NOTHING}"
         for index, step in enumerate(trace.steps()):
             flagged = int(bool(trace.reasons(index)))
-            yield step.begin_ns, 2, f"2:{where}:{step.begin_ns}:{ITERATION}:{step.step + 1}:{FLAGGED}:{flagged}"
-        yield trace.step_end_ns[-1], 2, f"2:{where}:{trace.step_end_ns[-1]}:{ITERATION}:0:{FLAGGED}:0"
+            begin = since + step.begin_ns
+            yield begin, 2, f"2:{where}:{begin}:{ITERATION}:{step.step + 1}:{FLAGGED}:{flagged}"
+        last = since + trace.step_end_ns[-1]
+        yield last, 2, f"2:{where}:{last}:{ITERATION}:0:{FLAGGED}:0"
     for arrow in trace.arrows():
-        sender, receiver = place[arrow.from_thread], place[arrow.to_thread]
         size = trace.profile.bytes[trace.call_task[arrow.sender]]
-        tag = numbers[trace.call_kind[arrow.sender]]
-        yield arrow.from_ns, 3, (
-            f"3:{sender}:{arrow.from_ns}:{arrow.from_ns}:{receiver}:{arrow.to_ns}:{arrow.to_ns}:{size}:{tag}"
-        )
+        sender, receiver, tag = place[arrow.from_thread], place[arrow.to_thread], numbers[trace.kind(arrow.sender)]
+        yield _communication(sender, since + arrow.from_ns, receiver, since + arrow.to_ns, size, tag)
 
 
 def pcf(trace: Trace) -> str:
     """The .pcf file: states with their colours, event types with the names of their values."""
-    layers = sorted({layer for layer in trace.layer if layer is not None})
-    kinds = sorted(zip(op_numbers(trace.kinds), trace.kinds, strict=True))
+    layers = sorted({layer for each in trace.ranks for layer in each.layer if layer is not None})
+    kinds = sorted((number, kind) for kind, number in numbers_of(trace).items())
     types: list[tuple[int, str, list[tuple[int, str]]]] = [
         (OP, "Op", [(number, f"{op} {phase}") for number, (op, phase) in kinds]),
         (LAYER, "Layer", [(layer + 1, f"layer {layer}") for layer in layers]),
@@ -112,9 +148,13 @@ def pcf(trace: Trace) -> str:
 
 def row(trace: Trace) -> str:
     """The .row file: names of cores and threads."""
-    cores = sorted(set(trace.cores))
+    cores, several = list(cpu_of(trace)), bool(trace.others)
+    names = [
+        (f"rank {rank}, " if several else "") + f"thread {thread} on core {core}"
+        for rank, each in enumerate(trace.ranks)
+        for thread, core in enumerate(each.cores)
+    ]
     return "\n".join([
         f"LEVEL CPU SIZE {len(cores)}", *(f"core {core}" for core in cores), "",
-        f"LEVEL THREAD SIZE {len(trace.threads)}",
-        *(f"thread {thread} on core {core}" for thread, core in enumerate(trace.cores)), "",
+        f"LEVEL THREAD SIZE {len(names)}", *names, "",
     ])  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from taskloom.analysis.profile import WAIT, Profile
 SCHEMA = "taskloom-trace-1"
 BARRIER, STARVATION, IDLE = -1, -2, -3  # spans without a task
 WAITS = {BARRIER: "barrier", STARVATION: "starvation", IDLE: "idle"}
+SHARED = ("schema", "config", "environment")  # by all ranks
 # Numbers by which viewers colour ops, the same in every run. Other ops get one from their name.
 NUMBERED = (
     "tokens", "encoder", "layernorm", "qkv", "attention", "projection", "residual", "fc", "gelu", "fc_projection",
@@ -63,6 +64,11 @@ class Trace:
     kinds: (op, phase) of calls; call_kind, call_task: kind and task of each call. label, layer: of each task. threads:
     each thread's spans in order; they do not overlap. step_end_ns: one for each timed step; flagged: why its evidence
     flags it, empty for undisturbed steps and for older traces.
+
+    A run of several ranks has the trace of rank 0, and those of the `others` in it, each on the clock of its own first
+    timed step, which began `begin_ns` after the earliest rank's. sends: (task, rank, bytes) of what a task sends to
+    another rank. completed: when tasks that only wait for messages were complete in each timed step, where that was
+    after their last call.
     """
 
     profile: Profile
@@ -77,6 +83,15 @@ class Trace:
     threads: Sequence[Sequence[Span]]
     complete: bool
     flagged: Sequence[Sequence[str]] = ()
+    begin_ns: int = 0
+    sends: Sequence[tuple[int, int, int]] = ()
+    completed: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    others: Sequence[Trace] = ()
+
+    @property
+    def ranks(self) -> list[Trace]:
+        """The trace of each rank."""
+        return [self, *self.others]
 
     @cached_property
     def duration_ns(self) -> int:
@@ -119,16 +134,24 @@ class Trace:
                     found[nodes[b]].append((nodes[a], back))
         return found
 
+    @cached_property
+    def ended(self) -> dict[tuple[int, int], tuple[int, int, int, int]]:
+        """Of the last call of each task in each step its end, thread, begin and number."""
+        return {
+            (self.call_task[call], step): (end_ns, thread, begin_ns, call)
+            for thread, spans in enumerate(self.threads)
+            for call, step, begin_ns, end_ns, _ in spans
+            if call >= 0
+        }
+
     def arrows(self) -> Iterator[Arrow]:
         """For each task, in order of time, its last satisfied dependency, if another thread satisfied it."""
-        ended: dict[tuple[int, int], tuple[int, int, int, int]] = {}  # (end, thread, begin, call) of its last call
         begun: dict[tuple[int, int], tuple[int, int]] = {}
         for thread, spans in enumerate(self.threads):
-            for call, step, begin_ns, end_ns, _ in spans:
+            for call, step, begin_ns, _, _ in spans:
                 if call >= 0:
-                    key = self.call_task[call], step
-                    begun.setdefault(key, (begin_ns, thread))
-                    ended[key] = end_ns, thread, begin_ns, call
+                    begun.setdefault((self.call_task[call], step), (begin_ns, thread))
+        ended = self.ended
         for (task, step), (begin_ns, thread) in sorted(begun.items(), key=lambda item: item[1]):
             before = ((other, step - back) for other, back in self.predecessors[task])
             last = max((ended[key] for key in before if key in ended), default=None)
@@ -139,6 +162,23 @@ class Trace:
 
 def trace_of(found: Mapping[str, Any]) -> Trace:
     """Read a trace from an artifact's JSON. Raises ValueError with the reason."""
+    first = _of_one_rank(found)
+    try:
+        others = [_of_one_rank({**{name: found[name] for name in SHARED}, **each}) for each in found.get("ranks", ())]
+    except TypeError:
+        raise ValueError("`ranks` is not a list of objects") from None
+    trace = replace(first, others=others)
+    for each in trace.ranks:
+        if (each.first_step, len(each.step_end_ns)) != (first.first_step, len(first.step_end_ns)):
+            raise ValueError("the ranks have not the same steps")
+        if any(not 0 <= task < len(each.label) or not 0 <= to < len(trace.ranks) for task, to, _ in each.sends):
+            raise ValueError("`sends` names an unknown task or rank")
+        if any(len(at_ns) != len(each.step_end_ns) for at_ns in each.completed.values()):
+            raise ValueError("`completed` has not an entry for each step")
+    return trace
+
+
+def _of_one_rank(found: Mapping[str, Any]) -> Trace:
     if found.get("schema") != SCHEMA:
         raise ValueError(f"schema is {found.get('schema')!r}; expected {SCHEMA!r}")
     tasks = profile.profile_of({**found, "schema": profile.SCHEMA})
@@ -162,6 +202,13 @@ def trace_of(found: Mapping[str, Any]) -> Trace:
             threads=[spans_of(columns) for columns in found["threads"]],
             complete=bool(found["complete"]),
             flagged=[[str(reason) for reason in reasons] for reasons in found.get("flagged", ())],
+            begin_ns=int(found.get("begin_ns", 0)),
+            sends=[
+                (int(task), int(to), int(size)) for task, to, size in _rows(found.get("sends"), "task", "to", "bytes")
+            ],
+            completed={
+                int(task): [int(at) for at in at_ns] for task, at_ns in _rows(found.get("completed"), "task", "at_ns")
+            },
         )
     except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"missing or malformed entry of the trace: {error}") from None
@@ -175,6 +222,11 @@ def trace_of(found: Mapping[str, Any]) -> Trace:
     if any(not IDLE <= span.what < count for spans in trace.threads for span in spans):
         raise ValueError("a span names an unknown call")
     return trace
+
+
+def _rows(columns: Mapping[str, Sequence[Any]] | None, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of columns; none without columns, which only traces of several ranks have."""
+    return zip(*(columns[name] for name in names), strict=True) if columns is not None else iter(())
 
 
 def spans_of(columns: Mapping[str, Any]) -> list[Span]:

@@ -41,6 +41,7 @@ class Record(NamedTuple):
     events: Ints  # (P, capacity, 5): call or, for a wait, -1 - its column of `waited`; step, begin, end, run delay (ns)
     event_count: Ints  # (P, LINE)
     exposed: Ints  # (P, S, L) without a ready task while one of L ops with a second moment was open (task only)
+    completed: Ints  # (M, S) when each of M tasks with a second moment was found to be complete (task only)
 
 
 def new_record(
@@ -54,10 +55,12 @@ def new_record(
     micros: int = 1,
     phases: int = len(PHASES),
     later: int = 0,
+    moments: int = 0,
 ) -> Record:
     """Empty arrays. events: number of calls that each thread may trace; tasks: number of tasks that are timed singly;
     watched: whether each thread reads its usage at every timed step; micros: micro-batches in a step; phases: number of
-    phases of its program; later: number of its ops that are complete only after they ran."""
+    phases of its program; later: number of its ops that are complete only after they ran; moments: number of the tasks
+    of these."""
     return Record(
         warmup,
         np.zeros(1, np.int64),
@@ -73,6 +76,7 @@ def new_record(
         np.zeros((threads, events, 5), np.int64),
         np.zeros((threads, LINE), np.int64),
         np.zeros((threads, steps, later), np.int64),
+        np.zeros((moments, steps), np.int64),
     )
 
 
@@ -152,6 +156,13 @@ def note_exposed(record, thread, step, op, since, until):
     """Add to the time for which a thread had no ready task while an op of this number (Dispatch.waits) was open."""
     if until > since and op < record.exposed.shape[2]:
         record.exposed[thread, step, op] += until - since
+
+
+@inlined
+def note_completed(record, index, step):
+    """Note that a task with a second moment (Dispatch.later) is complete."""
+    if index < record.completed.shape[0]:
+        record.completed[index, step] = ticks()
 
 
 @inlined

@@ -112,12 +112,21 @@ class Layout:
         first = {"loss": 0, "gradients": 1, "weights": 1 + count, "norm": 1 + 2 * count}[kind]
         return self.groups[first : first + (count if kind in ("gradients", "weights") else 1)]
 
+    def sent(self, kind: str, receives: int = 0) -> list[dict[int, int]]:
+        """Bytes that each group of a kind sends to each rank, or receives from it."""
+        size = F64 if kind in ("loss", "norm") else F32
+        found: list[dict[int, int]] = []
+        for group in self.groups_of(kind):
+            found.append({})
+            for each in group:
+                if each.receives == receives:
+                    found[-1][each.peer] = found[-1].get(each.peer, 0) + size * each.elements
+        return found
+
     def bytes_of(self, kind: str) -> tuple[int, int]:
         """What a step's exchanges of this kind send and receive."""
-        size = F64 if kind in ("loss", "norm") else F32
-        messages = [message for group in self.groups_of(kind) for message in group]
-        sent, received = (sum(each.elements for each in messages if each.receives == way) for way in (0, 1))
-        return size * sent, size * received
+        sent, received = (sum(sum(group.values()) for group in self.sent(kind, way)) for way in (0, 1))
+        return sent, received
 
     @functools.cached_property
     def ranges(self) -> list[Range]:

@@ -18,6 +18,7 @@ from gpt2core.step.rank import Rank
 
 T = TypeVar("T")
 LOOK_S = 0.001  # between two looks for the other ranks
+QUESTIONS = 30  # about another rank's clock
 FUNCTIONS = {cells.SEND: "MPI_Isend", cells.RECEIVE: "MPI_Irecv", cells.TEST: "MPI_Testall"}
 
 
@@ -89,6 +90,34 @@ class World:
         """The value of each rank, on all ranks."""
         self.meet()
         return list(self._world.allgather(value))
+
+    def at_first(self, value: T) -> list[T]:
+        """The value of each rank, on rank 0; nothing on the others."""
+        self.meet()
+        return list(self._world.gather(value) or [])
+
+    def lead_ns(self) -> int:
+        """What this rank's CLOCK_MONOTONIC is ahead of rank 0's; 0 if it is less than the error, as on one machine.
+
+        Of some questions the one that is answered first counts: the answer was read halfway, with an error of half the
+        time (Cristian 1989).
+        """
+        self.meet()
+        if self.rank.number == 0:
+            for peer in self.rank.others:
+                for _ in range(QUESTIONS):
+                    self._world.recv(source=peer)
+                    self._world.send(time.monotonic_ns(), dest=peer)
+            return 0
+        answers = []
+        for _ in range(QUESTIONS):
+            asked_ns = time.monotonic_ns()
+            self._world.send(None, dest=0)
+            theirs_ns = self._world.recv(source=0)
+            took_ns = time.monotonic_ns() - asked_ns
+            answers.append((took_ns, asked_ns + took_ns // 2 - theirs_ns))
+        took_ns, ahead_ns = min(answers)
+        return ahead_ns if 2 * abs(ahead_ns) > took_ns else 0
 
     def arrays(self, messages: list[Any]) -> dict[str, NDArray[np.generic]]:
         """The arrays of gpt2core.ranks.messages."""

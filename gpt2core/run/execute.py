@@ -151,7 +151,7 @@ class Stages:
         events = min(spans, MAX_EVENTS // config.threads) if config.trace else 0
         record = tracing.new_record(
             config.threads, config.steps, config.warmup_steps, len(bound.kinds), events, len(program.tasks), True,
-            config.grad_accum, len(program.phases), len(bound.waits),
+            config.grad_accum, len(program.phases), len(bound.waits), len(bound.later),
         )  # fmt: skip
         record.desk[:, usage.LONG_TICKS] = round(tracing.LONG_S * ticks_per_s())
         losses = arenas.arrays["losses"].view(np.float64) if "loss" in config.phases else np.zeros(0)

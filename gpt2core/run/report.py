@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2core.compile import clock
 from gpt2core.measure import evidence, profile, tracing, usage
 from gpt2core.node import pages
 from gpt2core.run.execute import Measured
@@ -152,7 +153,21 @@ class Report:
                 del columns["run_delay"]  # unknown
         calls = profile.calls(self.measured.planned.program)
         about = {"schema": profile.TRACE_SCHEMA, **calls, "cores": self.measured.planned.cores}
+        if schedulers.scheduler(self.config.scheduler).second_moment and self.measured.bound.later:
+            about["completed"] = {"task": self.measured.bound.later, "at_ns": self.completed_ns()}
         return {**self.profile(environment), **about, **spans, "flagged": flagged[warmup:]}
+
+    def completed_ns(self) -> list[list[int]]:
+        """When each task with a second moment was complete in each timed step, nanoseconds since the first began."""
+        at = self.without_gaps(self.measured.record.completed[:, self.config.warmup_steps : self.done])
+        scale = self.measured.calibration.seconds_per_tick * 1e9
+        since: list[list[int]] = np.rint((at - self.timed_bounds()[0]) * scale).astype(np.int64).tolist()
+        return since
+
+    def began_ns(self) -> int:
+        """When the first timed step began, by this machine's CLOCK_MONOTONIC."""
+        ticks, now_ns = clock.pair()
+        return now_ns - round((ticks - int(self.timed_bounds()[0])) * self.measured.calibration.seconds_per_tick * 1e9)
 
     def gaps(self) -> NDArray[np.int64]:
         """Ticks of the evaluations before each uninterrupted part of the timed steps."""

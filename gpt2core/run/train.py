@@ -28,6 +28,7 @@ from gpt2core.run.execute import execute
 from gpt2core.run.memory import RESERVE_BYTES, first_touch
 from gpt2core.run.outputs import generated, outputs
 from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, load_libraries, plan, silent
+from gpt2core.run.rank_traces import of_all_ranks
 from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.team import Team
@@ -116,8 +117,12 @@ def train(
         about["data"] = dict(checksums)
     if report.measured.scheduler:
         about["scheduler"] = dict(report.measured.scheduler)
-    if config.trace is not None and rank == 0:
-        profile.write_json_gz(Path(config.trace), report.trace(about))
+    if config.trace is not None:
+        trace = report.trace(about)
+        if world:
+            trace = of_all_ranks(world, report, layout, trace)
+        if rank == 0:
+            profile.write_json_gz(Path(config.trace), trace)
     if profile_path is not None:
         profile.write_json_gz(profile_path, report.profile(about))
     if artifacts is not None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
+from gpt2core.networks.exchanged import layout_of
 from gpt2core.networks.memory import plan
 from gpt2core.node import openmp
 from gpt2core.process import launch
@@ -25,8 +27,12 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import SYNCS
 from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.schedulers import SCHEDULERS, scheduler
+from taskloom import trace_files
+from taskloom.analysis import chrome, paraver
+from taskloom.analysis.messages import messages
 from tests.support.command_line import taskloom, told
 from tests.support.folded import train_folded
+from tests.support.trace_checks import check_chrome, check_paraver
 
 ROOT = Path(__file__).parents[2]
 SMALL = TrainConfig(
@@ -140,6 +146,31 @@ def test_delayed_tasks_change_no_bit_and_lock_nothing(tmp_path):
     for seed in range(3):
         for found in ranked(tmp_path, [wish] * 4, DELAYS=str(10 * seed)):
             assert found["losses"] == losses
+
+
+def test_a_trace_has_all_ranks_on_the_clock_of_rank_0(tmp_path):
+    """Also if a rank's clock is 1000 s ahead, as on another machine."""
+    ways: list[dict[str, Any]] = [{"scheduler": "fork-join"}, {"scheduler": "task", "sync": "none"}]
+    configs = [dataclasses.replace(SMALL, ranks=2, threads=2, trace=str(tmp_path / f"{number}.json.gz"), **how)
+               for number, how in enumerate(ways)]  # fmt: skip
+    ranked(tmp_path, configs, SKEW_NS=str(10**12))
+    for config in configs:
+        assert config.trace is not None
+        trace, timed = trace_files.read(Path(config.trace)), config.steps - config.warmup_steps
+        begins_ns = [each.begin_ns for each in trace.ranks]
+        assert (len(begins_ns), min(begins_ns)) == (2, 0)
+        assert max(begins_ns) < 10**9
+        sent = list(messages(trace))
+        for number, each in enumerate(trace.ranks):
+            assert each.complete
+            assert len(each.ended) == timed * len(each.label)
+            of_a_step = sum(layout_of(config, number).bytes_of(kind)[0] for kind in ("loss", "gradients", "weights"))
+            assert sum(message.bytes for message in sent if message.sender == number) == timed * of_a_step
+        for message in sent:
+            at = trace.ranks[message.receiver]
+            assert 0 < message.to_ns <= at.step_end_ns[message.step - at.first_step], message
+        check_chrome("".join(chrome.chrome([("run", trace)])))
+        check_paraver("\n".join(paraver.prv(trace, datetime.now())))
 
 
 # What a launcher would take its hosts, its way to start processes, and what it prints from.

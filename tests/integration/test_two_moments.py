@@ -196,3 +196,15 @@ def test_an_op_with_two_moments_is_not_fused():
         step.complete_when(is_here)
     with pytest.raises(GraphError, match="depart cannot be fused"):
         step.fuse(2)
+
+
+@pytest.mark.parametrize("sync", SYNCS)
+def test_when_a_task_was_complete_is_noted(sync):
+    step, memory = relay()
+    begin = clock.read_ticks()
+    record = run_program(step, memory, "task", CORES[:1] * 2, STEPS, sync)
+    assert record.completed.shape == (ROUNDS * WIDTH, STEPS)
+    rounds = record.completed.reshape(ROUNDS, WIDTH, STEPS)
+    assert (rounds > begin).all()
+    assert (np.diff(rounds, axis=0) > 0).all()  # each value needs the one of the round before
+    assert (rounds.max(axis=(0, 1)) <= record.step_end).all()

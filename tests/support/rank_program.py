@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 from gpt2core.ranks.world import World
@@ -24,6 +25,9 @@ def main() -> None:
 
     if stress := os.environ.get("DELAYS"):  # another one for each rank
         os.environ["TASKLOOM_STRESS"] = str(int(stress) + world.rank.number)
+    if skew_ns := int(os.environ.get("SKEW_NS", "0")) * world.rank.number:  # of each rank's clock before rank 0's
+        real = time.monotonic_ns
+        time.monotonic_ns = lambda: real() + skew_ns
     for values in configs:
         result = train(TrainConfig.from_dict(values), world=world)
         weights = MPI.COMM_WORLD.gather(result.weights_sha256)

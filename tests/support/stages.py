@@ -35,7 +35,9 @@ def run_program(
         tasks = graph.build(step, sync)
         graph.validate(step, tasks)
     bound = dispatch.bind(step, memory, len(cores))
-    record = new_record(len(cores), steps, 0, len(bound.kinds), events, later=len(bound.waits))
+    record = new_record(
+        len(cores), steps, 0, len(bound.kinds), events, later=len(bound.waits), moments=len(bound.later)
+    )
     control = memory.arrays["control"].view(np.int64)
     job = Job(step, tasks, bound, control, tuple(cores), options)
     cost_s = [1.0] * len(step.tasks)

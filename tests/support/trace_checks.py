@@ -54,9 +54,11 @@ def check_chrome(text: str) -> list[dict[str, Any]]:
 def check_paraver(text: str) -> dict[str, list[list[int]]]:
     """The .prv grammar: header, then records of integers, in order of time, within the header's sizes."""
     head, *lines = text.splitlines()
-    found = re.fullmatch(r"#Paraver \(\d\d/\d\d/\d{4} at \d\d:\d\d\):(\d+)_ns:1\((\d+)\):1:1\((\d+):1\)", head)
+    found = re.fullmatch(r"#Paraver \(\d\d/\d\d/\d{4} at \d\d:\d\d\):(\d+)_ns:1\((\d+)\):1:(\d+)\(((\d+:1,?)+)\)", head)
     assert found, head
-    duration, cpus, threads = map(int, found.groups())
+    duration, cpus, tasks = map(int, found.groups()[:3])
+    threads = [int(each.removesuffix(":1")) for each in found[4].split(",")]  # of each task
+    assert len(threads) == tasks
     records: dict[str, list[list[int]]] = {"1": [], "2": [], "3": []}
     last = 0
     for line in lines:
@@ -66,8 +68,9 @@ def check_paraver(text: str) -> dict[str, list[list[int]]]:
         objects = [numbers[:4], numbers[6:10]] if kind == "3" else [numbers[:4]]
         for cpu, application, task, thread in objects:
             assert 1 <= cpu <= cpus
-            assert application == task == 1
-            assert 1 <= thread <= threads
+            assert application == 1
+            assert 1 <= task <= tasks
+            assert 1 <= thread <= threads[task - 1]
         times = {"1": numbers[4:6], "2": numbers[4:5], "3": [*numbers[4:6], *numbers[10:12]]}[kind]
         assert times == sorted(times)
         assert last <= times[0] <= times[-1] <= duration
@@ -78,8 +81,9 @@ def check_paraver(text: str) -> dict[str, list[list[int]]]:
         if kind == "3":
             assert len(numbers) == 14
         records[kind].append(numbers)
-    for thread in range(1, threads + 1):  # a thread is in one state at any time
-        mine = [(numbers[4], numbers[5]) for numbers in records["1"] if numbers[3] == thread]
+    places = [[task, thread] for task, count in enumerate(threads, 1) for thread in range(1, count + 1)]
+    for place in places:  # a thread is in one state at any time
+        mine = [(numbers[4], numbers[5]) for numbers in records["1"] if numbers[2:4] == place]
         assert mine[0][0] == 0
         assert mine[-1][1] == duration
         assert all(end == begin for (_, end), (begin, _) in pairwise(mine))

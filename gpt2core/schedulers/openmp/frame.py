@@ -70,4 +70,5 @@ def record_at(frame, row):
         cube(frame, row + 11),
         matrix(frame, row + 12),
         cube(frame, row + 13),
+        matrix(frame, row + 14),
     )

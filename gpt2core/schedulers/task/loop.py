@@ -34,6 +34,7 @@ from gpt2core.measure.tracing import (
     LAST_BEGIN,
     PASSED,
     enter,
+    note_completed,
     note_exposed,
     note_node,
     note_usage,
@@ -117,7 +118,7 @@ def task_loop(thread, tasks, context, record, control, steps, replay, later, que
                 waited, on = now - since, awaited(rest_cells)
                 if on >= 0:
                     note_exposed(record, thread, on // OPS, on % OPS, looked, now)
-                    poll(thread, tasks, context, replay, later, mine, rest_cells)
+                    poll(thread, tasks, context, record, replay, later, mine, rest_cells)
                 looked = now
             if waited < spin:
                 pause()
@@ -182,7 +183,7 @@ def run_node(thread, tasks, context, record, control, steps, replay, later, mine
     if present != 0:
         wake_for(replay, mine, rest_cells)
         if present >= OPEN and ticks() - load_relaxed(rest_cells + POLLED) > poll_ticks:
-            poll(thread, tasks, context, replay, later, mine, rest_cells)
+            poll(thread, tasks, context, record, replay, later, mine, rest_cells)
     return following
 
 
@@ -230,7 +231,7 @@ def awaited(rest_cells):
 
 
 @runtime
-def poll(thread, tasks, context, replay, later, mine, rest_cells):
+def poll(thread, tasks, context, record, replay, later, mine, rest_cells):
     """Poll the open nodes, unless another thread does. Release the successors of those that are complete."""
     if load_relaxed(rest_cells + POLLING) != 0 or not compare_exchange(rest_cells + POLLING, 0, 1):
         return
@@ -245,6 +246,7 @@ def poll(thread, tasks, context, replay, later, mine, rest_cells):
             address_of(context, thread * context.shape[1]),
         )  # fmt: skip
         if context[thread, COMPLETE] != 0:
+            note_completed(record, index, replay.iteration[node])
             store_relaxed(is_open, 0)
             fetch_add(rest_cells + PARKED, -OPEN)
             following = release(replay, mine, node, replay.iteration[node])
