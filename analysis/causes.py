@@ -32,7 +32,8 @@ from taskloom.analysis.work_span import WorkSpan, work_span
 
 @dataclass(frozen=True)
 class EfficiencyRow:
-    """Use of the threads' time. Values that old results lack are null; `missing` says why."""
+    """Use of the threads' time. Values that old results lack are null; `missing` says why. Of several ranks, efficiency
+    is that of all their threads, and the rest is of rank 0."""
 
     variant: Variant
     efficiency: Efficiency | None
@@ -99,7 +100,8 @@ def _efficiency(group: Group, reference: Group | None) -> EfficiencyRow:
     else:
         steps = sum(len(process.timed_s) for process in group)
         span_s = min(steps * _executed_span_s(group, spans), elapsed_s)
-        found = efficiency(useful_s, elapsed_s, critical_s(useful_s, span_s))
+        of_all_s = useful_of_ranks(group) or useful_s
+        found = efficiency(of_all_s, elapsed_s, critical_s(of_all_s, span_s))
         waited = [thread_times(group, name) for name in ("starvation_s", "idle_s", "barrier_s")]
         if any(times is None for times in waited):
             missing.append("the results do not split the threads' waiting")
@@ -146,6 +148,15 @@ def thread_times(group: Group, name: str) -> list[float] | None:
             return None
         found.append(times)
     return [math.fsum(map(float, times)) for times in zip(*found, strict=True)]
+
+
+def useful_of_ranks(group: Group) -> list[float] | None:
+    """Seconds in tasks of each thread of all ranks over all runs of a variant; None if a result lacks them."""
+    number = int(group[0].config["threads"]) * int(group[0].config["ranks"])
+    found = [process.useful_s for process in group]
+    if any(len(times) != number for times in found):
+        return None
+    return [math.fsum(times) for times in zip(*found, strict=True)]
 
 
 def counted(group: Group) -> Counted | None:

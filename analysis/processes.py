@@ -16,6 +16,7 @@ from gpt2core.spec.result import (
     median,
     phase_medians_s,
     tokens_per_step,
+    useful_s,
 )
 from gpt2core.spec.series import LATER_SETTINGS
 
@@ -159,6 +160,11 @@ class Process:
         """What each rank's exchanges took in the mean of a timed step; empty for one rank."""
         kept: Sequence[Mapping[str, float]] | None = self.result.get("communication_per_step")
         return communication_per_step(self.result) if kept is None else kept
+
+    @cached_property
+    def useful_s(self) -> Sequence[float]:
+        """Seconds in tasks of each thread of all ranks over the timed steps; empty if the result lacks one."""
+        return self.result.get("useful_s") or useful_s(self.result) or ()
 
     @property
     def phases_overlap(self) -> bool:

@@ -170,6 +170,9 @@ class ResultRank(Block):
     calls_s: list[Seconds] = Field(description="in calls of the MPI library, of each step")
     in_flight_s: list[Seconds] = Field(description="while any exchange was in flight, of each step")
     exposed_s: list[Seconds] = Field(description="waiting with no other task ready, of each step")
+    useful_s: list[Seconds] = Field(
+        [], description="of each of its threads, in tasks over the timed steps; empty in older results"
+    )
 
 
 class ResultSummary(Block):

@@ -28,8 +28,9 @@ SPREAD = (
     "steps per process that narrows the interval most for the time spent."
 )
 FACTORS = (
-    "Parallel efficiency = load balance x serialisation x transfer. Computation scalability: useful time of one thread "
-    "/ useful time of all threads. T1/Tinf: work / span. Gain of task: upper bound of fork-join time / task time."
+    "Parallel efficiency = load balance x serialisation x transfer, over the threads of all ranks. Computation "
+    "scalability: useful time of one thread / useful time of all threads. T1/Tinf: work / span. Gain of task: upper "
+    "bound of fork-join time / task time."
 )
 NOT_CHECKED = "Not checked: no step on more than one thread was measured."
 NOT_GIVEN = f", more than {LARGE_ERROR:.0%}: no other number of cores is forecast"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +20,10 @@ def new_traffic(config: TrainConfig, layout: Layout) -> NDArray[np.int64]:
     return np.zeros((config.steps * (len(layout.kinds) + 1), TRAFFIC_CELLS), np.int64)
 
 
-def communication(measured: Measured, layout: Layout, traffic: NDArray[np.int64]) -> RankStat:
-    """What the exchanges of this rank took."""
+def communication(
+    measured: Measured, layout: Layout, traffic: NDArray[np.int64], useful_s: Sequence[float]
+) -> RankStat:
+    """What the exchanges of this rank took. useful_s: of each of its threads."""
     kinds, done = layout.kinds, measured.done
     warmup, scale = measured.config.warmup_steps, measured.calibration.seconds_per_tick
     rows = traffic.reshape(-1, len(kinds) + 1, TRAFFIC_CELLS)[:done]
@@ -42,6 +46,7 @@ def communication(measured: Measured, layout: Layout, traffic: NDArray[np.int64]
         calls_s=calls_s.sum(axis=1).tolist(),
         in_flight_s=in_flight_s[:, -1].tolist(),
         exposed_s=exposed_s.sum(axis=1).tolist(),
+        useful_s=useful_s,
     )
 
 

@@ -33,6 +33,8 @@ class Report:
         """The graph's size and, from measured task times, its work and its critical path, under tasks and fork-join."""
         nodes, edges = self.measured.planned.graph, self.measured.planned.graph.edges
         cost = self.measured.mean_task_s(self.timed)
+        for number in self.measured.bound.later:  # messages are no work
+            cost[number] = 0.0
         weight = [0.0 if number == graph.WAIT else cost[number] for number in nodes.task]
         ones = [float(number != graph.WAIT) for number in nodes.task]
         first = self.measured.bound.op_first
@@ -80,6 +82,15 @@ class Report:
 
         return by_phase(spans), by_phase(busy)
 
+    def held(self) -> NDArray[np.int64]:
+        """(P, phases) ticks of the timed steps for which tasks that wait for messages held each thread."""
+        bound, found = self.measured.bound, np.zeros((self.config.threads, len(self.phases)), np.int64)
+        if not schedulers.scheduler(self.config.scheduler).second_moment:
+            for number, (name, phase) in enumerate(bound.kinds):
+                if name in bound.waits:
+                    found[:, self.phases.index(phase)] += self.measured.record.op_time[:, number]
+        return found
+
     def op_stats(self) -> list[OpStat]:
         """Each op over the timed steps."""
         scale = self.measured.calibration.seconds_per_tick
@@ -102,17 +113,19 @@ class Report:
 
     def thread_stats(self, elapsed_s: float) -> list[ThreadStat]:
         """Each thread's use of the timed steps. Scheduling is the remainder; it counts as starvation where a scheduler
-        does not distinguish the two."""
+        does not distinguish the two. A thread that a task holds until messages arrive starves."""
         scale, warmup = self.measured.calibration.seconds_per_tick, self.config.warmup_steps
         late_s = np.minimum(self.measured.late * scale, elapsed_s)
-        busy = self.cells()[:, warmup:, ..., tracing.BUSY].sum(axis=(1, 2)) * scale
+        held_s = self.held() * scale
+        busy = self.cells()[:, warmup:, ..., tracing.BUSY].sum(axis=(1, 2)) * scale - held_s
         distinguished = schedulers.scheduler(self.config.scheduler).tells_scheduling
         out = []
         for i, core in enumerate(self.measured.planned.cores):
             waited = self.measured.record.waited[i] * scale
             barrier_s, starvation_s = float(waited[tracing.BARRIER]), float(waited[tracing.STARVATION])
+            starvation_s += float(held_s[i].sum())
             idle_s = float(waited[tracing.APART] + late_s[i])
-            useful_s = float(self.measured.record.op_time[i].sum() * scale)
+            useful_s = float(self.measured.record.op_time[i].sum() * scale - held_s[i].sum())
             rest_s = elapsed_s - useful_s - barrier_s - starvation_s - idle_s
             known = distinguished or i == 0
             starvation_s += 0.0 if known else rest_s

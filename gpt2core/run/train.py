@@ -133,7 +133,8 @@ def train(
     training = config.mode == "train"
     result = report.result(about, weights_sha256(arenas.weights) if training else None, resident.pieces)
     if world:
-        ranks = world.gathered(communication(report.measured, layout, traffic))
+        useful_s = [thread.useful_s for thread in result.threads]
+        ranks = world.gathered(communication(report.measured, layout, traffic, useful_s))
         result = dataclasses.replace(result, communication=ranks)
     compiled = objects.compiled_here()
     canary.time()  # after the peak was read, as what follows

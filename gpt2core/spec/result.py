@@ -92,6 +92,7 @@ class RankStat:
     calls_s: Sequence[float]
     in_flight_s: Sequence[float]  # while any exchange was, whatever its kind
     exposed_s: Sequence[float]
+    useful_s: Sequence[float] = ()  # of each of its threads over the timed steps, in tasks
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,14 @@ def instructions_per_step(result: Mapping[str, Any]) -> tuple[float | None, str]
         share = f"{1 - MOSTLY_USEFUL:.0%}"
         return None, f"threads waited for more than {share} of the time, and waiting executes instructions too"
     return math.fsum(counted) / len(timed_s), ""
+
+
+def useful_s(result: Mapping[str, Any]) -> list[float] | None:
+    """Seconds in tasks of each thread of all ranks over the timed steps, from a result as JSON; None: it lacks one."""
+    ranks = [rank.get("useful_s") for rank in result.get("communication") or []]
+    ranks = ranks or [[thread.get("useful_s") for thread in result.get("threads") or []]]
+    times = [s for each in ranks for s in each or [None]]
+    return None if None in times else times
 
 
 def communication_per_step(result: Mapping[str, Any]) -> list[dict[str, float]]:

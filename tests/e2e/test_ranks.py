@@ -84,6 +84,8 @@ def check_communication(config: TrainConfig, ranks: list[dict[str, Any]]) -> Non
             assert sum(one[way] for one in each) == timed * others * of_a_step[kind], (kind, way)
     held = not scheduler(config.scheduler).second_moment
     for rank in ranks:
+        assert len(rank["useful_s"]) == config.threads
+        assert min(rank["useful_s"]) > 0
         for each in rank["exchanges"]:
             assert min(each["calls_s"], each["in_flight_s"]) > 0, each
             assert each["exposed_s"] >= 0, each
@@ -197,6 +199,23 @@ def test_the_command_trains_with_ranks_on_this_machine_inside_a_job_of_several_n
     check_communication(TrainConfig.from_dict(two["config"]), two["communication"])
     assert one["communication"] == []
     assert two["summary"]["tokens_per_s"] * sum(two["step_s"][2:]) == pytest.approx(4 * 16)
+
+
+def test_a_thread_that_waits_for_messages_is_not_useful_while_a_task_holds_it():
+    common = ("train", "--model", "tiny", "--batch", "4", "--seq", "16", "--steps", "3", "--json", "--ranks", "2",
+              "--allow-oversubscription", "--threads", "2")  # fmt: skip
+    for scheduler_name in ("fork-join", "task"):
+        found = told(taskloom(*common, "--scheduler", scheduler_name))
+        useful_s = [thread["useful_s"] for thread in found["threads"]]
+        assert found["communication"][0]["useful_s"] == useful_s
+        waits_s = sum(op["time_s"] for op in found["ops"] if op["op"].endswith("_arrived"))
+        held_s = waits_s if scheduler_name == "fork-join" else 0.0
+        assert waits_s > 0
+        assert sum(op["time_s"] for op in found["ops"]) == pytest.approx(sum(useful_s) + held_s)
+        for thread in found["threads"]:
+            assert sum(thread["phase_useful_s"].values()) == pytest.approx(thread["useful_s"])
+            spent_s = sum(thread[name] for name in ("useful_s", "scheduling_s", "waiting_s", "idle_s"))
+            assert spent_s == pytest.approx(sum(found["step_s"][found["config"]["warmup"] :]))
 
 
 def test_all_ranks_stop_at_a_loss_that_is_not_finite():

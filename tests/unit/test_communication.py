@@ -6,6 +6,7 @@ import re
 import pytest
 
 from gpt2core.spec.result import communication_per_step
+from taskloom.analysis.causes import efficiencies
 from taskloom.analysis.communication import communication
 from taskloom.analysis.processes import Process
 from taskloom.analysis.report import page
@@ -95,3 +96,23 @@ def test_a_report_without_ranks_has_no_such_section(processes):
     assert "Communication" not in page(document)
     del document["communication"]  # as in earlier documents
     assert "Communication" not in page(document)
+
+
+def test_efficiency_is_that_of_the_threads_of_all_ranks(make_result):
+    result = make_result([9, 1, 1], scheduler="task", ranks=2, batch=4, threads=1, fusion="rows")
+    result["threads"] = [{"thread": 0, "useful_s": 1.8, "starvation_s": 0.2, "barrier_s": 0.0, "idle_s": 0.0}]
+    result["graph"] = {"t1_s": 0.9, "tinf_s": 0.2, "fork_join_tinf_s": 0.5}
+    result["communication"] = exchanged(*HIDING)
+    for rank, useful_s in zip(result["communication"], (1.8, 0.9), strict=True):
+        rank["useful_s"] = [useful_s]
+    kept = {}
+    for part in digest(result).values():
+        kept |= json.loads(part)
+    for process in (Process(1, result), Process(1, kept)):
+        (row,) = efficiencies([process])
+        found = row.efficiency
+        assert (found.parallel, found.load_balance) == (pytest.approx(2.7 / 4), pytest.approx(1.35 / 1.8))
+        assert (found.serialisation, found.transfer) == (pytest.approx(1.0), pytest.approx(0.9))
+    del result["communication"][1]["useful_s"]  # as in older results: only rank 0's are known
+    (row,) = efficiencies([Process(1, result)])
+    assert row.efficiency.parallel == pytest.approx(0.9)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpt2core.spec.result import communication_per_step, instructions_per_step, phase_medians_s
+from gpt2core.spec.result import communication_per_step, instructions_per_step, phase_medians_s, useful_s
 
 MOMENTARY = frozenset({"load_average"})  # entries of the environment that differ in every run
 FACTS = ("config", "losses")
@@ -50,6 +50,7 @@ def digest(result: Mapping[str, Any]) -> dict[str, bytes]:
         "resident_bytes": result.get("resident_bytes"),
         "compiled": result.get("compiled"),
         "communication_per_step": communication_per_step(result),
+        "useful_s": useful_s(result) if result.get("communication") else None,
     }
     return {name: _packed(part) for name, part in (("facts", facts), ("measured", measured), ("causes", causes))}
 
