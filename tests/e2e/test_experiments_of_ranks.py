@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psutil
 import pytest
 
-from taskloom import Client
+from taskloom import Client, trace_files
+from taskloom.analysis.messages import messages
 from taskloom.analysis.report import page
 from taskloom.contract.experiments import ExperimentRequest
+from tests.support.patience import until
 from tests.support.processes import House, gone
-from tests.support.runs import SMALL, ended, submit, succeeded, training
+from tests.support.runs import SMALL, ended, submit, training
 
 BASE = {**SMALL, "batch": 4, "batch_slice": 1, "token_slice": 8, "fusion": "rows", "allow_oversubscription": True}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def test_an_experiment_compares_schedulers_with_one_rank_and_with_two(home: House, client: Client) -> None:
+def test_an_experiment_compares_schedulers_with_one_rank_and_with_two(
+    home: House, client: Client, tmp_path: Path
+) -> None:
     home.start_worker(None)
-    body = {"base": BASE, "axes": {"scheduler": ["fork-join", "task"], "ranks": [1, 2]}, "repetitions": 1}
+    axes = {"scheduler": ["fork-join", "task"], "ranks": [1, 2]}
+    body = {"base": BASE, "axes": axes, "repetitions": 1, "trace": True}
     experiment = client.submit(ExperimentRequest.model_validate(body)).id
-    succeeded(client, experiment, 4)
+    until(lambda: client.experiment(experiment).state == "finished", "all runs and their traces", 500)
     results = [client.result(run.id) for run in client.runs(experiment)]
     losses = {ranks: [r["losses"] for r in results if r["config"]["ranks"] == ranks] for ranks in (1, 2)}
     assert losses[1][0] == losses[1][1]
@@ -32,6 +39,14 @@ def test_an_experiment_compares_schedulers_with_one_rank_and_with_two(home: Hous
     assert not [mark for mark in document["marks"] if "mpi" in mark]
     assert document["forecast"]["missing"] == ["slices 1x8, 2 ranks: several ranks are not forecast"]
     assert "fork-join 1x8, 2 ranks, 1 thread" in page(document)
+    assert "<h2>Communication</h2>" in page(document)
+    assert [len(row["ranks"]) for row in document["communication"]] == [2, 2]
+    assert document["conclusion"].count("messages between ranks are in flight for") == 2
+    for run in client.runs(experiment):
+        client.download_artifact(run.id, trace_files.ARTIFACT, tmp_path / "trace.json.gz")
+        trace, ranks = trace_files.read(tmp_path / "trace.json.gz"), run.variant["ranks"]
+        assert len(trace.ranks) == ranks
+        assert bool(list(messages(trace))) == (ranks > 1)
     for row in client.memory(experiment):
         assert row.memory.exact
         assert row.memory.with_batch[0].batch == 4 // (row.variant.variant.get("ranks") or 1)
