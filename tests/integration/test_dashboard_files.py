@@ -172,3 +172,11 @@ def test_all_scripts_and_styles_are_within_the_budget():
     """Together at most 120 kB, as sent; the first page's 45 kB are measured in a browser (tests/ui/test_pages.py)."""
     code = [file for name, file in FILES.by_path.items() if name.endswith((".js", ".css"))]
     assert sum(len(gzip.compress(file.plain)) for file in code) <= 120_000
+
+
+def test_styles_are_sent_without_comments_and_indentation():
+    sent = FILES.by_path["style.css"].plain.decode()
+    assert "/*" not in sent
+    assert not re.search(r"^\s", sent, re.M)
+    written = (FOLDER / "style.css").read_text()
+    assert re.sub(r"\s", "", re.sub(r"/\*.*?\*/", "", written, flags=re.S)) == re.sub(r"\s", "", sent)

@@ -19,6 +19,7 @@ FIRST = "now"
 IMPORT = re.compile(rb"^(?:import|export)\s(?:[^'\"();=]*\sfrom\s)?\s*'(\.[^']+)'", re.MULTILINE)
 COMMENT = re.compile(r"^[ \t]*//[^\n]*$|/\*\*(?:(?!\*/).)*\*/[ \t]?", re.MULTILINE | re.DOTALL)
 INDENT = re.compile(r"^\t+", re.MULTILINE)
+IN_CSS = re.compile(rb"/\*.*?\*/\n?|^\s+", re.MULTILINE | re.DOTALL)  # comments, blank lines and indentation
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -78,6 +79,8 @@ def read(folder: Path = FOLDER) -> Files:
     for name, content in plain.items():
         if name.endswith(".js") and not name.startswith("vendor/"):
             plain[name] = as_sent(content.decode()).encode()
+        if name.endswith(".css"):
+            plain[name] = IN_CSS.sub(b"", content)
     plain[TOKENS] = tokens.stylesheet().encode()
     whole = hashlib.sha256()
     for name, content in sorted(plain.items()):

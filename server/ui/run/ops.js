@@ -29,6 +29,12 @@ export function Ops({of}) {
 			const threads = (result.threads ?? []).filter(
 				(/** @type {import('../schemas').Schemas['ResultThread']} */ thread) => thread.useful_s != null
 			);
+			const ranks = (result.communication ?? []).map((/** @type {import('../schemas').Schemas['ResultRank']} */ each) => {
+				const [flight, exposed] = [each.in_flight_s, each.exposed_s].map(steps =>
+					steps.slice(result.config.warmup).reduce((a, b) => a + b, 0)
+				);
+				return {name: `rank ${each.rank}`, parts: {hidden: Math.max(flight - exposed, 0), exposed}};
+			});
 			return html`<div class="stack">
 				${threads.length > 0 &&
 				html`<section class="panel">
@@ -37,15 +43,17 @@ export function Ops({of}) {
 						name="threads"
 						label="seconds of the timed steps"
 						unit=${v => `${v.toPrecision(3)} s`}
-						said="What each thread did in the timed steps."
+						said=${`What each thread did${ranks.length ? ', and messages in flight: hidden by work, or exposed' : ''}.`}
 						colours=${{
 							useful: 'useful',
 							'no work': 'no-work',
 							'at barriers': 'barrier',
 							scheduling: 'scheduling',
-							idle: 'idle'
+							idle: 'idle',
+							hidden: 'task',
+							exposed: 'loss'
 						}}
-						rows=${threads.map((/** @type {ShownThread} */ t) => ({
+						rows=${[...threads.map((/** @type {ShownThread} */ t) => ({
 							name: `thread ${t.thread}, core ${t.core}`,
 							parts: {
 								useful: t.useful_s,
@@ -54,7 +62,7 @@ export function Ops({of}) {
 								scheduling: t.scheduling_s ?? 0,
 								idle: t.idle_s ?? 0
 							}
-						}))}
+						})), ...ranks]}
 					/>
 				</section>`}
 				<section class="panel">
