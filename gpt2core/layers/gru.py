@@ -9,8 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 from gpt2core.compile.jit import address_of, kernel
-from gpt2core.compile.later import float32
-from gpt2core.gemm.operands import into, plain, transposed
+from gpt2core.compile.later import float32, is_half
+from gpt2core.gemm.operands import Operand, into, plain
 from gpt2core.gemm.products import multiply
 from gpt2core.layers import cell, linear
 from gpt2core.layers.recurrence import Chunk
@@ -18,7 +18,7 @@ from gpt2core.step import parameters, slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
 from gpt2core.step.ops import Product, Read, Tensor, Update, Write
-from gpt2core.step.signature import Int32s, Matrix, Multiply, Scalar, TileInt, Vector
+from gpt2core.step.signature import Int32s, Matrix, MatrixOrHalves, Multiply, Scalar, TileInt, Vector
 from gpt2core.step.slicing import Slice
 
 GATES = 3  # r, z, n
@@ -31,7 +31,7 @@ sigmoid, tanh = cell.sigmoid, cell.tanh
 class Weights(NamedTuple):
     """The recurrent weight (3*H, H) and its bias (3*H,)."""
 
-    weight: Matrix
+    weight: MatrixOrHalves
     bias: Vector
 
 
@@ -81,7 +81,8 @@ def gru_forward(
                 else:
                     kept[row + i, c] = past[before + i, unit0 + c]
         multiply(
-            by, n, GATES * H, H, plain(address_of(kept, row * H), H), transposed(address_of(weight, 0), H),
+            by, n, GATES * H, H, plain(address_of(kept, row * H), H),
+            Operand(address_of(weight, 0), H, 1, is_half(weight)),
             into(address_of(hidden, row * GATES * H), GATES * H, 0),
         )  # fmt: skip
         for i in range(n):
@@ -180,16 +181,17 @@ class Direction:
     def forward(self) -> None:
         """Add an op for each chunk of time."""
         H = self.step.shape(self.weight)[1]
+        weight_bytes, half_weight = GATES * H * H * self.step.itemsize(self.weight), int(self.step.is_half(self.weight))
         before = "row1:group1" if self.backwards else "group0:row0"
         for number, chunk in enumerate(self._chunks()):
             self.step.op(
                 self.name, "forward", gru_forward, chunk,
-                chunk.cost(ROWS, (2 * GATES * H + CELL_FLOP) * H, 8 * F32 * H, F32 * GATES * H * H),
+                chunk.cost(ROWS, (2 * GATES * H + CELL_FLOP) * H, 8 * F32 * H, weight_bytes),
                 h=Write(self.out, ROWS, UNITS), past=Read(self.out, before, UNITS), kept=Write(self.kept, ROWS),
                 hidden=Write(self.hidden, ROWS), gates=Update(self.gates, ROWS, OF_GATES),
                 first=Read(self.first, SAMPLES) if self.first and not number else None,
                 lengths=Read(self.lengths, SAMPLES), weight=Read(self.weight), bias=Read(self.bias),
-                by=Product(0, 1, self.BS, GATES * H, H), T=self.T, backwards=int(self.backwards),
+                by=Product(0, 1, self.BS, GATES * H, H, half_b=half_weight), T=self.T, backwards=int(self.backwards),
             )  # fmt: skip
 
     def backward(self) -> None:

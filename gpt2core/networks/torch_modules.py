@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from gpt2core.networks import halves
 from gpt2core.networks.normal import Normals
 from gpt2core.networks.shards import Stored, check_tensors, few, read_tensors
 from gpt2core.node.files import replacing
@@ -37,14 +38,14 @@ def initial_weights(
     uniforms = np.random.Generator(np.random.PCG64([seed, WEIGHTS_STREAM, 1]))
     normals = Normals([seed, WEIGHTS_STREAM])
     for spec in specs:
-        out = weights[spec.name]
-        if spec.name.endswith("embedding"):
-            normals.fill(out, 1.0)
-            continue
         bound = np.float32(1 / math.sqrt(inputs(spec.name)))
-        uniforms.random(dtype=np.float32, out=out)
-        out *= 2 * bound
-        out -= bound
+        for part in halves.parts(weights[spec.name]):
+            if spec.name.endswith("embedding"):
+                normals.fill(part, 1.0)
+            else:
+                uniforms.random(dtype=np.float32, out=part)
+                part *= 2 * bound
+                part -= bound
 
 
 def gru(name: str, ways: Sequence[str] = ("", "_reverse")) -> dict[str, str]:

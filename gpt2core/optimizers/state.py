@@ -35,8 +35,12 @@ def constant(tensors: Mapping[str, list[TensorSpec]]) -> dict[str, list[TensorSp
     return {**tensors, "weights": weights, "gradients": [], "optimizer": []}
 
 
-def with_halves(tensors: Mapping[str, list[TensorSpec]], matrices: Collection[str]) -> dict[str, list[TensorSpec]]:
-    """Tensors with these weights as bfloat16."""
+def in_precision(
+    config: TrainConfig, tensors: Mapping[str, list[TensorSpec]], matrices: Collection[str]
+) -> Mapping[str, list[TensorSpec]]:
+    """Tensors with these weights as bfloat16 where the run keeps them so."""
+    if not config.has_half_weights:
+        return tensors
     weights = [
         dataclasses.replace(spec, dtype=HALF) if spec.name in matrices else spec for spec in tensors["weights"]
     ]

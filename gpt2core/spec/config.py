@@ -125,7 +125,7 @@ class TrainConfig:
     )
     precision: str = setting(
         "fp32", "precision of the operands of matrix products, of some activations of GPT-2, and with mode infer of "
-        "the weights' matrices of a gpt2 or lstm in memory; all else is fp32",
+        "the weights' matrices of a gpt2, lstm, seq2seq or reader in memory; all else is fp32",
         choices=PRECISIONS, role="size", group="training", main=8,
     )
     blas: str = setting(

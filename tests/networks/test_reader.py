@@ -162,8 +162,9 @@ def test_document_and_query_do_not_wait_for_each_other() -> None:
     [
         readers.config(steps=1, fusion="none"), readers.config(steps=1), readers.config(steps=1, precision="bf16"),
         readers.inference(steps=1, score=True),
+        readers.inference(steps=1, score=True, precision="bf16"),
     ],
-    ids=["none", "all", "bf16", "infer"],
+    ids=["none", "all", "bf16", "infer", "infer-bf16"],
 )  # fmt: skip
 def test_tasks_read_and_write_what_they_declare(how: TrainConfig) -> None:
     data = network_of(how).data(how)
@@ -187,8 +188,21 @@ def test_inference_has_the_probabilities_and_the_loss_of_training() -> None:
     assert (result.losses[0], result.accuracy[0]) == (np.mean(losses, dtype=np.float64), scored["right"].mean())
 
 
+def test_inference_in_bf16_has_half_of_the_bytes_and_the_probabilities_within_a_percent() -> None:
+    settings = [slicing.resolve(readers.inference(steps=1, precision=each)) for each in ("fp32", "bf16")]
+    whole, half = map(computed, settings)
+    assert {name: array.dtype.itemsize for name, array in half.weights.items()} == {
+        name: 2 if array.ndim == 2 else 4 for name, array in whole.weights.items()
+    }
+    found = whole.arrays["probabilities"]
+    assert 0 < np.linalg.norm(half.arrays["probabilities"] - found) < 0.01 * np.linalg.norm(found)
+    other = train.train(readers.inference(steps=1, precision="bf16", scheduler="task", threads=2))
+    assert other.outputs_sha256 == train.train(settings[1]).outputs_sha256
+
+
 def test_its_memory_is_known_beforehand() -> None:
-    for how in (readers.config(scheduler="task", threads=3), readers.config(**SUMMED), readers.inference()):
+    for how in (readers.config(scheduler="task", threads=3), readers.config(**SUMMED), readers.inference(),
+                readers.inference(precision="bf16")):  # fmt: skip
         planned = train.plan(how)
         assert planned.memory_bytes == memory_bytes(planned.config)
         assert run_memory_bytes(how) == sum(planned.memory_bytes.values())

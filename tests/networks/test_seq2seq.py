@@ -160,8 +160,9 @@ def test_the_directions_of_the_encoder_do_not_wait_for_each_other() -> None:
     [
         seq2seqs.config(steps=1, fusion="none"), seq2seqs.config(steps=1), seq2seqs.config(steps=1, precision="bf16"),
         seq2seqs.inference(steps=1, score=True),
+        seq2seqs.inference(steps=1, score=True, precision="bf16"),
     ],
-    ids=["none", "all", "bf16", "infer"],
+    ids=["none", "all", "bf16", "infer", "infer-bf16"],
 )  # fmt: skip
 def test_tasks_read_and_write_what_they_declare(how: TrainConfig) -> None:
     data = network_of(how).data(how)
@@ -183,8 +184,21 @@ def test_inference_has_the_logits_and_the_loss_of_training() -> None:
     assert len(found) == 1
 
 
+def test_inference_in_bf16_has_half_of_the_bytes_and_the_logits_within_a_percent() -> None:
+    settings = [slicing.resolve(seq2seqs.inference(steps=1, precision=each)) for each in ("fp32", "bf16")]
+    whole, half = map(computed, settings)
+    assert {name: array.dtype.itemsize for name, array in half.weights.items()} == {
+        name: 2 if array.ndim == 2 else 4 for name, array in whole.weights.items()
+    }
+    logits = whole.arrays["logits"]
+    assert 0 < np.linalg.norm(half.arrays["logits"] - logits) < 0.01 * np.linalg.norm(logits)
+    other = train.train(seq2seqs.inference(steps=1, precision="bf16", scheduler="task", threads=2))
+    assert other.outputs_sha256 == train.train(settings[1]).outputs_sha256
+
+
 def test_its_memory_is_known_beforehand() -> None:
-    for how in (seq2seqs.config(scheduler="task", threads=3), seq2seqs.config(**SUMMED), seq2seqs.inference()):
+    for how in (seq2seqs.config(scheduler="task", threads=3), seq2seqs.config(**SUMMED), seq2seqs.inference(),
+                seq2seqs.inference(precision="bf16")):  # fmt: skip
         planned = train.plan(how)
         assert planned.memory_bytes == memory_bytes(planned.config)
         assert run_memory_bytes(how) == sum(planned.memory_bytes.values())

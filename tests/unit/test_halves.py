@@ -15,6 +15,8 @@ from gpt2core.networks.lstm import checkpoint as of_lstm
 from gpt2core.networks.lstm import initial as initial_lstm
 from gpt2core.networks.lstm import tensors as lstm_tensors
 from gpt2core.networks.lstm.tensors import Lstm
+from gpt2core.networks.network import network_of
+from gpt2core.spec.config import TrainConfig
 from tests.support.checkpoints import MODEL, random_weights, write_bf16
 
 LSTM = Lstm(embedding=24, hidden=32, layers=2, vocab=61)
@@ -90,3 +92,25 @@ def test_an_lstms_weights_from_a_file_are_rounded(tmp_path: Path) -> None:
     of_lstm.write_checkpoint(tmp_path / "weights.safetensors", LSTM, whole)
     of_lstm.read_checkpoint(tmp_path / "weights.safetensors", LSTM, half)
     assert_rounded(half, whole)
+
+
+@pytest.mark.parametrize("model", ["seq2seq-tiny", "reader-tiny"])
+def test_weights_of_recurrent_encoders_are_those_of_float32_rounded(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawn from a seed, and read from a file."""
+    monkeypatch.setattr(halves, "AT_ONCE", 100)
+    path = str(tmp_path / "weights.safetensors")
+    keeps = TrainConfig(model, mode="infer", precision="bf16")
+    network = network_of(keeps)
+    specs = network.tensors(keeps)["weights"]
+    matrices = [spec.name for spec in specs if spec.dtype == "uint16"]
+    assert matrices == [spec.name for spec in specs if len(spec.shape) == 2]
+    whole, half = both(specs, matrices)
+    for weights in (whole, half):
+        network.initialise(keeps, weights)
+    assert_rounded(half, whole)
+    network.write(TrainConfig(model, save=path), whole)
+    _, read = both(specs, matrices)
+    network.read(TrainConfig(model, mode="infer", precision="bf16", checkpoint=path), read)
+    assert_rounded(read, whole)

@@ -142,7 +142,7 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena. With fusion "all" a gradient lives only until its task has updated the weight."""
     trained = _trained(model_of(config), state.names(config), config.fused != "all")
     return {
-        **(state.with_halves(trained, MATRICES) if config.has_half_weights else trained),
+        **state.in_precision(config, trained, MATRICES),
         "activations": activation_specs(config),
         "temporary": temporary_specs(config),
     }

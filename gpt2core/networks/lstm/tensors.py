@@ -165,7 +165,7 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     trained = _trained(model, state.names(config), config.fused != "all")
     head = generation.specs(config, V) if config.generate else token_rows.head_specs(config, H, V)
     return {
-        **(state.with_halves(trained, [each.name for each in matrices(model)]) if config.has_half_weights else trained),
+        **state.in_precision(config, trained, [each.name for each in matrices(model)]),
         "activations": [
             *rows,
             *(TensorSpec(name, (N, E)) for name in ("embedded", "dembedded")),

@@ -95,8 +95,9 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     model, B, T = model_of(config), config.batch, config.seq
     E, H, Q, N = model.embedding, model.hidden, model.query, B * T
     accuracy = classes.specs(config)
+    trained = state.arenas_with(state.names(config), weight_specs(model), keeps_gradients=config.fused != "all")
     return {
-        **state.arenas_with(state.names(config), weight_specs(model), keeps_gradients=config.fused != "all"),
+        **state.in_precision(config, trained, [name for name, *_ in matrices(model)]),
         "activations": [
             TensorSpec("document", (N,), "int32"), TensorSpec("query", (B * Q,), "int32"),
             *(TensorSpec(name, (B,), "int32") for name in ("answers", "document_lengths", "query_lengths")),

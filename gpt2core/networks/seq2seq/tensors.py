@@ -111,8 +111,9 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
         )},
     }  # fmt: skip
     head = token_rows.head_specs(config, H, model.vocab)
+    trained = state.arenas_with(state.names(config), weight_specs(model), keeps_gradients=config.fused != "all")
     return {
-        **state.arenas_with(state.names(config), weight_specs(model), keeps_gradients=config.fused != "all"),
+        **state.in_precision(config, trained, [name for name, *_ in matrices(model)]),
         "activations": [
             *(TensorSpec(name, (N,), "int32", fixed) for name, fixed in tables.items()),
             *(TensorSpec(name, (B,), "int32") for name in ("source_lengths", "target_lengths")),
