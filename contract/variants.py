@@ -44,6 +44,9 @@ class VariantRow(Model):
     backward_s: float | None
     update_s: float | None
     final_loss: float | None
+    node_s: float | None = Field(
+        None, description="seconds of the node that a run took, all parts of its node time; the median"
+    )
     losses: int = Field(description="number of different final losses; 1: all agree")
     nodes: list[str]
     environments: int = Field(description="number of different environments (machines or software) of the results")

@@ -1,5 +1,7 @@
 """Runs with a goal through the API: what the way to it took, in analysis and export, and what it cost."""
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.both_databases
@@ -43,17 +45,24 @@ def test_the_way_to_the_goal_is_in_analysis_and_export_and_has_its_cost(start_se
     columns = "goal_reached,goal_steps,goal_time_s,goal_energy_j"
     rows = api.http.get("/api/v1/exports/runs", params={"format": "csv", "columns": columns, "sort": "id"}).text
     assert rows.splitlines() == [columns, "True,4,1.5,6.0", "False,,,"]
+    rows = api.http.get("/api/v1/exports/runs", params={"format": "ndjson", "sort": "id"}).text.splitlines()
+    spent = [[json.loads(row)[name] for name in ("node_s", "cost", "cost_to_goal")] for row in rows]
+    assert spent == [[4.0, pytest.approx(0.008), pytest.approx(0.003)], [4.0, pytest.approx(0.008), None]]
+    (row,) = api.http.get("/api/v1/exports/variants", params={"format": "ndjson"}).text.splitlines()
+    assert [json.loads(row)[name] for name in ("node_s", "cost")] == [4.0, pytest.approx(0.008)]
 
 
 def test_without_a_price_costs_are_null_with_the_reason(api, make_result):
     api.submit(base={"steps": 4, "warmup": 1})
     node = api.worker()
     lease = node.claim()
-    node.upload(lease, {**make_result(), "node_time": SPENT})
+    node.upload(lease, {**make_result(), "node_time": SPENT, "energy": {"package_j": 5.0, "memory_j": 1.5}})
     found = api.get(f"/runs/{lease['run_id']}")
     reason = "the operator has set no price: TASKLOOM_PRICE_PER_NODE_HOUR"
     assert (found["cost"], found["cost_missing"]) == (None, reason)
     assert (found["cost_to_goal"], found["cost_to_goal_missing"]) == (None, None)
+    columns = "node_s,cost,cost_to_goal,energy_j"
+    assert api.http.get("/api/v1/exports/runs", params={"columns": columns}).text == f"{columns}\n4.0,,,6.5\n"
 
 
 @pytest.mark.parametrize(

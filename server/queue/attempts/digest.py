@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpt2core.spec.result import communication_per_step, instructions_per_step, phase_medians_s, useful_s
+from gpt2core.spec.result import communication_per_step, energy_j, instructions_per_step, phase_medians_s, useful_s
 
 MOMENTARY = frozenset({"load_average"})  # entries of the environment that differ in every run
 FACTS = ("config", "losses")
@@ -36,6 +36,7 @@ def digest(result: Mapping[str, Any]) -> dict[str, bytes]:
         "flagged": result["flagged"] if any(result.get("flagged") or []) else [],
         "validity": {"foreign": (result.get("validity") or {}).get("foreign")},
         "instructions_per_step": instructions_per_step(result),
+        "energy_j": energy_j(result)[0],
         "phase_medians_s": phase_medians_s(result),
     }
     causes = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -22,6 +24,13 @@ def keep(run: Run, parts: Mapping[str, float] | None) -> None:
     """Set the columns of a run; null for the parts that its result does not have."""
     for name, column in COLUMNS.items():
         setattr(run, column.key, (parts or {}).get(name))
+
+
+def total_s(run: Any) -> float | None:
+    """Seconds of the node that a run took, all parts; None if unknown. It may be a row of COLUMNS."""
+    if run.node_timed_s is None:
+        return None
+    return math.fsum(getattr(run, column.key) or 0.0 for column in COLUMNS.values())
 
 
 def of_run(run: Run) -> NodeTime:

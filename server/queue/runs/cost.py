@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import orjson
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -24,15 +22,19 @@ def of_run(session: Session, settings: Settings, run: Run) -> Cost:
     price, aims = settings.price_per_node_hour, bool(run.spec.get("stop_at"))
     if price is None:
         return Cost(cost_missing=NO_PRICE, cost_to_goal_missing=NO_PRICE if aims else None)
-    spent = node_time.of_run(run)
-    whole_s = None if spent.node_time is None else math.fsum(spent.node_time.values())
+    whole_s = node_time.total_s(run)
     to_goal_s, why = _to_goal_s(session, run) if aims else (None, None)
     return Cost(
-        cost=None if whole_s is None else whole_s / HOUR_S * price,
-        cost_missing=spent.node_time_missing,
-        cost_to_goal=None if to_goal_s is None else to_goal_s / HOUR_S * price,
+        cost=of_time(price, whole_s),
+        cost_missing=node_time.of_run(run).node_time_missing,
+        cost_to_goal=of_time(price, to_goal_s),
         cost_to_goal_missing=why,
     )
+
+
+def of_time(price: float | None, spent_s: float | None) -> float | None:
+    """Cost of seconds of a node; None without a price or a time."""
+    return None if price is None or spent_s is None else spent_s / HOUR_S * price
 
 
 def _to_goal_s(session: Session, run: Run) -> tuple[float | None, str | None]:

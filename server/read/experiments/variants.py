@@ -16,6 +16,7 @@ from taskloom.analysis.statistics import median_bounds
 from taskloom.contract.variants import VariantRow, VariantTable
 from taskloom.server.db import Database
 from taskloom.server.errors import NotFound
+from taskloom.server.queue.attempts import node_time
 from taskloom.server.queue.runs.details import main_settings
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
@@ -23,7 +24,7 @@ from taskloom.server.queue.tables.states import ACTIVE, OPEN
 
 COLUMNS = (
     Run.variant, Run.spec, Run.shape, Run.state, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,
-    Run.flagged_steps, Run.node, Run.environment_sha256,
+    Run.flagged_steps, Run.node, Run.environment_sha256, *node_time.COLUMNS.values(),
 )  # fmt: skip
 
 
@@ -69,6 +70,7 @@ def _row(experiment_id: int, group: Sequence[Any], stops: bool) -> VariantRow:
         tokens_per_s=statistics.harmonic_mean(rates) if rates else None,
         **{f"{phase}_s": _median(map(_phase(phase), timed)) for phase in PHASES},
         final_loss=min(losses) if len(losses) == 1 else _median(losses),
+        node_s=_median(map(node_time.total_s, timed)),
         losses=len(losses),
         nodes=sorted({run.node for run in timed if run.node is not None}),
         environments=len({run.environment_sha256 for run in timed if run.environment_sha256 is not None}),

@@ -16,7 +16,7 @@ from taskloom.server.read.analysis import reading
 RUNS_AT_ONCE = 500
 MEASURES: dict[str, Any] = {
     "parallel_efficiency": "number", "mfu": "number", "foreign_share": "number", "peak_rss_bytes": "integer",
-    "compiled": "integer", "in_flight_s": "number", "exposed_s": "number",
+    "compiled": "integer", "energy_j": "number", "in_flight_s": "number", "exposed_s": "number",
 }  # fmt: skip
 NONE = dict.fromkeys(MEASURES)
 
@@ -33,8 +33,8 @@ def with_measures(database: Database, rows: Iterable[dict[str, Any]]) -> Iterato
 
 
 def _of(process: Process) -> dict[str, Any]:
-    """Efficiency, share of the peak of products, foreign load, peak memory with the kernels that it compiled, and the
-    mean over its ranks of the time in flight and exposed."""
+    """Efficiency, share of the peak of products, foreign load, peak memory with the kernels that it compiled, energy, and
+    the mean over its ranks of the time in flight and exposed."""
     (used,), (roof,) = efficiencies([process]), rooflines([process])
     ranks = process.communication
     return {
@@ -43,5 +43,6 @@ def _of(process: Process) -> dict[str, Any]:
         "foreign_share": process.foreign_share,
         "peak_rss_bytes": (process.result.get("memory_bytes") or {}).get(PEAK) or None,
         "compiled": process.result.get("compiled"),
+        "energy_j": process.result.get("energy_j"),
         **{name: fmean(rank[name] for rank in ranks) if ranks else None for name in ("in_flight_s", "exposed_s")},
     }

@@ -44,11 +44,11 @@ class Export:
     sort: Sort
 
 
-def write(database: Database, export: Export, pipe: str) -> Refusal | None:
-    """Write an export into a named pipe, until its reader is gone."""
+def write(database: Database, price: float | None, export: Export, pipe: str) -> Refusal | None:
+    """Write an export into a named pipe, until its reader is gone. price: of an hour of a node."""
     with Path(pipe).open("wb", buffering=0) as file:
         try:
-            rows = tables.rows(database, export.table, export.columns, export.filters, export.sort)
+            rows = tables.rows(database, export.table, export.columns, export.filters, export.sort, price)
             for piece in formats.written(export.form, export.columns, rows):
                 _write_all(file.fileno(), piece)
         except BrokenPipeError:
@@ -122,7 +122,8 @@ class Exports:
 
     async def _write(self, export: Export, pipe: str) -> Refusal | None:
         if not self._settings.processes:
-            return await to_thread.run_sync(write, self._database, export, pipe, limiter=CapacityLimiter(1))
+            price = self._settings.price_per_node_hour
+            return await to_thread.run_sync(write, self._database, price, export, pipe, limiter=CapacityLimiter(1))
         given = (self._settings.model_dump_json(), export, pipe)
         return await in_process(write_in_process, *given)
 
@@ -156,7 +157,7 @@ async def _rest(
 def write_in_process(settings: str, export: Export, pipe: str) -> Refusal | None:
     """Entry point of a process: `write`."""
     with work.as_reader(settings) as sources:
-        return write(sources.database, export, pipe)
+        return write(sources.database, sources.settings.price_per_node_hour, export, pipe)
 
 
 class _Answer(StreamingResponse):

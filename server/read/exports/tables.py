@@ -21,8 +21,9 @@ from gpt2core.spec.phases import PHASES
 from taskloom.contract.commits import NAMED, OF_TRAINER
 from taskloom.contract.variants import VariantRow
 from taskloom.server.db import Database, utc
-from taskloom.server.queue.attempts import commits
+from taskloom.server.queue.attempts import commits, node_time
 from taskloom.server.queue.experiments import blocks
+from taskloom.server.queue.runs import cost
 from taskloom.server.queue.runs.details import evaluations_of
 from taskloom.server.queue.tables.attempts import Digest, Result
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag
@@ -62,6 +63,7 @@ COMMIT_KINDS: dict[str, Kind] = {
     name: "boolean" if name.endswith("dirty") else "instant" if name.endswith("_at") else "text"
     for name in (*NAMED, *OF_TRAINER)
 }
+COSTS = {"cost": "node_s", "cost_to_goal": "goal_time_s"}  # prices, by the columns of seconds
 PHASE_COLUMNS = tuple(f"{phase}_s" for phase in PHASES)
 
 
@@ -93,6 +95,7 @@ RUN_COLUMNS = (
     Run.id, Run.experiment_id, Run.state, Run.repetition, Run.block, Run.position, Run.attempts, Run.created_at,
     Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,
     Run.flagged_steps, Run.node, Run.environment_sha256, Run.error, Run.spec, *commits.TRAINER,
+    *node_time.COLUMNS.values(),
 )  # fmt: skip
 
 
@@ -117,6 +120,7 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 **{f"latency_{name}_s": latency.get(run.id, {}).get(f"{name}_s") for name in LATENCY},
                 FIRST: latency.get(run.id, {}).get(FIRST),
                 **{f"goal_{name}": reached.get(run.id, {}).get(name) for name in GOAL_KINDS},
+                "node_s": node_time.total_s(run),
                 **{name: getattr(run, name) for name in ("flagged_steps", "node", "environment_sha256")},
                 "error_slug": _text((run.error or {}).get("slug")),
                 "error_detail": _text((run.error or {}).get("detail")),
@@ -292,6 +296,7 @@ TABLES: dict[str, Table] = {
         | _kinds("text", "unit")
         | _kinds("number", *(f"latency_{name}_s" for name in LATENCY), FIRST)
         | {f"goal_{name}": kind for name, kind in GOAL_KINDS.items()}
+        | _kinds("number", "node_s", *COSTS)
         | _kinds("integer", "flagged_steps")
         | _kinds("text", "node", "environment_sha256", "error_slug", "error_detail")
         | COMMIT_KINDS
@@ -317,7 +322,7 @@ TABLES: dict[str, Table] = {
         | MAIN_KINDS,
         _ops,
     ),
-    "variants": Table(VARIANT_KINDS | MAIN_KINDS, _variants),
+    "variants": Table(VARIANT_KINDS | _kinds("number", "cost") | MAIN_KINDS, _variants),
     "tuning_trials": Table(_kinds("integer", "experiment_id") | TRIAL_KINDS, _tuning_trials),
     "history": Table(
         _kinds("text", "series")
@@ -333,7 +338,11 @@ TABLES: dict[str, Table] = {
 }
 
 
-def rows(database: Database, table: str, columns: Collection[str], filters: Filters, sort: Sort) -> Iterator[Row]:
-    """The rows of a table with at least these columns."""
+def rows(
+    database: Database, table: str, columns: Collection[str], filters: Filters, sort: Sort, price: float | None
+) -> Iterator[Row]:
+    """The rows of a table with at least these columns. price: of an hour of a node."""
     found = TABLES[table].rows(database, filters, sort)
+    if costs := {name: of for name, of in COSTS.items() if name in TABLES[table].columns}:
+        found = ({**row, **{name: cost.of_time(price, row[of]) for name, of in costs.items()}} for row in found)
     return with_measures(database, found) if table == "runs" and not MEASURES.keys().isdisjoint(columns) else found
