@@ -118,6 +118,7 @@ def _workload(terms: WorkloadTerms, base: Mapping[str, Any]) -> dict[str, Any]:
             data = network.get("data") or terms.real[trained.model.reads]
             if mode == "train" and data not in (None, GENERATED):
                 real.append({**row, "data": data})
+    larger = [row for i, row in enumerate(larger) if row not in rows and row not in larger[:i]]
     every = [*rows, *larger, *real]
     widest, last = max(terms.threads), terms.schedulers[-1]
     others: list[dict[str, Any]] = [

@@ -90,6 +90,16 @@ def test_settings_of_training_are_not_those_of_inference():
     }  # fmt: skip
 
 
+def test_batches_that_several_rows_have_run_once():
+    """A larger batch of one row is the batch of another one, which keeps all schedulers."""
+    terms = {"networks": [{"model": "tiny", "batch": 4}, {"model": "tiny", "batch": 8}], "threads": [2],
+             "batches": [2, 4], "modes": ["infer"]}  # fmt: skip
+    found = variants({"template": "workload", "workload": terms, "base": {"steps": 4}})
+    assert sorted((config.batch, config.scheduler) for config in found) == [
+        (4, "fork-join"), (4, "task"), (8, "fork-join"), (8, "task"), (16, "task"), (32, "task"),
+    ]  # fmt: skip
+
+
 def test_a_filled_request_is_itself_and_given_fields_stay():
     once = filled(SMALL)
     assert filled(once) == once
