@@ -8,6 +8,7 @@ import pytest
 
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.spec.config import TrainConfig
+from taskloom.server.read.analysis.growth import accepted
 
 SIZES: dict[str, dict[str, Any]] = {
     "resnet": {"network": "resnet", "blocks": 1, "width": 4},
@@ -17,9 +18,9 @@ PEAKS = {32: 100 << 20, 64: 160 << 20, 224: 500 << 20}
 SHAPE = {"batch": 2, "batch_slice": 1, "steps": 3, "warmup": 1, "token_slice": 1}
 
 
-def run_all(api: Any, make_result: Any, models: list[Any]) -> list[dict[str, Any]]:
+def run_all(api: Any, make_result: Any, models: list[Any], **settings: Any) -> list[dict[str, Any]]:
     """The growth of memory of an experiment on these models, each run once with a peak by its side."""
-    made = api.submit(base=SHAPE, axes={"model": models}, repetitions=1)
+    made = api.submit(base={**SHAPE, **settings}, axes={"model": models}, repetitions=1)
     node = api.worker()
     for _ in models:
         lease = node.claim()
@@ -55,3 +56,13 @@ def test_a_preset_and_its_sizes_share_a_curve_and_other_networks_have_none(api: 
     _, by_side = run_all(api, make_result, ["resnet14-cifar", larger, SIZES["vgg"], "tiny"])
     peaks = {point["size"]: point["train_peak_bytes"] for point in by_side["points"] if point["train_peak_bytes"]}
     assert peaks == {side: PEAKS[side] for side in (32, 64)}
+
+
+def test_images_from_files_have_the_curve_of_generated_ones(api: Any, make_result: Any) -> None:
+    """Though such files have images of one side only."""
+    generated = run_all(api, make_result, ["resnet14-cifar"])
+    assert run_all(api, make_result, ["resnet14-cifar"], data="cifar10:c10") == generated
+    assert len(generated[1]["points"]) > 4
+    for settings in ({"evaluate_every": 2, "split": "test"}, {"mode": "infer", "split": "val"}):
+        config = TrainConfig.from_dict({"model": "resnet14-cifar", "data": "cifar10:c10", **settings})
+        assert accepted(config, {"batch": 2, "side": 64}) is not None

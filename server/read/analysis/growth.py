@@ -91,8 +91,9 @@ def _with_shape(config: TrainConfig, shape: Shape) -> TrainConfig:
     for name, most in (("batch_slice", batch), ("token_slice", seq)):
         given = getattr(config, name)
         change[name] = given and min(given, most)
-    if "side" in shape:
+    if "side" in shape:  # files have images of one side; arenas do not depend on the data
         change["model"] = model_from({**config.model.to_dict(), "side": shape["side"]})
+        change |= {"data": "synthetic", "split": None, "val_samples": 1 if config.evaluate_every else None}
     return dataclasses.replace(config, **change)
 
 
