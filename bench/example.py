@@ -1,17 +1,20 @@
-"""Repeat an experiment of docs/examples: which runtime is fastest on this machine, or how should an LSTM, or
-a network of convolutions, be parallelised, and why?
+"""Repeat an experiment of docs/examples: which runtime is fastest on this machine, how should an LSTM, or a
+network of convolutions, be parallelised, and why, or where do six networks spend time and memory?
 
     python -m bench.example             # run the experiment, write docs/examples/gpt2-124m-runtimes.{html,json}
     python -m bench.example calibrate   # equal runs (A/A) in the same database, and the report again with them
     python -m bench.example page        # the stored report again, with today's sentences and figures; nothing runs
     python -m bench.example --question wavefront    # the same for docs/examples/lstm-deep-wavefront.{html,json}
     python -m bench.example --question images       # the same for docs/examples/resnet14-cifar-images.{html,json}
+    python -m bench.example --question workload     # a page about six networks, and its figures as JSON
 
 Everything is declared here, before any run. runtimes: fork-join, task, omp-for and omp-task on two threads, and the
 first two also on one thread, because the forecast needs their profiles. wavefront: task, fork-join layer by layer, and
 fork-join by diagonals, the wavefront written by hand; each with all hidden units in a tile and in blocks, on one and on
 two threads. The question is task against the better fork-join. images: fork-join and task with slices of 8 and of 32 of
-128 synthetic images, on one and on two threads. The question is that of slices of 8.
+128 synthetic images, on one and on two threads. The question is that of slices of 8. workload: the
+template of `taskloom workload` over bench/six_networks.py; its samples are not kept, so its page cannot be rendered
+again.
 
 Repetitions are interleaved blocks. Each run is a fresh process; the first repetition of each variant is traced too. The
 number of pairs is fixed beforehand, because a stopping rule would reduce the power of the exact test. Runs are excluded
@@ -26,12 +29,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import six_networks
 from bench.record import ROOT
 from gpt2core.node import peaks
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
@@ -56,7 +60,8 @@ UNITS, BLOCK = 512, 144  # hidden units of lstm-deep, and of a tile: 4 blocks of
 
 @dataclass(frozen=True)
 class Question:
-    """An experiment and its defaults. `asked`: what it compares, in the form of a request."""
+    """An experiment and its defaults. `asked`: what it compares, in the form of a request. `files`: makes the data that
+    runs name, in a folder; `kept`: what is kept of the report's document."""
 
     name: str
     model: str
@@ -64,6 +69,13 @@ class Question:
     repetitions: int
     base: Mapping[str, Any]
     asked: Mapping[str, Any]
+    files: Callable[[Path], None] | None = None
+    kept: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+
+    @property
+    def of_one_model(self) -> bool:
+        """Whether all runs have the model of the question."""
+        return "template" not in self.asked
 
 
 ASKED = {"threads": 2, "unit_slice": UNITS}
@@ -97,13 +109,18 @@ QUESTIONS = {
             "primary": {"a": {"scheduler": "fork-join", **IMAGES}, "b": {"scheduler": "task", **IMAGES}},
         },
     ),
+    "workload": Question(
+        "where do time and memory go?", "six-networks", steps=12, repetitions=7, base={"warmup": 2},
+        asked={"template": "workload", "workload": six_networks.TERMS, "trace": False},
+        files=six_networks.make, kept=six_networks.figures,
+    ),
 }  # fmt: skip
 
 
 def base(of: Question, model: str, steps: int, runtime: str) -> dict[str, Any]:
     """Settings of all runs."""
-    return {"model": model, "batch": 4, "seq": 64, "steps": steps, "warmup": 1, "data": "stdlib", **of.base,
-            "runtime": runtime}  # fmt: skip
+    alone = {"model": model, "batch": 4, "seq": 64, "data": "stdlib"} if of.of_one_model else {}
+    return {**alone, "steps": steps, "warmup": 1, **of.base, "runtime": runtime}
 
 
 def experiment(of: Question, model: str, steps: int, repetitions: int, runtime: str = AUTO) -> ExperimentRequest:
@@ -111,10 +128,10 @@ def experiment(of: Question, model: str, steps: int, repetitions: int, runtime: 
     asked = {
         "name": f"{model}: {of.name}",
         "base": base(of, model, steps, runtime),
-        **of.asked,
         "repetitions": repetitions,
         "seed": 7,
         "trace": "first",
+        **of.asked,
     }
     return ExperimentRequest.model_validate(asked)
 
@@ -130,10 +147,10 @@ def calibration(of: Question, model: str, steps: int) -> ExperimentRequest:
     return ExperimentRequest.model_validate(asked)
 
 
-def write(document: Mapping[str, Any], out: Path, name: str) -> None:
-    """The report's page and its JSON document."""
+def write(document: Mapping[str, Any], kept: Mapping[str, Any], out: Path, name: str) -> None:
+    """The report's page, and what is kept of its document as JSON."""
     out.mkdir(parents=True, exist_ok=True)
-    for suffix, content in ((".html", page(document)), (".json", json.dumps(document) + "\n")):
+    for suffix, content in ((".html", page(document)), (".json", json.dumps(kept) + "\n")):
         (out / f"{name}{suffix}").write_text(content, encoding="utf-8")
 
 
@@ -143,7 +160,7 @@ def render_again(out: Path, name: str) -> None:
     document["card"] = report_card(document)
     document["answer"] = answer(document)
     document["conclusion"] = " ".join(document["answer"])
-    write(document, out, name)
+    write(document, document, out, name)
 
 
 def told(document: Mapping[str, Any]) -> list[str]:
@@ -185,9 +202,11 @@ def carry_out(given: argparse.Namespace, processes: Processes) -> int:
     out, notes = console(), error_console()
     if peaks.read() is None:  # here, since the worker does not measure peaks on a busy machine
         doctor.measured_peaks(force=False, as_json=False)
+    of = QUESTIONS[given.question]
+    if of.files is not None:
+        of.files(given.folder / "data")
     began = time.monotonic()
     url = demo.start(given.folder, processes)
-    of = QUESTIONS[given.question]
     question = experiment(of, given.model, given.steps, given.repetitions, given.runtime)
     asked = calibration(of, given.model, given.steps) if given.what == "calibrate" else question
     with Client(url, timeout_s=600) as client:
@@ -203,7 +222,7 @@ def carry_out(given: argparse.Namespace, processes: Processes) -> int:
             return 0
         document = client.report(reported.id, leave_out_disturbed=True)
     name = f"{given.model}-{given.question}"
-    write(document, given.out, name)
+    write(document, of.kept(document), given.out, name)
     for line in (*told(document), "", f"written: {given.out / name}.html and .json"):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0 if set(finished.by_state) == {"succeeded"} else 1
@@ -224,13 +243,15 @@ def main() -> None:
     for name in ("model", "steps", "repetitions"):
         if getattr(given, name) is None:
             setattr(given, name, getattr(QUESTIONS[given.question], name))
+    if given.what != "run" and not QUESTIONS[given.question].of_one_model:
+        parser.error(f"{given.what} is not possible with --question {given.question}")
     if given.what == "page":
         render_again(given.out, f"{given.model}-{given.question}")
         return
     given.folder = given.folder.absolute()
-    given.folder.mkdir(parents=True, exist_ok=True)
+    os.environ.update(SELDOM, TASKLOOM_DATA_ROOT=str(given.folder / "data"))
+    (given.folder / "data").mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
-    os.environ.update(SELDOM)
     sys.exit(with_processes(partial(carry_out, given), given.folder))
 
 

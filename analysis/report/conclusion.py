@@ -23,7 +23,7 @@ def answer(document: Document) -> list[str]:
     verdict, fastest = list(_comparisons(document)), [*_fastest(document), *_runtimes(document)]
     first, third = (verdict, fastest) if verdict else (fastest, [])
     causes = (*_waiting(document), *_communication(document), *_memory_bound(document))
-    points = (first, _reservations(document), third, causes, _forecast(document))
+    points = (first, reservations(document), third, causes, _forecast(document))
     return [text for point in points if (text := " ".join(point))]
 
 
@@ -232,7 +232,8 @@ def _between(low: float, high: float) -> str:
     return f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {high:.1f}"
 
 
-def _reservations(document: Document) -> Iterator[str]:
+def reservations(document: Document) -> Iterator[str]:
+    """What disturbed the runs, what is left out, and which rules do not hold."""
     if document["left_out"]:
         several = len(document["left_out"]) > 1
         yield (

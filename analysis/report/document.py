@@ -95,7 +95,7 @@ def build(
     }
     if workload is not None:
         document["question"] = of_workload.QUESTION
-    document["answer"] = answer(document) if workload is None else of_workload.answer(document)
+    document["answer"] = of_workload.answer(document) if workload and workload.networks else answer(document)
     document["conclusion"] = " ".join(document["answer"])
     return document
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpt2core.spec.wording import counted
 from taskloom.analysis.report import plots
-from taskloom.analysis.report.conclusion import milliseconds
+from taskloom.analysis.report.conclusion import milliseconds, reservations
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, text, x_axis
 from taskloom.analysis.report.svg import figure as drawing
@@ -25,13 +25,16 @@ COUNTED = {"instructions": "instructions", "cycles": "cycles", "cache_misses": "
 
 
 def answer(document: Document) -> list[str]:
-    """The answers of each network."""
-    return [f"{of['model']}: {sentence}" for of in document["workload"]["networks"] for sentence in of["answers"]]
+    """The answers of each network, and what disturbed the runs."""
+    networks = document["workload"]["networks"]
+    said = [f"{of['model']}: {sentence}" for of in networks for sentence in of["answers"]]
+    return [*said, " ".join(reservations(document))]
 
 
 def section(document: Document) -> str:
-    """All networks, one after the other."""
-    return "".join(_network(of, document["roofline"]) for of in document["workload"]["networks"])
+    """All networks beside each other, and one after the other."""
+    networks = document["workload"]["networks"]
+    return _overview(networks) + "".join(_network(of, document["roofline"]) for of in networks)
 
 
 def row_name(row: Row) -> str:
@@ -40,6 +43,50 @@ def row_name(row: Row) -> str:
     data = () if row["data"] == "synthetic" else (row["data"],)
     of = row["variant"]
     return ", ".join([row["mode"], size, *data, of["scheduler"], counted(of["threads"], "thread")])
+
+
+def _overview(networks: Sequence[Row]) -> str:
+    """The answers of several networks: a line each."""
+    if len(networks) < 2:
+        return ""
+    columns = ["network", "memory-bound in training", "in inference",
+               f"schedulers in training: ratio {AT_95}, the second is", "in inference", "inference / training: step",
+               "arenas", "peak RSS"]  # fmt: skip
+    return f"<h2>All networks</h2>{table(columns, [_line(of) for of in networks], 5)}"
+
+
+def _line(of: Row) -> Sequence[str]:
+    shown = {row["mode"]: row for row in (of["rows"][place] for place in of["typical"])}
+    train, infer = (shown.get(mode) for mode in ("train", "infer"))
+    ratio: Row = next(iter(_at(infer, of["modes"], "scheduler")), {})
+    return (
+        of["model"], *map(_bound, (train, infer)), *(_compared(_at(row, of["schedulers"])) for row in (train, infer)),
+        *(share(ratio.get(name)) for name in ("time", "arenas", "peak")),
+    )  # fmt: skip
+
+
+def _at(row: Row | None, ratios: Sequence[Row], *names: str) -> list[Row]:
+    """The ratios of a row's mode, if they have one, with its batch, its threads, and what of its variant is named."""
+    if row is None:
+        return []
+    place = {"batch": row["batch"], **{name: row["variant"][name] for name in ("threads", *names)}}
+    alike = [each for each in ratios if all(each[name] == value for name, value in place.items())]
+    return [each for each in alike if each.get("mode", row["mode"]) == row["mode"]]
+
+
+def _bound(row: Row | None) -> str:
+    """The phases that are memory-bound."""
+    phases = [] if row is None else [(phase["phase"], phase["memory_bound"]) for phase in row["phases"]]
+    if all(answer is None for _, answer in phases):
+        return "-"
+    bound = {"yes": "", "partly": " (partly)"}
+    return ", ".join(f"{name}{bound[answer]}" for name, answer in phases if answer in bound) or "none"
+
+
+def _compared(ratios: Sequence[Row]) -> str:
+    """Ratios of schedulers with their verdicts."""
+    return "; ".join(f"{row['a']} / {row['b']} {number(row['ratio'], 3)}{interval(row['ratio_low'], row['ratio_high'])}"
+                     f", {row['verdict']}" for row in ratios) or "-"  # fmt: skip
 
 
 def _network(of: Row, roofs: Sequence[Row]) -> str:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import example, tuned_examples
+from bench import example, six_networks, tuned_examples
+from gpt2core.networks.network import network_of
+from gpt2core.spec import data
+from gpt2core.spec.config import TrainConfig
 from taskloom.analysis.tuning.space import space
 from taskloom.server.queue.experiments.expansion import expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
@@ -35,7 +38,8 @@ def test_a_stored_report_gets_todays_sentences_and_keeps_its_data(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("question", "variants", "runs"), [("runtimes", 6, 60), ("wavefront", 12, 120), ("images", 8, 64)]
+    ("question", "variants", "runs"),
+    [("runtimes", 6, 60), ("wavefront", 12, 120), ("images", 8, 64), ("workload", 66, 462)],
 )
 def test_a_declared_experiment_is_accepted(question: str, variants: int, runs: int) -> None:
     of = example.QUESTIONS[question]
@@ -61,3 +65,25 @@ def test_a_declared_tuning_refuses_none_of_its_space(name: str) -> None:
     found = space(request.base.model_dump(exclude_unset=True), request.space, request.exclude)
     assert found.invalid == 0
     assert len(found) > (request.tune.fresh if request.tune else 0)
+
+
+def test_the_data_of_six_networks_are_what_their_runs_read(tmp_path: Path) -> None:
+    six_networks.make(tmp_path)
+    read = {}
+    for network in six_networks.NETWORKS:
+        config = TrainConfig.from_dict(network)
+        if (named := six_networks.TERMS.get(config.model.reads)) is not None:
+            _, name = data.parts(str(named))
+            path = data.with_path(str(named), str(tmp_path / name))
+            read[config.model.network] = network_of(config).data(TrainConfig.from_dict({**network, "data": path}))
+    assert set(read) == {"resnet", "vgg", "seq2seq", "reader"}
+    assert len(read["seq2seq"]["lengths"]) == 2 * six_networks.PAIRS
+    assert len(read["reader"]["solutions"]) > six_networks.RECORDS / 2
+    assert (read["reader"]["solutions"] > data.MISSING).all()
+
+
+def test_a_question_about_several_models_is_not_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["example", "page", "--question", "workload"])
+    with pytest.raises(SystemExit) as ended:
+        example.main()
+    assert ended.value.code == 2

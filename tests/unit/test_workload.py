@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
+from bench import six_networks
 from taskloom import analysis_tables
 from taskloom.analysis.growth import Growth, GrowthPoint
 from taskloom.analysis.memory import MemoryRow, memory
@@ -195,8 +197,16 @@ def test_the_page_and_the_tables_have_each_network(processes, found):
                   "2026-11-28T12:00:00+00:00", {"template": "workload"})  # fmt: skip
     document = json.loads(json.dumps(build(asked, processes, {}, memory_rows(processes), workload=found)))
     assert document["workload"] == json.loads(json.dumps(dataclasses.asdict(found)))
-    assert document["answer"] == [f"{of.model}: {told}" for of in found.networks for told in of.answers]
+    *answers, reservations = document["answer"]
+    assert answers == [f"{of.model}: {told}" for of in found.networks for told in of.answers]
+    assert reservations.startswith("It is not known whether other processes ran during")
     html = page(document)
+    (overview,) = re.findall(r"<h2>All networks</h2>.*?</table>", html)
+    (_, *tiny), (_, *lstm) = (re.findall(r">([^<>]*)</td>", line) for line in overview.split("<tr>")[2:])
+    assert tiny[:2] == ["forward (partly), update (partly)", "forward"]
+    assert re.fullmatch(r"fork-join / task 1\.\d{3} \[1\.\d{3},\xa0\d\.\d{3}\], faster", tiny[2])
+    assert tiny[4:] == ["25.0%", "24.6%", "100.0%"]
+    assert lstm[1:] == ["-"] * 6
     assert "<h2>tiny (gpt2)</h2>" in html
     assert "<h2>lstm-tiny (lstm)</h2>" in html
     for title in ("Time of a step by phase", "Time by op type", "Memory", "Growth of memory"):
@@ -208,3 +218,15 @@ def test_the_page_and_the_tables_have_each_network(processes, found):
     shown = [part if isinstance(part, str) else str(part.title) for part in analysis_tables.workload(found)]
     assert shown[0] == "tiny (gpt2)"
     assert set(found.networks[0].answers) <= set(shown)
+    kept = json.loads(json.dumps(six_networks.figures(document)))
+    row = kept["networks"][0]["rows"][0]
+    assert (row["scheduler"], row["threads"], row["step_s"]) == ("fork-join", 2, pytest.approx(0.6, rel=0.004))
+    assert row["phases"]["update"][1] == found.networks[0].rows[0].phases[-1].memory_bound
+    assert "samples" not in kept
+
+
+def test_a_workload_without_results_says_so():
+    asked = Asked(3, "workload", "cancelled", 2, {"cancelled": 2}, "2026-11-28T12:00:00+00:00", {})
+    document = build(asked, [], {}, [], workload=workload(3, [], [], growth_of))
+    assert document["answer"] == ["No run has succeeded: there is nothing to conclude."]
+    page(json.loads(json.dumps(document)))

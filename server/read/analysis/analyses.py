@@ -30,6 +30,7 @@ from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.scaling import scaling as scale_processes
 from taskloom.analysis.sweep import Sweep, planned_by
 from taskloom.analysis.sweep import sweep as sweep_processes
+from taskloom.analysis.validity import disturbed
 from taskloom.analysis.variants import Group, Sides, by_variant, variant_of
 from taskloom.analysis.workload import Workload
 from taskloom.analysis.workload import workload as workload_of
@@ -159,6 +160,7 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
     shown = {run_id: traced[run_id] for run_id in to_show(processes, traced)}
     traces, also_unreadable = _readable(shown, partial(reading.trace, store))
     rows = _memory_rows(processes)
+    judged = [each for each in processes if not (leave_out_disturbed and disturbed(each))]
     return build(
         experiment,
         processes,
@@ -170,7 +172,7 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
         traces=traces,
         unreadable=[*unreadable, *also_unreadable],
         growth=memory_growth(by_variant(processes), rows),
-        workload=workload_of(experiment_id, processes, rows, memory_growth)
+        workload=workload_of(experiment_id, judged, _memory_rows(judged), memory_growth)
         if experiment.request.get("template") == WORKLOAD
         else None,
     )

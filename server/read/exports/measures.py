@@ -33,8 +33,8 @@ def with_measures(database: Database, rows: Iterable[dict[str, Any]]) -> Iterato
 
 
 def _of(process: Process) -> dict[str, Any]:
-    """Efficiency, share of the peak of products, foreign load, peak memory with the kernels that it compiled, energy, and
-    the mean over its ranks of the time in flight and exposed."""
+    """Efficiency, share of the peak of products, foreign load, peak memory with the kernels that it compiled, energy,
+    and the mean over its ranks of the time in flight and exposed."""
     (used,), (roof,) = efficiencies([process]), rooflines([process])
     ranks = process.communication
     return {
