@@ -87,6 +87,9 @@ class Lease(Model):
         description="hash of the trainer's sources that must run it; null: any",
         exclude_if=lambda build: build is None,  # the first workers refuse unknown fields
     )
+    nodes: int = Field(
+        1, description="nodes of the worker's job over which the ranks are divided", exclude_if=lambda nodes: nodes == 1
+    )
 
 
 OUTPUT_LINES = 100  # that one heartbeat carries

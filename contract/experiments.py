@@ -21,6 +21,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from taskloom.contract.analysis import VerdictReason
 from taskloom.contract.bodies import MOST, MOST_ERRORS, MOST_ID, Model, Request
 from taskloom.contract.commits import Commits, NamedCommit
+from taskloom.contract.labels import MOST_NODES
 from taskloom.contract.runs import NodeTime, RunSpec
 from taskloom.contract.settings import Place, wrong_types, wrong_values
 from taskloom.contract.templates import WorkloadTerms, filled
@@ -62,6 +63,11 @@ class Requirements(Request):
     labels: dict[Short, Short] = Field(default_factory=dict, max_length=MOST_LABELS)
     cores: int | None = Field(None, ge=1, le=4096)
     memory_bytes: int | None = Field(None, ge=1, le=MOST)
+    nodes: int | None = Field(
+        None, ge=1, le=MOST_NODES,
+        description="nodes of one worker's job over which the ranks of each run are divided; cores and memory are "
+        "those on each; null or 1: all ranks are on the worker's node",
+    )  # fmt: skip
 
 
 class Limits(Request):

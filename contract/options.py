@@ -10,6 +10,7 @@ from dataclasses import dataclass
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8321
 DEFAULT_SERVER = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 DEFAULT_DATABASE = "sqlite:///taskloom.db"
+DEFAULT_LAUNCHER = "srun --mpi=pmi2 --kill-on-bad-exit=1"
 PEAKS = ("once", "forced", "idle", "never")
 DRAIN = ("finish", "release")
 SCOPES = ("read", "submit", "worker", "admin")
@@ -82,6 +83,13 @@ WORKER = (
     Option("wait-s", "length of a long poll in seconds, at most 25 [TASKLOOM_WAIT_S, 25]", "SECONDS"),
     Option("walltime", "remaining lifetime, such as 2h [TASKLOOM_WALLTIME, that of the Slurm job]", "TIME"),
     Option("idle-exit", "exit after this time without a run, such as 120s [TASKLOOM_IDLE_EXIT]", "TIME"),
+    Option("nodes", "nodes on which runs may have ranks [TASKLOOM_NODES, those of the Slurm job]", "N"),
+    Option(
+        "launcher",
+        "command that starts ranks on several nodes; srun's options for them are added unless it contains {ranks} "
+        f"[TASKLOOM_LAUNCHER, {DEFAULT_LAUNCHER}]",
+        "COMMAND",
+    ),
     Option(
         "grace",
         "time between SIGTERM and SIGKILL for a trainer [TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",

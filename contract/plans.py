@@ -77,7 +77,7 @@ class DryRun(Model):
     runs: int
     variants: int
     repetitions: int = Field(1, description="of each variant, as requested or by default; with `stop`, the first ones")
-    memory_bytes: int = Field(description="arenas of the largest run")
+    memory_bytes: int = Field(description="arenas of the largest run, on each of its nodes")
     estimated_s: float | None = Field(
         description="estimated duration on one worker, from the delivery of the result before a run to its end; with "
         "`stop`, of the first repetitions"

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
         from gpt2core.ranks.world import World  # connects to the other ranks
 
         trainer.end_with_launcher()
-        world = World(arguments.ranks)
+        world = World(arguments.ranks, arguments.nodes)
     accept = partial(accepted, arguments)
     config = world.from_first(accept) if world else accept()
     spent.went_to("starting")
@@ -111,6 +111,7 @@ def main() -> int:
     parser.add_argument("--plan", action="store_true", help="print the sizes and stop")
     parser.add_argument("--graph", type=Path, help="file for the task graph (Graphviz)")
     parser.add_argument("--ranks", type=int, default=1, help="number of ranks of the run, which a launcher has started")
+    parser.add_argument("--nodes", type=int, default=1, help="number of nodes over which the ranks are divided")
     parser.add_argument("--prove", action="store_true", help="prove the task graph even if a proven one is cached")
     parser.add_argument("--profile", type=Path, help="file for each task's cost and the graph (JSON, gzip)")
     return trainer.main(partial(run, parser.parse_args()))

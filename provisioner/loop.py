@@ -168,7 +168,7 @@ class Provisioner:
         return PoolReport(
             cores=pool.cores,
             memory_bytes=int(pool.memory),
-            labels=pool.worker_labels,
+            labels=pool.offered_labels,
             walltime_s=pool.walltime.total_seconds(),
             interval_s=self._pools.interval_s,
             jobs=[PoolJob(job_id=job.job_id or job.name, state=job.state, reason=job.reason[:500]) for job in jobs],

@@ -15,6 +15,7 @@ from gpt2core.spec.settings import NoHome
 from taskloom.contract import durations, key_files
 from taskloom.contract.demand import Need
 from taskloom.contract.fitting import JOB_RESERVE_S, Offer, lacks
+from taskloom.contract.labels import MOST_NODES, NODES
 from taskloom.contract.options import DEFAULT_SERVER
 
 NAME = r"^[A-Za-z0-9_-]{1,40}$"
@@ -44,13 +45,14 @@ class _Settings(BaseModel):
 
 
 class Pool(_Settings):
-    """Jobs of one kind: each is one worker on one node."""
+    """Jobs of one kind: each is one worker on its first node."""
 
     name: str = Field(pattern=NAME)
     partition: str | None = None
     constraint: str | None = None
     account: str | None = None
     qos: str | None = None
+    nodes: int = Field(1, ge=1, le=MOST_NODES)
     cores: int = Field(ge=1, le=1 << 16)
     memory: ByteSize = Field(gt=0)
     walltime: Duration
@@ -68,17 +70,25 @@ class Pool(_Settings):
         """Labels of the pool's workers, without `slurm_job`."""
         return {**self.labels, "pool": self.name}
 
+    @property
+    def offered_labels(self) -> dict[str, str]:
+        """Labels of the pool's workers, with the one that a worker of several nodes gives itself."""
+        return {**self.worker_labels, **({NODES: str(self.nodes)} if self.nodes > 1 else {})}
+
     def lacks(self, need: Need) -> str | None:
         """Reason why a worker of this pool cannot run the block, which is the subject; None if one can."""
         cores = frozenset(range(self.cores)) if self.exclusive or not need.pinned_cores else frozenset()
         limit_s = self.walltime.total_seconds() - JOB_RESERVE_S
-        labels = frozenset(self.worker_labels.items())
+        labels = frozenset(self.offered_labels.items())
         offer = Offer(labels, cores, self.memory, limit_s)
+        nodes = need.labels.get(NODES, "1")
+        if nodes not in ("1", str(self.nodes)):
+            return f"needs {nodes} nodes; the pool's jobs have {self.nodes}"
         if need.cores > self.cores:
             return f"needs {need.cores} cores; the pool's workers have {self.cores}"
         match lacks(need.need, offer):
             case "no-label":
-                missing = [f"{k}={v}" for k, v in need.labels.items() if self.worker_labels.get(k) != v]
+                missing = [f"{k}={v}" for k, v in need.labels.items() if self.offered_labels.get(k) != v]
                 return f"requires {', '.join(missing)}"
             case "too-few-cores" | "other-cores":  # without an exclusive node, Slurm chooses the cores
                 return f"requires the cores {','.join(map(str, need.pinned_cores))}"

@@ -80,7 +80,7 @@ def submission(pools: Pools, pool: Pool, job_name: str) -> tuple[list[str], str]
     """Argument list and script of a job that starts one worker."""
     minutes = -(-int(pool.walltime.total_seconds()) // 60)
     command = [
-        "sbatch", "--parsable", f"--job-name={job_name}", "--nodes=1", "--ntasks=1",
+        "sbatch", "--parsable", f"--job-name={job_name}", f"--nodes={pool.nodes}", f"--ntasks={pool.nodes}",
         f"--cpus-per-task={pool.cores}", f"--mem={-(-int(pool.memory) // (1 << 20))}M", f"--time={minutes}",
         # The provisioner replaces a lost job by a new one, while Slurm lets a requeued job wait for two minutes.
         "--no-requeue", "--open-mode=append", f"--output={log_path(pools, job_name)}", "--signal=B:TERM@60",

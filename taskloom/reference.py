@@ -26,10 +26,11 @@ wait for runs outlast a restart: they repeat their questions for 120 s, and say 
 A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN` or `TASKLOOM_TOKEN_FILE` (a key's file that only its
 owner can read), `TASKLOOM_WORKER_ID`, `TASKLOOM_CORES`, `TASKLOOM_LABELS`
 (`a=b,c=d`), `TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT`, `TASKLOOM_WALLTIME`,
-`TASKLOOM_IDLE_EXIT`, `TASKLOOM_GRACE`, `TASKLOOM_PEAKS` and `TASKLOOM_WAIT_S` (length of a long poll in seconds, at
-most and by default 25). `data` and `checkpoint` of a submitted run are names of files below the two roots; `stdlib` and
-`synthetic` need none. The default spool is `~/.local/state/taskloom/spool/WORKER_ID` (`XDG_STATE_HOME`). A worker whose
-cache folder is not writable uses `SPOOL/cache` and logs this. If another process uses the worker's id with another
+`TASKLOOM_IDLE_EXIT`, `TASKLOOM_GRACE`, `TASKLOOM_PEAKS`, `TASKLOOM_NODES`, `TASKLOOM_LAUNCHER` and `TASKLOOM_WAIT_S`
+(length of a long poll in seconds, at most and by default 25). `data` and `checkpoint` of a submitted run are names of
+files below the two roots; `stdlib` and `synthetic` need none. The default spool is
+`~/.local/state/taskloom/spool/WORKER_ID` (`XDG_STATE_HOME`). A worker whose cache folder is not writable uses
+`SPOOL/cache` and logs this. If another process uses the worker's id with another
 spool, the worker logs this and waits until the other process has left or is silent.
 
 Clients, workers and provisioners use the proxies of `http_proxy`, `https_proxy` and `all_proxy` (also in capitals;

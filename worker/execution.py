@@ -75,11 +75,12 @@ class Executor:
         try:
             requested = TrainConfig.from_dict(lease.spec)
             files = roots.find_files(requested, self._settings.data_root, self._settings.checkpoint_root)
-            team = affinity.team_cores(requested, self._settings.cores)
-            config = TrainConfig.from_dict({**requested.to_dict(), **files, "cores": team})
+            apart = lease.nodes > 1  # the launcher chooses cores on each node
+            team = self._settings.cores if apart else affinity.team_cores(requested, self._settings.cores)
+            config = TrainConfig.from_dict({**requested.to_dict(), **files, "cores": None if apart else team})
             unknown = {} if lease.build is None else builds.unknown(lease.build, config.to_dict())
             placement = self._place_agent(team)
-            trainer = self.standby.take(self._command_of(lease.build, config.ranks))
+            trainer = self.standby.take(self._command_of(lease.build, config, lease.nodes))
         except CoreError as error:
             return Verdict("failed", None, {"slug": error.slug, "detail": str(error), **error.fields(), "output": []})
         except OSError as error:
@@ -114,14 +115,17 @@ class Executor:
                 verdict.result["node_time"] = spent.to_dict()
             return None if ending.reason is StopReason.LEASE_LOST else verdict
 
-    def _command_of(self, build: str | None, ranks: int) -> Command | None:
+    def _command_of(self, build: str | None, config: TrainConfig, nodes: int) -> Command | None:
         """Command of a trainer of another build, or of several ranks; None: a waiting trainer will do. It raises
         CoreError."""
+        ranks, launcher = config.ranks, self._settings.launcher
         if build is None and ranks == 1:
             return None
 
         def command(result: Path) -> list[str]:
             plain = self._command(result) if build is None else builds.command(build, self._command(result))
+            if nodes > 1:
+                return launch.of_nodes(plain, launcher, nodes, ranks, config.threads)
             return plain if ranks == 1 else launch.of_ranks(plain, ranks)
 
         return command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import shutil
 import socket
 import time
 import uuid
@@ -12,11 +13,12 @@ from pathlib import Path
 
 from gpt2core.node import host, openmp
 from gpt2core.process.ranks import launcher
+from gpt2core.spec import extras
 from gpt2core.spec.errors import CoreError
 from gpt2core.spec.schedulers import AUTO
 from gpt2core.spec.sources import source_hash
 from gpt2core.spec.version import version
-from taskloom.contract.labels import INSTALLED, MPI, runtime_label
+from taskloom.contract.labels import INSTALLED, MPI, NODES, runtime_label
 from taskloom.contract.workers import WorkerRegistration
 from taskloom.worker import builds
 from taskloom.worker.settings import Settings
@@ -73,7 +75,7 @@ def registration(
         node=socket.gethostname()[:200],
         cores=list(settings.cores),
         memory_bytes=memory_bytes,
-        labels={**builds.labels(), **runtime_labels(), **mpi_labels(), **settings.labels},
+        labels={**builds.labels(), **runtime_labels(), **mpi_labels(), **settings.labels, **nodes_labels(settings)},
         software=software(),
         topology=host.topology(list(settings.cores)),
         **({"measuring_peaks": True} if measuring_peaks else {}),
@@ -93,3 +95,9 @@ def mpi_labels() -> dict[str, str]:
     except CoreError:
         return {}
     return {MPI: INSTALLED}
+
+
+def nodes_labels(settings: Settings) -> dict[str, str]:
+    """The label of a worker that can start ranks on several nodes."""
+    starts = extras.has("mpi") and shutil.which(settings.launcher[0]) is not None
+    return {NODES: str(settings.nodes)} if settings.nodes > 1 and starts else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +16,13 @@ from urllib.parse import urlsplit
 from gpt2core.node import host
 from gpt2core.process.child import GRACE_S
 from gpt2core.process.launch import allowed_cores
+from gpt2core.process.ranks import over_nodes
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import parse_cores
 from gpt2core.spec.settings import NoHome, home
 from taskloom.contract import key_files, options
 from taskloom.contract.keys import authorization
+from taskloom.contract.labels import MOST_NODES
 from taskloom.worker import slurm
 from taskloom.worker.slurm import SlurmJob
 from taskloom.worker.walltime import Walltime, parse_s
@@ -49,6 +52,8 @@ class Settings:
     idle_exit_s: float | None
     grace_s: float
     peaks: Peaks
+    nodes: int
+    launcher: tuple[str, ...]
     as_json: bool
     quiet: bool
 
@@ -138,6 +143,25 @@ def _default_grace_s(job: SlurmJob | None) -> float:
     return GRACE_S if job is None or job.kill_wait_s is None else min(GRACE_S, job.kill_wait_s / 3)
 
 
+def _nodes(text: str | None, job: SlurmJob | None) -> int:
+    if text is None:
+        return 1 if job is None else job.nodes
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_NODES:
+        raise ConfigError("nodes", text, f"a whole number from 1 to {MOST_NODES}")
+    return int(text)
+
+
+def _launcher(text: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ConfigError("launcher", text, f"a command line: {error}") from None
+    if not words:
+        raise ConfigError("launcher", text, "a command line")
+    over_nodes(words, 2, 2, 1)  # refused here, not by the first run
+    return words
+
+
 def parser() -> argparse.ArgumentParser:
     """Parser of the worker's options. The token is not an option: every user of a node can read arguments."""
     out = argparse.ArgumentParser(prog="taskloom worker", description=__doc__)
@@ -193,6 +217,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         idle_exit_s=None if idle_exit is None else parse_s(idle_exit, "idle_exit"),
         grace_s=_default_grace_s(job) if grace is None else parse_s(grace, "grace"),
         peaks=cast(Peaks, peaks),
+        nodes=_nodes(value("nodes"), job),
+        launcher=_launcher(value("launcher") or options.DEFAULT_LAUNCHER),
         as_json=given.json,
         quiet=given.quiet,
     )

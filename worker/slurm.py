@@ -20,8 +20,8 @@ class SlurmJob:
     """A worker's Slurm job.
 
     ends_at: seconds since 1970; None if the job has no limit or its end is unknown. unknown: the reason why its end is
-    unknown. kill_wait_s: seconds from SIGTERM to SIGKILL. cpus, memory_bytes: the job's share of this node. None: Slurm
-    does not provide the number.
+    unknown. kill_wait_s: seconds from SIGTERM to SIGKILL. cpus, memory_bytes: the job's share of this node. nodes: on
+    which this process may start ranks. None: Slurm does not provide the number.
     """
 
     job_id: str
@@ -30,6 +30,7 @@ class SlurmJob:
     kill_wait_s: float | None = None
     cpus: int | None = None
     memory_bytes: int | None = None
+    nodes: int = 1
 
 
 def job(environment: Mapping[str, str]) -> SlurmJob | None:
@@ -51,13 +52,21 @@ def job(environment: Mapping[str, str]) -> SlurmJob | None:
         ends_at, unknown = _end_from_queue(job_id, environment)
     kill_wait_s = _kill_wait_s(environment) if job_id else None
     cpus = _number(environment, "SLURM_CPUS_ON_NODE")
-    return SlurmJob(job_id or "", ends_at, unknown, kill_wait_s, cpus, _memory_bytes(environment, cpus))
+    memory_bytes = _memory_bytes(environment, cpus)
+    return SlurmJob(job_id or "", ends_at, unknown, kill_wait_s, cpus, memory_bytes, _nodes(environment))
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:
     """A positive number, or None; 0 stands for "all" or "not limited"."""
     text = environment.get(name, "")
     return int(text) or None if text.isdecimal() else None
+
+
+def _nodes(environment: Mapping[str, str]) -> int:
+    """Nodes of the job; 1 in a step, since every node of a step may have a worker."""
+    if environment.get("SLURM_STEP_ID"):
+        return 1
+    return _number(environment, "SLURM_JOB_NUM_NODES") or _number(environment, "SLURM_NNODES") or 1
 
 
 def _memory_bytes(environment: Mapping[str, str], cpus: int | None) -> int | None:

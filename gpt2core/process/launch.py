@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpt2core.process.ranks import SURROUNDING, launcher
+from gpt2core.process.ranks import SURROUNDING, launcher, over_nodes
 from gpt2core.spec import settings
 
 PROTOCOL = 1
@@ -72,6 +72,13 @@ def command(
 def of_ranks(plain: list[str], ranks: int) -> list[str]:
     """The argument list that starts a child as several ranks. Raises CoreError if this machine cannot start them."""
     return [*launcher(ranks), *plain, "--ranks", str(ranks)]
+
+
+def of_nodes(plain: list[str], command: Sequence[str], nodes: int, ranks: int, threads: int) -> list[str]:
+    """The argument list that starts a child as several ranks on several nodes, by the operator's command. Raises
+    ConfigError if the command is not accepted."""
+    several = ["--ranks", str(ranks), "--nodes", str(nodes)]
+    return [*over_nodes(command, nodes, ranks, threads), *plain, *several]
 
 
 def metg_command(result: Path) -> list[str]:

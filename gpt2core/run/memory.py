@@ -22,11 +22,12 @@ RESERVE_BYTES = 256 << 20  # for the interpreter, the compiled code and the BLAS
 PAGE_BYTES = 4096
 
 
-def check_fits(config: TrainConfig, needed: int) -> None:
-    """Raise NotEnoughMemory, with a size that would fit, if the run's bytes exceed the memory of this process."""
+def check_fits(config: TrainConfig, needed: int, ranks: int) -> None:
+    """Raise NotEnoughMemory, with a size that would fit, if the bytes of this node's ranks exceed the memory of this
+    process."""
     available = host.available_memory_bytes()
     if needed > available:
-        raise NotEnoughMemory(needed, available, what_fits(config, available // config.ranks - RESERVE_BYTES))
+        raise NotEnoughMemory(needed, available, what_fits(config, available // ranks - RESERVE_BYTES))
 
 
 def check_plan_fits(program: Program, run: int) -> None:

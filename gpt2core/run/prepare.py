@@ -31,6 +31,7 @@ from gpt2core.spec.optimizers import learning_rates, optimizer_of
 from gpt2core.step import graph, sections, slicing
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
+from gpt2core.step.rank import Place, Rank
 from gpt2core.step.signature import Kernel
 from gpt2core.step.tensors import ArenaPlan
 
@@ -82,12 +83,15 @@ def silent(_: dict[str, Any]) -> None:
     """An Emit that drops events."""
 
 
-def plan(wish: TrainConfig, reserve_bytes: int | None = None, prove: bool = False, rank: int = 0) -> RunPlan:
+def plan(
+    wish: TrainConfig, reserve_bytes: int | None = None, prove: bool = False, rank: int = 0, place: Place | None = None
+) -> RunPlan:
     """Decide slices, fusion and cores, place the tensors, build the step program and its graph, and prove the graph
     race-free.
 
     reserve_bytes: what the run will allocate besides its arenas; both must fit beside the plan. None: it will not run.
-    prove: derive and prove the graph even if a proven one is cached. rank: of a run of several.
+    prove: derive and prove the graph even if a proven one is cached. rank: of a run of several. place: where it runs;
+    None: all ranks are on this node.
     Raises ConfigError for missing cores, NotEnoughMemory if arenas or graph would not fit, GraphError if the program is
     wrong.
     """
@@ -95,13 +99,16 @@ def plan(wish: TrainConfig, reserve_bytes: int | None = None, prove: bool = Fals
     config = dataclasses.replace(config, warmup=config.warmup_steps, fusion=fusion_of(config))
     arenas = plan_memory(config, rank)
     each_bytes = 0 if reserve_bytes is None else sum(arena.bytes for arena in arenas.values()) + reserve_bytes
-    run_bytes = each_bytes * config.ranks  # all are on this node
+    place = place or Place(config.ranks, Rank(rank, config.ranks))
+    run_bytes = each_bytes * place.on_node
     if run_bytes:
-        check_fits(config, run_bytes)  # first, because the program of a huge run is slow
+        check_fits(config, run_bytes, place.on_node)  # first, because the program of a huge run is slow
     network_of(config).check(config)
-    every = pinning.choose_cores(config.cores, config.threads * config.ranks, config.allow_oversubscription)
-    cores = every[rank * config.threads : (rank + 1) * config.threads]
-    config = dataclasses.replace(config, cores=tuple(sorted(set(every))))
+    first, sharing = place.sharing.number * config.threads, place.sharing.total
+    every = pinning.choose_cores(config.cores, config.threads * sharing, config.allow_oversubscription)
+    cores = every[first : first + config.threads]
+    if sharing == config.ranks:  # else cores of one node are not those of all ranks
+        config = dataclasses.replace(config, cores=tuple(sorted(set(every))))
     with without_collector():
         step = program.build(config, arenas, rank)
         sections.check(step, config.op_threads)

@@ -69,7 +69,7 @@ def train(
     rank = world.rank.number if world else 0
     together = world.agreed if world else contextlib.nullcontext
     with together():
-        planned = plan(config, RESERVE_BYTES, prove, rank)
+        planned = plan(config, RESERVE_BYTES, prove, rank, world.place if world else None)
         config = planned.config
         who = schedulers.scheduler(config.scheduler)
         who.load(who.chosen(config), planned.cores)
@@ -113,6 +113,8 @@ def train(
     about = environment.describe(chosen.name, chosen.version, planned.cores)
     if world:
         about["mpi"] = world.library
+        if world.nodes > 1:
+            about["nodes"] = world.nodes
     if checksums := network.checksums(config):
         about["data"] = dict(checksums)
     if report.measured.scheduler:

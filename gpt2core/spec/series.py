@@ -34,8 +34,9 @@ def series_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def series_machine(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The machine of a series, with the cores that its runs used."""
-    return {name: environment.get(name) for name in (*MACHINE, "cores")}
+    """The machine of a series, with the cores that its runs used, and the number of nodes of those on several."""
+    several = ("nodes",) if "nodes" in environment else ()
+    return {name: environment.get(name) for name in (*MACHINE, "cores", *several)}
 
 
 def series_key(config: Mapping[str, Any], environment: Mapping[str, Any]) -> str:

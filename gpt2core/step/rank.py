@@ -15,3 +15,11 @@ class Rank(NamedTuple):
     def others(self) -> list[int]:
         """The other ranks, nearest above first, so that not all ranks send to the same one at once."""
         return [(self.number + distance) % self.total for distance in range(1, self.total)]
+
+
+class Place(NamedTuple):
+    """Where a rank runs. on_node: number of ranks on its node; sharing: the rank among those that may use the same
+    cores of the node."""
+
+    on_node: int = 1
+    sharing: Rank = Rank()

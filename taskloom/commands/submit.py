@@ -62,6 +62,10 @@ from taskloom.options import question, require_option, required_labels, several_
 )
 @named_commit.commit_options
 @require_option
+@click.option(
+    "--nodes", type=click.IntRange(1),
+    help="nodes over which the ranks of each run are divided (docs/how-to/several-nodes.md)  [default: 1]",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
 @click.option("--wait", is_flag=True, help="wait until the experiment has ended; exit 1 if a run failed")
 @click.option("--follow-logs", is_flag=True, help="with --wait: print the trainers' output on standard error")
@@ -81,6 +85,7 @@ def submit(
     stop: str | None,
     use_tuned: bool,
     required: tuple[str, ...],
+    nodes: int | None,
     dry_run: bool,
     wait: bool,
     follow_logs: bool,
@@ -93,6 +98,7 @@ def submit(
     """Queue an experiment from FILE (.toml, .yaml, .json) or from options. A comma list becomes an axis."""
     if follow_logs and not wait:
         raise click.UsageError("--follow-logs needs --wait")
+    requires = {"labels": required_labels(required), "nodes": nodes}
     fields = {
         "name": name or None,
         "tags": list(tags) or None,
@@ -102,7 +108,7 @@ def submit(
         "limits": None if timeout_s is None else {"timeout_s": timeout_s},
         "trace": {"all": True, "first": "first", None: None}[trace],
         "stop": None if stop is None else stop_rule(stop),
-        "requires": {"labels": required_labels(required)} if required else None,
+        "requires": {name: value for name, value in requires.items() if value} or None,
     }
     commit = named_commit.options_of(given)
     request = _request(file, given, {key: value for key, value in fields.items() if value is not None})
@@ -153,8 +159,9 @@ def _request(file: Path | None, given: dict[str, Any], overrides: dict[str, Any]
         content = request_file.read(file).model_dump(mode="json", exclude_unset=True)
         if "requires" in overrides:  # with the requirements of the file
             requires = content.get("requires", {})
-            labels = {**requires.get("labels", {}), **overrides["requires"]["labels"]}
-            overrides = {**overrides, "requires": {**requires, "labels": labels}}
+            asked = overrides["requires"]
+            labels = {**requires.get("labels", {}), **asked.get("labels", {})}
+            overrides = {**overrides, "requires": {**requires, **asked, "labels": labels}}
         return request_file.parse({**content, **overrides})
     if not used:
         raise click.UsageError("give a FILE or at least one setting, such as --scheduler fork-join,task")

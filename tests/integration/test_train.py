@@ -196,7 +196,7 @@ def test_what_would_fit_is_a_batch_that_all_ranks_share():
     assert memory.what_fits(asked, each) == "batch 6 with seq 1024 would fit"
     assert memory.what_fits(asked, each - 1) == "batch 3 with seq 1024 would fit"
     with pytest.raises(NotEnoughMemory, match="would"):
-        memory.check_fits(dataclasses.replace(asked, batch=3 << 16), 1 << 60)
+        memory.check_fits(dataclasses.replace(asked, batch=3 << 16), 1 << 60, 3)
 
 
 @pytest.mark.parametrize(

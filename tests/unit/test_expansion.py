@@ -183,6 +183,16 @@ def test_sequential_order_repeats_each_variant_before_the_next_and_pairs_nothing
         ({"base": {"batch": 4, "ranks": 2, "threads": 2}, "requires": {"cores": 3}}, "/base/threads",
          "requires.cores = 3) / ranks (2)"),
         ({"base": {"batch": 4, "ranks": 2, "cores": [0]}}, "/base/ranks", "number of cores given (1)"),
+        ({"axes": {"ranks": [2, 4]}, "base": {"batch": 4}, "requires": {"nodes": 4}}, "/axes/ranks/0",
+         "a multiple of the required nodes (requires.nodes = 4)"),
+        ({"requires": {"nodes": 2}}, "/base/ranks", "a multiple of the required nodes (requires.nodes = 2)"),
+        ({"base": {"batch": 4, "ranks": 2, "cores": [0, 1]}, "requires": {"nodes": 2}}, "/base/cores",
+         "none with requires.nodes = 2"),
+        ({"base": {"batch": 4, "ranks": 2, "allow_oversubscription": True}, "requires": {"nodes": 2}},
+         "/base/allow_oversubscription", "false with requires.nodes = 2"),
+        ({"base": {"batch": 4, "ranks": 4, "threads": 2}, "requires": {"cores": 3, "nodes": 2}}, "/base/threads",
+         "requires.cores = 3) / ranks (4)"),
+        ({"requires": {"labels": {"nodes": "2"}}}, "/requires/labels/nodes", "it is requires.nodes"),
         ({"requires": {"memory_bytes": 1000}}, "/base/model", "requires.memory_bytes = 1000"),
         ({"base": {"batch": 1 << 20, "batch_slice": 1}}, "/base/batch_slice", "65536 pieces"),
         (asking({"scheduler": "task"}, {"scheduler": "fork-join", "threads": 2}), "/primary/a", "these are of 2"),
@@ -221,11 +231,25 @@ def test_every_variants_errors_are_named_once():
         ),
         ({"base": {"batch": 4, "ranks": 2}}, Capacity(cores=2, mpi=False), "/base/ranks"),
         ({"base": {"batch": 6, "ranks": 3, "threads": 2}}, Capacity(cores=5, mpi=True), "/base/threads"),
+        (
+            {"base": {"batch": 4, "ranks": 4, "threads": 1}, "requires": {"nodes": 2}},
+            Capacity(nodes=frozenset({"1", "4"})),
+            "/requires/nodes",
+        ),
+        ({"base": {"batch": 4, "ranks": 4, "threads": 2}, "requires": {"nodes": 2}}, Capacity(cores=3), "/base/threads")
     ],
 )
 def test_what_no_known_node_has_is_refused_and_without_nodes_it_is_not(body, capacity, pointer):
     assert pointer in refused(body, capacity=capacity)
     assert expanded(body)
+
+
+def test_a_run_on_several_nodes_needs_cores_and_memory_for_its_ranks_on_one():
+    body = {"base": {"batch": 4, "ranks": 4, "threads": 2}, "requires": {"nodes": 2}}
+    (on_two,), _ = expanded(body, capacity=Capacity(cores=4, mpi=False, nodes=frozenset({"2"})))
+    (on_one,), _ = expanded({"base": body["base"]})
+    assert (on_one.cores_needed(None), on_two.cores_needed(None)) == (8, 4)
+    assert on_one.memory_bytes == 2 * on_two.memory_bytes
 
 
 def test_oversubscription_on_purpose_needs_one_core():

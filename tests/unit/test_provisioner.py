@@ -30,6 +30,7 @@ memory = "16GiB"
 walltime = "04:00:00"
 max_jobs = 2
 max_pending = 2
+nodes = 3
 labels = {site = "a"}
 """
 
@@ -117,6 +118,8 @@ def test_jobs_that_nothing_needs_are_surplus_newest_first_and_only_while_they_wa
         ({"labels": {"site": "b"}}, None, "requires site=b"),
         ({"pinned_cores": [3]}, "large", "requires the cores 3"),
         ({"labels": {"pool": "large"}}, "large", "requires pool=large"),
+        ({"labels": {"nodes": "3"}}, "large", "needs 3 nodes; the pool's jobs have 1"),
+        ({"labels": {"nodes": "2"}}, None, "needs 2 nodes; the pool's jobs have 1"),
     ],
 )
 def test_a_block_is_served_by_the_first_pool_that_can_run_all_of_it(
@@ -141,6 +144,9 @@ def test_the_command_is_an_argument_list_and_holds_no_secret(pools: Pools, tmp_p
     assert {"--cpus-per-task=8", "--mem=16384M", "--time=240", "--no-requeue", "--open-mode=append", "--exclusive"} <= {
         *command
     }
+    assert {"--nodes=3", "--ntasks=3"} <= {*command}  # one task a node, each with the cores of the worker
+    assert "nodes=3" not in script  # the worker itself says how many it has
+    assert {"--nodes=1", "--ntasks=1"} <= {*slurm.submission(with_key, pools.pools[0], "taskloom.small.1")[0]}
     assert "secret" not in script + " ".join(command)
     assert f"export TASKLOOM_TOKEN_FILE={tmp_path}/key\n" in script
     assert "--server 'https://a b'" in script
@@ -153,6 +159,7 @@ def test_the_command_is_an_argument_list_and_holds_no_secret(pools: Pools, tmp_p
         ("", "pools: Field required"),
         ("[pools]", "pools is []"),
         (FILE.replace("cores = 1", "cores = 0"), "pools.small.cores is 0"),
+        (FILE.replace("nodes = 3", "nodes = 0"), "pools.large.nodes is 0"),
         (FILE.replace('"00:30:00"', '"soon"'), "pools.small.walltime is 'soon'"),
         (FILE.replace("max_jobs = 3", "max_job = 3"), "pools.small.max_job"),
         (FILE.replace("[pools.small]", '[pools."a b"]'), "pools.a b.name is 'a b'"),

@@ -26,7 +26,7 @@ def offer(cores: int = 2, **changes: Any) -> Present:
     return Present(**(given | changes))
 
 
-GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "installed")
+GPU, FAST, LIBOMP, TWO_NODES = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "installed"), ("nodes", "2")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,7 @@ GPU, FAST, LIBOMP = ("arch", "gpu"), ("disk", "fast"), ("runtime-libomp", "insta
             "no-label",
             "all of the labels arch=gpu, disk=fast",
         ),
+        (wish(labels=frozenset({TWO_NODES})), [offer()], "no-label", "no worker has 2 nodes"),
         (wish(labels=frozenset({LIBOMP})), [offer()], "no-runtime", "no worker has the OpenMP runtime libomp"),
         (wish(cores=4), [offer(2), offer(3)], "too-few-cores", "needs 4 cores; the largest worker has 3"),
         (

@@ -51,6 +51,14 @@ def test_a_worker_has_a_name_that_says_where_it_is() -> None:
         (["--worker-id", ".."], "worker_id"),
         (["--data-root", "/nowhere/at/all"], "data_root"),
         (["--wait-s", "26"], "wait_s"),
+        (["--nodes", "0"], "nodes"),
+        (["--nodes", "4097"], "nodes"),
+        (["--nodes", "two"], "nodes"),
+        (["--launcher", " "], "launcher"),
+        (["--launcher", "srun '"], "launcher"),
+        (["--launcher", "mpiexec -n {ranks} -hosts {hosts}"], "launcher"),
+        (["--launcher", "mpiexec -n {ranks} {}"], "launcher"),
+        (["--launcher", "mpiexec -n {ranks} {nodes.real.x}"], "launcher"),
     ],
 )
 def test_bad_settings_are_named(arguments: list[str], field: str) -> None:

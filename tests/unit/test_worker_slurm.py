@@ -106,6 +106,21 @@ def test_a_jobs_share_of_its_node(
     assert (job.cpus, job.memory_bytes) == (cpus, memory_bytes)
 
 
+@pytest.mark.parametrize(
+    ("said", "nodes"),
+    [
+        ({}, 1),
+        ({"SLURM_JOB_NUM_NODES": "4"}, 4),
+        ({"SLURM_NNODES": "3"}, 3),
+        ({"SLURM_JOB_NUM_NODES": "4", "SLURM_STEP_ID": "0"}, 1),  # every node of the step may have a worker
+    ],
+)
+def test_a_worker_has_the_nodes_of_its_job(commands: Path, said: dict[str, str], nodes: int) -> None:
+    program(commands, "squeue", "echo NONE")
+    assert parse([], {"SLURM_JOB_ID": "7", **said}).nodes == nodes
+    assert parse(["--nodes", "2"], {"SLURM_JOB_ID": "7", **said}).nodes == 2
+
+
 def test_a_worker_registers_its_jobs_memory(commands: Path) -> None:
     program(commands, "squeue", "echo NONE")
     for megabytes, expected in ((64, 64 << 20), (1 << 40, host.usable_memory_bytes())):

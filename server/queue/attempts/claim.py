@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.series import without_new
 from taskloom.contract.attempts import Lease, LeaseRequest
+from taskloom.contract.labels import NODES
 from taskloom.server.db import LOCKED, Database, db_now, now, utc
 from taskloom.server.errors import StaleBoot, UnknownWorker, WorkerBusy
 from taskloom.server.queue.attempts import cores
@@ -60,7 +61,7 @@ def _again(session: Session, settings: Settings, held: Attempt) -> Lease:
         raise WorkerBusy(f"worker {held.worker_id} still runs attempt {held.id}", attempt_id=held.id)
     run = session.get_one(Run, held.run_id)
     held.expires_at = now(session) + settings.lease_s
-    return _as_lease(settings, held, run)
+    return _as_lease(session, settings, held, run)
 
 
 def _next_run(session: Session, settings: Settings, worker: Worker) -> Run | None:
@@ -137,10 +138,12 @@ def _lease(session: Session, settings: Settings, worker: Worker, run: Run) -> Le
     session.add(attempt)
     changes.make(session, Cause(f"worker:{worker.worker_id}", at), run, "claim", attempt)
     session.flush()
-    return _as_lease(settings, attempt, run)
+    return _as_lease(session, settings, attempt, run)
 
 
-def _as_lease(settings: Settings, attempt: Attempt, run: Run) -> Lease:
+def _as_lease(session: Session, settings: Settings, attempt: Attempt, run: Run) -> Lease:
+    required = select(RequiredLabel.label).where(RequiredLabel.experiment_id == run.experiment_id)
+    labels = dict(json.loads(label) for label in session.scalars(required))
     return Lease(
         attempt_id=attempt.id,
         attempt_no=attempt.attempt_no,
@@ -154,6 +157,7 @@ def _as_lease(settings: Settings, attempt: Attempt, run: Run) -> Lease:
         deadline_at=utc(attempt.deadline_at),
         deadline_s=run.timeout_s,
         build=run.variant.get("build"),
+        nodes=int(labels.get(NODES, 1)),
     )
 
 

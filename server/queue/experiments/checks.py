@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,8 +11,9 @@ from pydantic import BaseModel
 from gpt2core.spec import data
 from gpt2core.spec.config import NAMES, PROBLEM, with_role
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
+from gpt2core.spec.wording import enumerated
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest
-from taskloom.contract.labels import RUNTIME, runtime_label
+from taskloom.contract.labels import NODES, RUNTIME, runtime_label
 from taskloom.contract.settings import wrong_values
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text
@@ -33,6 +35,8 @@ def check_request(request: ExperimentRequest, refusals: Refusals) -> None:
     _check_axes(request, refusals)
     if request.workload is not None and request.template is None:
         refusals.add("/workload", "workload", request.workload.model_dump(exclude_unset=True), "only with template")
+    if NODES in request.requires.labels:
+        refusals.add("/requires/labels/nodes", NODES, request.requires.labels[NODES], "no label: it is requires.nodes")
     _check_settings(request, refusals)
     hopeless = bool(refusals)
     _check_stop(request, refusals)
@@ -148,7 +152,8 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
             refuse(name, getattr(config, name), "none: a submitted run writes no file")
     cores_needed = variant.cores_needed(requires.cores)
     of_ranks = f" / ranks ({config.ranks})" if config.ranks > 1 else ""
-    if not config.allow_oversubscription and requires.cores is not None and config.total_threads > requires.cores:
+    threads = config.total_threads // variant.nodes
+    if not config.allow_oversubscription and requires.cores is not None and threads > requires.cores:
         refuse("threads", config.threads, f"at most the required cores (requires.cores = {requires.cores}){of_ranks}")
     if config.cores is not None and requires.cores is not None and len(config.cores) > requires.cores:
         refuse("cores", list(config.cores), f"at most as many as required (requires.cores = {requires.cores})")
@@ -167,7 +172,9 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
     if needed is not None and capacity.runtimes is not None and runtime_label(needed) not in capacity.runtimes:
         found = ", ".join(sorted(label.removeprefix(RUNTIME) for label in capacity.runtimes)) or "none"
         refuse("runtime", needed, f"an OpenMP runtime that a known node has: {found}")
-    if config.ranks > 1 and capacity.mpi is False:
+    if variant.nodes > 1:
+        _check_nodes(variant, capacity, refusals, refuse)
+    elif config.ranks > 1 and capacity.mpi is False:
         refuse("ranks", config.ranks, "1, since no known node has an MPI library (taskloom[mpi])")
     if capacity.memory_bytes is not None and variant.memory_bytes > capacity.memory_bytes:
         refuse(
@@ -194,3 +201,21 @@ def check_runnable(variant: Variant, request: ExperimentRequest, refusals: Refus
             requires.memory_bytes,
             f"at most the memory of the largest known node ({capacity.memory_bytes} bytes)",
         )
+
+
+def _check_nodes(
+    variant: Variant, capacity: Capacity, refusals: Refusals, refuse: Callable[[str, object, str], None]
+) -> None:
+    """Reject a variant whose ranks cannot be divided over the required nodes."""
+    config, nodes = variant.config, variant.nodes
+    if capacity.nodes is not None and str(nodes) not in capacity.nodes:
+        known: list[str] = sorted(capacity.nodes, key=lambda number: (len(number), number))
+        accepted = f"{enumerated(known)}, since no known worker or pool has {nodes} nodes"
+        refusals.add("/requires/nodes", NODES, nodes, accepted)
+    if config.ranks % nodes:
+        refuse("ranks", config.ranks, f"a multiple of the required nodes (requires.nodes = {nodes})")
+    if config.cores is not None:
+        refuse("cores", list(config.cores), f"none with requires.nodes = {nodes}, since each node has its own cores")
+    if config.allow_oversubscription:
+        accepted = f"false with requires.nodes = {nodes}, since each rank gets cores of its own"
+        refuse("allow_oversubscription", True, accepted)

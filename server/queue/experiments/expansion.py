@@ -157,6 +157,7 @@ def _variants(
     parts = [_rows(group, with_texts=bool(exclusions)) for group in groups]
     seen: set[bytes] = set()
     known: dict[bytes, tuple[str, int]] = {}  # shape and memory
+    nodes = request.requires.nodes or 1
     for place, combination in enumerate(itertools.product(*parts)):
         if place % EVERY == 0:
             between()
@@ -189,8 +190,8 @@ def _variants(
             if len(known) == MOST_SHAPES:
                 message = f"more than {MOST_SHAPES} configurations whose steps differ in size or order"
                 raise ExpansionTooLarge(message, max_shapes=MOST_SHAPES)
-            known[step] = shape_of(spec), memory_bytes(config)
-        variant = Variant(choice, config, spec, *known[step])
+            known[step] = shape_of(spec), memory_bytes(config) // nodes
+        variant = Variant(choice, config, spec, *known[step], nodes)
         check_runnable(variant, request, refusals, capacity)
         yield variant, len(identity)
 

@@ -16,7 +16,7 @@ from taskloom.contract.experiments import (
     StoppingState,
     TuningState,
 )
-from taskloom.contract.labels import INSTALLED, KEPT, MPI, build_label, runtime_label
+from taskloom.contract.labels import INSTALLED, KEPT, MPI, NODES, build_label, runtime_label
 from taskloom.server.db import Database, now, utc
 from taskloom.server.errors import (
     IdempotencyConflict,
@@ -99,11 +99,13 @@ def submit(
             runtimes = {variant.runtime for variant in variants if variant.runtime is not None}
             ranks = [variant.config.ranks for variant in variants]
             ranks += [count or 1 for count in (request.space or {}).get("ranks", ())]
+            nodes = request.requires.nodes or 1
             fields = {
                 **request.requires.labels,
                 **{build_label(build): KEPT for build in request.builds},
                 **{runtime_label(runtime): INSTALLED for runtime in runtimes},
-                **({MPI: INSTALLED} if max(ranks) > 1 else {}),
+                **({MPI: INSTALLED} if max(ranks) > 1 and nodes == 1 else {}),
+                **({NODES: str(nodes)} if nodes > 1 else {}),
             }
             labels = [json.dumps([key, value]) for key, value in fields.items()]
             if labels:

@@ -55,15 +55,16 @@ def block(
 ) -> tuple[list[Variant], list[Planned]]:
     """The variants and runs of a block, which begins at a position of the experiment's order."""
     base = base_of(request)
-    variants = [_variant(base, part.values) for part in parts]
+    variants = [_variant(request, base, part.values) for part in parts]
     planned = [Planned(position + i, number, number + 1, i, part.role) for i, part in enumerate(parts)]
     return variants, planned
 
 
-def _variant(base: Mapping[str, Any], values: Mapping[str, Any]) -> Variant:
+def _variant(request: ExperimentRequest, base: Mapping[str, Any], values: Mapping[str, Any]) -> Variant:
     config = TrainConfig.from_dict({**base, **values})
     spec = config.to_dict()
-    return Variant(values, config, spec, shape_of(spec), run_memory_bytes(config))
+    nodes = request.requires.nodes or 1
+    return Variant(values, config, spec, shape_of(spec), run_memory_bytes(config) // nodes, nodes)
 
 
 def expand(
@@ -95,7 +96,7 @@ def _each_value(request: ExperimentRequest, base: Mapping[str, Any]) -> list[Var
     for name, values in request.space.items():
         for value in values:
             try:
-                found.append(_variant(base, {name: value}))
+                found.append(_variant(request, base, {name: value}))
             except ConfigError:
                 continue  # another setting of the space makes it valid
     return found

@@ -32,7 +32,8 @@ class Variant:
     config: TrainConfig
     spec: Mapping[str, Any]  # the configuration as JSON
     shape: str  # `shape_of` the spec
-    memory_bytes: int
+    memory_bytes: int  # on each of its nodes
+    nodes: int = 1
 
     @property
     def runtime(self) -> str | None:
@@ -41,11 +42,12 @@ class Variant:
         return needed
 
     def cores_needed(self, cores: int | None) -> int:
+        """Cores that it needs on each of its nodes. cores: those that the request requires."""
         if cores is not None:
             return cores
         if self.config.cores is not None:
             return len(self.config.cores)
-        return 1 if self.config.allow_oversubscription else self.config.total_threads
+        return 1 if self.config.allow_oversubscription else self.config.total_threads // self.nodes
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from gpt2core.spec.schedulers import AUTO
 from gpt2core.spec.wording import counted
 from taskloom.contract.demand import PoolSummary
 from taskloom.contract.fitting import JOB_RESERVE_S, REQUIREMENTS, Lack, Need, Offer
-from taskloom.contract.labels import INSTALLED, MPI, RUNTIME
+from taskloom.contract.labels import INSTALLED, MPI, NODES, RUNTIME
 from taskloom.contract.runs import QueuePlace, WaitingReason
 from taskloom.server.db import db_now
 from taskloom.server.queue.demand import provisioning
@@ -98,6 +98,8 @@ def _lacking(wish: Wish, offers: Sequence[Present], kind: str) -> Answer | None:
         if not any(label in offer.labels for offer in left):
             if label[0].startswith(RUNTIME):
                 return "no-runtime", f"no {kind} has {_runtime(label[0])}"
+            if label[0] == NODES:
+                return "no-label", f"no {kind} has {label[1]} nodes"
             if label == (MPI, INSTALLED):
                 return "no-label", f"no {kind} has an MPI library, which several ranks need (taskloom[mpi])"
             return "no-label", f"no {kind} has the label {'='.join(label)}"
