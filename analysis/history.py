@@ -25,6 +25,7 @@ from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, unpaired
 from taskloom.analysis.fingerprint import differing
 from taskloom.analysis.processes import Process
+from taskloom.analysis.thresholds import Limits
 
 State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 Cause = Literal["software", "environment", "unproven", "unexplained"]
@@ -109,6 +110,7 @@ class Series:
     changes: list[Change]
     alerts: list[Alert]
     over_canary: bool = False  # changes are of step time / canary time
+    threshold: Limits | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ class SeriesChanges:
     over_canary: bool
     changes: list[Change]
     alerts: list[Alert]
+    threshold: Limits | None = None
 
 
 @dataclass(frozen=True)

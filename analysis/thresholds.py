@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from gpt2core.spec.wording import counted, seconds
@@ -22,10 +22,9 @@ class InvalidThreshold(ValueError):
 
 
 @dataclass(frozen=True)
-class Threshold:
-    """reference_s: expected median step time of every variant with these settings. lower, upper: limits in percent."""
+class Limits:
+    """reference_s: expected median step time. lower, upper: limits in percent of it; None: no limit."""
 
-    settings: Mapping[str, Any]
     reference_s: float
     lower: float | None = None
     upper: float | None = None
@@ -33,6 +32,19 @@ class Threshold:
     def limit_s(self, percent: float | None, without: float) -> float:
         """The time at a limit."""
         return without if percent is None else self.reference_s * (1 + percent / 100)
+
+    @property
+    def allowed(self) -> str:
+        """What is allowed, in words: -10 % to +5 %."""
+        least = "anything" if self.lower is None else f"{self.lower:+g} %"
+        return f"{least} to {self.upper:+g} %" if self.upper is not None else f"{least} and more"
+
+
+@dataclass(frozen=True)
+class Threshold(Limits):
+    """The limits of every variant with these settings."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,7 @@ def _threshold(entry: Any, place: str) -> Threshold:
     lower, upper = (_number(entry, name, place, *LIMITS[name]) for name in ("lower", "upper"))
     if lower is None and upper is None:
         raise InvalidThreshold(f"{place}: neither lower nor upper is given; accepted are percent, such as upper = 5")
-    return Threshold(settings, reference_s, lower, upper)
+    return Threshold(reference_s, lower, upper, settings)
 
 
 def _number(entry: Mapping[str, Any], name: str, place: str, least: float, most: float) -> float | None:
@@ -99,7 +111,7 @@ def _judged(threshold: Threshold, rows: Sequence[Mapping[str, Any]]) -> Iterator
         known = {name: row[name] for name in ("scheduler", "threads", "batch_slice", "token_slice")} | row["variant"]
         if all(name in known and _equal(known[name], value) for name, value in threshold.settings.items()):
             found = True
-            yield _of_variant(threshold, row)
+            yield judge_one(threshold, row)
     if not found:
         sentence = f"Threshold: no variant with a result has {named(threshold.settings)}."
         yield Judged(
@@ -114,10 +126,12 @@ def _equal(actual: Any, expected: Any) -> bool:
     return json.dumps(actual, sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 
-def _of_variant(threshold: Threshold, row: Mapping[str, Any]) -> Judged:
+def judge_one(limits: Limits, row: Mapping[str, Any]) -> Judged:
+    """A variant against limits. row: its `variant`, or else `scheduler` and `threads`; `runs`, and the `median`, `low`
+    and `high` of its `step_s`, seconds."""
     measured = row["step_s"]
     median, low, high = measured["median"], measured["low"], measured["high"]
-    least, most = threshold.limit_s(threshold.lower, 0.0), threshold.limit_s(threshold.upper, math.inf)
+    least, most = limits.limit_s(limits.lower, 0.0), limits.limit_s(limits.upper, math.inf)
     begin, end = (median, median) if low is None or high is None else (low, high)
     state: State = "undecided"
     if begin > most:
@@ -126,18 +140,16 @@ def _of_variant(threshold: Threshold, row: Mapping[str, Any]) -> Judged:
         state = "below"
     elif least <= begin and end <= most:
         state = "within"
-    relative = median / threshold.reference_s - 1
+    relative = median / limits.reference_s - 1
     variant = row["variant"] or {"scheduler": row["scheduler"], "threads": row["threads"]}
     interval = f" without an interval ({counted(row['runs'], 'run')})"
     if low is not None and high is not None:
         interval = f" [{seconds(low)}, {seconds(high)}]"
-    limits = f"{threshold.lower:+g} %" if threshold.lower is not None else "anything"
-    limits += f" to {threshold.upper:+g} %" if threshold.upper is not None else " and more"
     verb = {"within": "is within", "above": "is above", "below": "is below", "undecided": "may be outside"}[state]
     sentence = (
         f"Threshold: {named(variant)} {verb} its limits: {seconds(median)}{interval}, {100 * relative:+.1f} % from the "
-        f"reference of {seconds(threshold.reference_s)}; {limits} is allowed."
+        f"reference of {seconds(limits.reference_s)}; {limits.allowed} is allowed."
     )
     return Judged(
-        variant, threshold.reference_s, threshold.lower, threshold.upper, median, low, high, relative, state, sentence
+        variant, limits.reference_s, limits.lower, limits.upper, median, low, high, relative, state, sentence
     )

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from taskloom.contract.bodies import Model
 
-AlertState = Literal["suspected", "confirming", "confirmed", "dismissed"]
+AlertKind = Literal["change", "threshold"]
+AlertState = Literal["suspected", "confirming", "confirmed", "dismissed", "above", "below", "within"]
 
 
 class VerdictReason(Model):
@@ -47,15 +48,21 @@ class VerdictReason(Model):
 
 
 class AlertSummary(Model):
-    """A change to slower steps, and the result of fresh runs."""
+    """A change to slower steps and the result of fresh runs, or runs outside the threshold of their series."""
 
     id: int
-    run_id: int = Field(description="the first slower run")
+    kind: AlertKind = Field(
+        "change", description="change: steps became slower; threshold: runs were outside their series' threshold"
+    )
+    run_id: int = Field(description="the first slower run, or the first of the experiment that was outside")
     mode: str = Field("train", description="mode of the slower runs: train or infer")
-    state: AlertState
+    state: AlertState = Field(
+        description="of a change: suspected, confirming, confirmed or dismissed; of a threshold: above or below, and "
+        "within once a later experiment of the series is"
+    )
     ratio: float = Field(
         description="median after / before: above 1, slower; of step times, or of step time over canary where the "
-        "series has canaries"
+        "series has canaries. Of a threshold: median step time / reference"
     )
     reason: str
     confirming_experiment_id: int | None

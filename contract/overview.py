@@ -56,6 +56,9 @@ class AlertCounts(Model):
     confirming: int
     confirmed: int
     dismissed: int
+    above: int = Field(0, description="above the threshold of their series, by the newest experiment")
+    below: int = Field(0, description="below the threshold of their series, by the newest experiment")
+    within: int = Field(0, description="within their threshold again")
 
 
 class Waiting(Model):
@@ -84,5 +87,5 @@ class Overview(Model):
     experiments: list[ExperimentSummary] = Field(description="the first 20 active ones, in the order of the queue")
     latest: list[ExperimentSummary] = Field(description="the 10 that ended last")
     alerts: AlertCounts
-    newest_alerts: list[AlertSummary] = Field(description="the 5 newest that are not dismissed")
+    newest_alerts: list[AlertSummary] = Field(description="the 5 newest that are neither dismissed nor within again")
     waiting: list[Waiting]

@@ -10,6 +10,7 @@ from pydantic import Field
 from taskloom.contract.analysis import AlertState, AlertSummary
 from taskloom.contract.bodies import Model
 from taskloom.contract.commits import Commits, TrainerCommit
+from taskloom.contract.thresholds import SeriesThreshold
 
 
 class SeriesRow(Model):
@@ -24,7 +25,8 @@ class SeriesRow(Model):
     last_at: datetime = Field(description="when its newest result arrived")
     median_step_s: float | None = Field(description="median step of the newest run")
     recent_s: list[float] = Field(description="median steps of the newest 40 runs, oldest first: a sparkline")
-    alerts: list[AlertSummary] = Field(description="its slowdowns, newest first, 5 at most")
+    alerts: list[AlertSummary] = Field(description="its alerts, newest first, 5 at most")
+    threshold: SeriesThreshold | None = Field(None, description="reference and limits of its step time; null: none")
 
 
 class SeriesPage(Model):

@@ -30,8 +30,9 @@ class WebhookRequest(Request):
     )  # fmt: skip
     events: list[EventName] = Field(
         min_length=1, max_length=3,
-        description="verdict: an experiment has ended and was compared; alert: a slowdown was found, or its state has "
-        "changed; tuning.confirmed: a tuning has ended with a confirmed ratio",
+        description="verdict: an experiment has ended and was compared; alert: a slowdown was found, or runs were "
+        "outside their series' threshold, or the state of such an alert has changed; tuning.confirmed: a tuning has "
+        "ended with a confirmed ratio",
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from taskloom.server.access.keys.routes import router as keys
 from taskloom.server.access.keys.routes import who
 from taskloom.server.access.rates import Rates
 from taskloom.server.access.turns import Turns
+from taskloom.server.alerts.routes import router as thresholds
 from taskloom.server.artifact_store import Store
 from taskloom.server.connections import Connection
 from taskloom.server.context import Context
@@ -113,6 +114,7 @@ ROUTERS = (
     traces,
     analysis,
     history,
+    thresholds,
     events,
     retention,
     webhooks,

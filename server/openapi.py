@@ -27,6 +27,7 @@ TAGS = {
     "exports": "Flat tables of runs, steps, ops, variants and history.",
     "analysis": "Analyses of results: comparisons, scaling, causes, forecasts, history and reports.",
     "history": "Series of runs of one configuration on one machine: their points and their changes.",
+    "thresholds": "References of series' step times, and how far from them a measured one may be.",
     "events": "Server-sent events.",
     "artifacts": "Files of attempts: traces, profiles.",
     "queue": "Queued runs, and the pools whose provisioners can start workers for them.",

@@ -10,6 +10,7 @@ import httpx
 from taskloom.connection import Connection, Query, parameters, understood
 from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
 from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage
+from taskloom.contract.thresholds import SeriesThreshold, ThresholdRequest
 
 if TYPE_CHECKING:  # these load NumPy, which few methods need
     from taskloom.analysis.calibration import Calibration
@@ -109,7 +110,8 @@ class Analyses(Connection):
         return self._rows("history", Series, run_id=run_id)
 
     def series(self, **filters: Any) -> Iterator[SeriesRow]:
-        """Series of the history without points, newest first. filters: `node`, `filter`, `alert`, `run_id`, `sort`."""
+        """Series of the history without points, newest first. filters: `node`, `filter`, `alert`,
+        `threshold` (true: only with one), `run_id`, `sort`."""
         return self._pages(lambda each: self._page("/analysis/history/series", SeriesPage, each), parameters(filters))
 
     def series_points(self, series_id: int, **filters: Any) -> Iterator[SeriesRun]:
@@ -123,8 +125,16 @@ class Analyses(Connection):
 
         return self._analysis(f"history/series/{series_id}/changes", SeriesChanges)
 
+    def set_threshold(self, series_id: int, request: ThresholdRequest) -> SeriesThreshold:
+        """Set the threshold of a series, or replace it."""
+        return self._ask("PUT", f"/analysis/history/series/{series_id}/threshold", SeriesThreshold, body=request)
+
+    def delete_threshold(self, series_id: int) -> None:
+        """Delete the threshold of a series; its open alert is dismissed."""
+        self._send("DELETE", f"/analysis/history/series/{series_id}/threshold")
+
     def alerts(self, state: AlertState | None = None, mode: str | None = None) -> Iterator[AlertSummary]:
-        """Iterate over changes to slower steps and the results of fresh runs, newest first. mode: of runs in it."""
+        """Iterate over changes to slower steps and runs outside thresholds, newest first. mode: of runs in it."""
         query = {name: value for name, value in (("state", state), ("mode", mode)) if value is not None}
         return self._pages(lambda each: self._page("/analysis/alerts", AlertPage, each), query)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from gpt2core.spec.wording import counted, seconds, slices
+from taskloom.analysis.thresholds import Limits
 from taskloom.analysis.wording import sides_of, value_name
 from taskloom.tables import NONE, SHORT_COMMIT, new_table, number, percent, variant
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from taskloom.analysis.sweep import Sweep
     from taskloom.analysis.variants import Variant
     from taskloom.analysis.workload import Workload
+    from taskloom.contract.series import SeriesRow
 
 MIB = 1 << 20
 Shown = Iterator[Table | str]
@@ -239,13 +241,13 @@ def workload(found: Workload) -> Shown:
 def history(found: Sequence[Series]) -> Shown:
     """A line for each series and for each of its changes, with the state of the alert."""
     for one in found:
-        config = one.config
         last = one.points[-1]
         yield (
-            f"{config['model']['name']} {config['scheduler']}, {counted(config['threads'], 'thread')} on "
-            f"{one.machine['node']}: {counted(len(one.points), 'run')}, the last is run {last.run_id} with "
-            f"{seconds(last.step_s)} a step"
+            f"{_configuration(one.config)} on {one.machine['node']}: {counted(len(one.points), 'run')}, the last is "
+            f"run {last.run_id} with {seconds(last.step_s)} a step"
         )
+        if one.threshold is not None:
+            yield f"  threshold: {seconds(one.threshold.reference_s)}; {one.threshold.allowed} is allowed"
         alerts = {alert.change.first_after: alert for alert in one.alerts}
         for change in one.changes:
             alert = alerts.get(change.first_after)
@@ -259,6 +261,23 @@ def history(found: Sequence[Series]) -> Shown:
                 f"  from run {change.first_after} on: {seconds(change.before_s)} -> {seconds(change.after_s)} a step, "
                 f"ratio after / before {change.ratio:.3f} [{low}, {high}]: {state}{differs}"
             )
+
+
+def _configuration(config: Mapping[str, Any]) -> str:
+    return f"{config['model']['name']} {config['scheduler']}, {counted(config['threads'], 'thread')}"
+
+
+def thresholds(items: Iterable[SeriesRow]) -> Table:
+    """Table of the series that have a threshold."""
+    columns = ("series", "configuration", "node", "by", "allowed", "reference", "latest")
+    table = new_table(None, *columns, left=5)
+    for item in items:
+        if item.threshold is not None:
+            limits = Limits(item.threshold.reference_s, item.threshold.lower, item.threshold.upper)
+            times = seconds(limits.reference_s), seconds(item.median_step_s)
+            by = item.threshold.set_by
+            table.add_row(str(item.id), _configuration(item.config), item.node, by, limits.allowed, *times)
+    return table
 
 
 def since(of: Since) -> str:

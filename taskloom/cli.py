@@ -33,6 +33,7 @@ COMMANDS = {
     "runs": "List, show, cancel and retry runs, and read their results",
     "serve": "Start the server",
     "submit": "Queue an experiment from FILE",
+    "thresholds": "Set, list and delete thresholds of step times in the history",
     "train": "Train on this machine in one child process",
     "tune": "Search the best setting of a space, and say how sure the answer is",
     "up": "Start a server and a worker on this machine",

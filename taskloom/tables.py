@@ -182,11 +182,11 @@ def changes(items: Iterable[StateChange]) -> Table:
 
 
 def alerts(items: Iterable[AlertSummary]) -> Table:
-    """Table of alerts: changes to slower steps."""
-    table = new_table(None, "alert", "from run", "mode", "state", "since, UTC", "reason", "slower by", left=6)
+    """Table of alerts: changes to slower steps, and runs outside a threshold."""
+    table = new_table(None, "alert", "kind", "from run", "mode", "state", "since, UTC", "reason", "longer by", left=7)
     for item in items:
-        since = f"{item.changed_at:%Y-%m-%d %H:%M}"
-        row = (str(item.id), str(item.run_id), item.mode, item.state, since, item.reason, f"{item.ratio - 1:.1%}")
+        since, longer = f"{item.changed_at:%Y-%m-%d %H:%M}", f"{item.ratio - 1:.1%}"
+        row = (str(item.id), item.kind, str(item.run_id), item.mode, item.state, since, item.reason, longer)
         table.add_row(*row)
     return table
 

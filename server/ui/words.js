@@ -50,6 +50,9 @@ const LOOKS = {
 	confirming: ['half', 'live'],
 	confirmed: ['warn', 'bad'],
 	dismissed: ['tick', 'calm'],
+	above: ['up', 'bad'],
+	below: ['down', 'warn'],
+	within: ['tick', 'good'],
 	idle: ['ring', 'calm'],
 	busy: ['play', 'live'],
 	'measuring peaks': ['half', 'live'],
@@ -65,6 +68,8 @@ const LOOKS = {
 	flagged: ['warn', 'warn'],
 	improved: ['up', 'good']
 };
+/** The states of alerts. */
+export const ALERTS = ['suspected', 'confirming', 'confirmed', 'dismissed', 'above', 'below', 'within'];
 /** The order of states in bars. */
 export const STATES = /** @type {Schemas['RunRow']['state'][]} */ ([
 	'succeeded',

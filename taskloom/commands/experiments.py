@@ -148,7 +148,7 @@ def changes(experiment_id: int, limit: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def alerts(state: AlertState | None, mode: str | None, limit: int, server: str, as_json: bool) -> None:
-    """List changes to slower steps and what fresh runs say about them, newest first."""
+    """List changes to slower steps with what fresh runs say about them, and runs outside thresholds, newest first."""
     with connect(server) as client:
         print_items(client.alerts(state, mode), limit, tables.alerts, as_json)
 

@@ -45,12 +45,12 @@ def write(text: str, target: Path, appends: bool = False) -> None:
         raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
 
 
-def _thresholds(file: Path) -> list[Threshold]:
-    """Raises BadParameter."""
+def read_thresholds(file: Path, hint: str) -> list[Threshold]:
+    """The thresholds of a file. Raises BadParameter, which names the parameter `hint`."""
     try:
         return parse(tomllib.loads(file.read_text(encoding="utf-8-sig")))
     except (OSError, ValueError, RecursionError) as error:
-        raise click.BadParameter(f"{file}: {error}", param_hint="--thresholds") from error
+        raise click.BadParameter(f"{file}: {error}", param_hint=hint) from error
 
 
 @click.command()
@@ -106,7 +106,7 @@ def report(
         target = Path(os.environ[SUMMARY])
     elif form == "html" and not as_json:
         target = output or Path(f"report-{experiment_id}.html")
-    given = [] if limits is None else _thresholds(limits)
+    given = [] if limits is None else read_thresholds(limits, "--thresholds")
     with connect(server) as client:
         document = client.report(experiment_id, leave_out_disturbed)
     judged = judge(given, document["scaling"]["rows"])

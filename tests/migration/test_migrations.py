@@ -67,7 +67,7 @@ def test_migrations_give_the_tables_that_the_models_describe(database, new_datab
     METADATA.create_all(made.engine)
     with made.engine.connect() as connection:
         assert migrated == checks(connection)
-    assert len(migrated) == 7 + 9 * database.is_sqlite
+    assert len(migrated) == 8 + 9 * database.is_sqlite
 
 
 def test_migrations_go_back_to_nothing_and_forward_again(database):
@@ -186,3 +186,28 @@ def test_revisions_form_one_line():
 
 def test_an_unmigrated_database_is_not_current(database):
     assert not migrate.is_current(database)
+
+
+def test_an_upgrade_keeps_alerts_as_those_of_changes(database):
+    with database.migrating() as connection:
+        command.upgrade(migrate.config(connection), "0027")
+    with database.engine.begin() as connection:
+        tables = MetaData()
+        tables.reflect(connection)
+        rows = {
+            "experiment": [{"name": "kept", "request": {}, "request_sha256": "", "owner": "local", "runs": 1}],
+            "block": [{"experiment_id": 1}],
+            "run": [{"id": 1, "experiment_id": 1, "state": "queued"}],
+            "alert": [{"id": 7, "run_id": 1, "state": "confirmed", "ratio": 1.1}],
+        }
+        for name, values in rows.items():
+            insert(connection, tables.tables[name], values)
+    migrate.upgrade(database)
+    with database.write() as session:
+        found = session.execute(text("SELECT id, kind, state, ratio FROM alert")).all()
+        assert found == [(7, "change", "confirmed", 1.1)]
+        new = "INSERT INTO alert (kind, run_id, state, ratio, reason, raised_at, changed_at)"
+        session.execute(text(f"{new} VALUES ('threshold', 1, 'above', 2, '', 0, 0)"))
+    downgrade(database, "0027")
+    with database.engine.connect() as connection:
+        assert connection.execute(text("SELECT run_id, state FROM alert")).all() == [(1, "confirmed")]

@@ -49,6 +49,8 @@ REQUESTS = {
     "artifacts_show": (200, "/api/v1/runs/1/artifacts/kept.txt", None),
     "server_report": (200, "/reports/1", None),
     "analysis_confirm": (201, "/api/v1/analysis/history/1/confirm", None),
+    "thresholds_put": (200, "/api/v1/analysis/history/series/1/threshold", {"reference_s": 1, "upper": 5}),
+    "thresholds_remove": (404, "/api/v1/analysis/history/series/1/threshold", None),
     "workers_register": (200, None, REGISTRATION),
     "queue_report": (
         200,

@@ -56,7 +56,7 @@ def test_a_slowdown_is_confirmed(api, make_result, new_tab):
     expect(page.get_by_role("heading", level=1)).to_contain_text("1 suspected slowdown")
     page.get_by_role("link", name="History", exact=True).first.click()
     tab.settle()
-    slowdown = page.get_by_role("table", name="Slowdowns").get_by_role("row").nth(1)
+    slowdown = page.get_by_role("table", name="Alerts").get_by_role("row").nth(1)
     expect(slowdown).to_contain_text("suspected")
     slowdown.get_by_role("button", name=f"Confirm with fresh runs of run {alert['run_id']}").click()
     expect(page.get_by_role("status").filter(has_text="Fresh runs are queued")).to_be_visible()
@@ -357,3 +357,26 @@ def test_tables_of_threads_are_named_as_they_are_written(api, new_tab):
     tab = new_tab(str(api.http.base_url).rstrip("/"))
     pages = [tab.open(f"run?id={run['id']}") and tab.page.locator("h1").inner_text() for run in api.runs(made["id"])]
     assert {title.partition(": ")[2] for title in pages} == names
+
+
+def test_a_history_shows_a_threshold_and_what_is_outside(api, make_result, new_tab):
+    node = api.worker()
+    api.submit(name="first", base=SPEC, repetitions=4)
+    run_all(node, make_result, NOISE[:4], "old")
+    api.put("/analysis/history/series/1/threshold", {"reference_s": 0.9, "upper": 5, "lower": -10})
+    api.submit(name="second", base=SPEC, repetitions=4)
+    run_all(node, make_result, NOISE[:4], "old")
+    until(lambda: api.get("/analysis/alerts", state="above")["items"], "the alert")
+    tab = new_tab(str(api.http.base_url).rstrip("/"))
+    page = tab.open("")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("1 outside a threshold")
+    page = tab.open("history?series=1")
+    alert = page.get_by_role("table", name="Alerts").get_by_role("row").nth(1)
+    expect(alert).to_contain_text("above its limits")
+    plot = page.locator("figure").first
+    for limit in ("reference 900", "upper limit 945", "lower limit 810"):
+        expect(plot).to_contain_text(limit)
+    assert plot.locator("path[stroke-dasharray='6 4']").count() == 3
+    assert tab.violations() == []
+    page.get_by_label("Metric").select_option("tokens_per_s")
+    expect(plot).not_to_contain_text("reference")

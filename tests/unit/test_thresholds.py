@@ -38,7 +38,7 @@ def row(median: float, low: float | None = None, high: float | None = None, **va
     ],
 )
 def test_a_variant_is_judged_by_its_interval(measured: tuple[float, ...], state: str) -> None:
-    (found,) = judge([Threshold(TASK, 1.0, -10, 5)], [row(*measured)])
+    (found,) = judge([Threshold(1.0, -10, 5, TASK)], [row(*measured)])
     assert (found["state"], found["relative"]) == (state, pytest.approx(measured[0] - 1))
     assert "task, 2 threads" in found["sentence"]
     assert "-10 % to +5 % is allowed" in found["sentence"]
@@ -46,18 +46,18 @@ def test_a_variant_is_judged_by_its_interval(measured: tuple[float, ...], state:
 
 
 def test_a_limit_that_is_not_given_is_none() -> None:
-    assert judge([Threshold(TASK, 1.0, upper=5)], [row(0.1)])[0]["state"] == "within"
-    assert judge([Threshold(TASK, 1.0, lower=-5)], [row(9.0)])[0]["state"] == "within"
+    assert judge([Threshold(1.0, upper=5, settings=TASK)], [row(0.1)])[0]["state"] == "within"
+    assert judge([Threshold(1.0, lower=-5, settings=TASK)], [row(9.0)])[0]["state"] == "within"
 
 
 def test_a_threshold_is_of_every_variant_that_has_its_settings() -> None:
     rows = [row(1.0, lr=0.001), row(2.0, lr=0.1), row(1.0, scheduler="serial", threads=1)]
-    of_task = judge([Threshold({"scheduler": "task"}, 1.0, upper=5)], rows)
+    of_task = judge([Threshold(1.0, upper=5, settings={"scheduler": "task"})], rows)
     assert [(found["settings"], found["state"]) for found in of_task] == [
         ({"lr": 0.001}, "within"), ({"lr": 0.1}, "above")
     ]  # fmt: skip
-    assert [found["state"] for found in judge([Threshold({}, 1.0, upper=5)], rows)] == ["within", "above", "within"]
-    (missing,) = judge([Threshold({"threads": 8}, 1.0, upper=5)], rows)
+    assert [found["state"] for found in judge([Threshold(1.0, upper=5)], rows)] == ["within", "above", "within"]
+    (missing,) = judge([Threshold(1.0, upper=5, settings={"threads": 8})], rows)
     assert (missing["state"], missing["median_s"]) == ("missing", None)
     assert "no variant with a result has 8 threads" in missing["sentence"]
 

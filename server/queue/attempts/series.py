@@ -10,13 +10,17 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.series import series_config, series_key, series_machine
 from taskloom.server.db import LOCKED, hold
+from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run, Series
 
 CHUNK = 500
 
 
 def add(session: Session, run: Run, result: Mapping[str, Any], at: float) -> None:
-    """Add a locked run to the series of its result, as the newest one."""
+    """Add a locked run to the series of its result, as the newest one. Runs of a build that their experiment names say
+    nothing about the present trainer, so they are in no series unless they confirm a change."""
+    if "build" in run.variant and not session.get_one(Experiment, run.experiment_id).request.get("confirms"):
+        return
     config, environment = result["config"], result["environment"]
     key = series_key(config, environment)
     series = _locked(session, key)

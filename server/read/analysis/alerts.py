@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gpt2core.spec.config import DEFAULTS
 from gpt2core.spec.result import median
 from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.history import MOVES, Series, State
-from taskloom.contract.analysis import AlertPage, AlertState, AlertSummary
+from taskloom.contract.analysis import AlertPage, AlertState
 from taskloom.server import paging
-from taskloom.server.db import Database, utc
+from taskloom.server.alerts import raised
+from taskloom.server.alerts.models import Alert
+from taskloom.server.db import Database
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis import analyses
-from taskloom.server.read.analysis.models import Alert
-
-mode_of_run = func.coalesce(Run.spec["mode"].as_string(), DEFAULTS["mode"])  # those of earlier workers lack it
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ def suspects(database: Database, experiment_id: int) -> list[Suspect]:
         if experiment is None or experiment.request.get("calibrates"):
             return []
         confirms = experiment.request.get("confirms")
+        if experiment.request.get("builds") and not confirms:  # its runs are in no series
+            return []
         run_ids = [confirms] if confirms else [run.id for run in _slower(session, experiment_id)]
         run_ids = [run_id for run_id in run_ids if session.get(Run, run_id) is not None]
     histories = [analyses.history_of(database, NOISE_FLOOR, analyses.LATEST, run_id) for run_id in run_ids]
@@ -70,34 +70,13 @@ def page(
     if states:
         query = query.where(Alert.state.in_(states))
     if mode is not None:
-        query = query.join(Run, Run.id == Alert.run_id).where(mode_of_run == mode)
+        query = query.join(Run, Run.id == Alert.run_id).where(raised.mode_of_run == mode)
     if before is not None:
         query = query.where(Alert.id < before)
     with database.read() as session:
         rows, more = paging.split(session.scalars(query).all(), limit)
-        items = summaries(session, rows)
+        items = raised.summaries(session, rows)
     return AlertPage(items=items, next_cursor=paging.encode(rows[-1].id) if more else None)
-
-
-def summaries(session: Session, rows: Sequence[Alert]) -> list[AlertSummary]:
-    """Alerts for a list."""
-    of_runs = select(Run.id, mode_of_run.label("mode")).where(Run.id.in_([row.run_id for row in rows]))
-    modes = {row.id: row.mode for row in session.execute(of_runs)}
-    return [_summary(row, modes[row.run_id]) for row in rows]
-
-
-def _summary(row: Alert, mode: str) -> AlertSummary:
-    return AlertSummary(
-        id=row.id,
-        run_id=row.run_id,
-        mode=mode,
-        state=row.state,
-        ratio=row.ratio,
-        reason=row.reason,
-        confirming_experiment_id=row.confirming_experiment_id,
-        raised_at=utc(row.raised_at),
-        changed_at=utc(row.changed_at),
-    )
 
 
 def _slower(session: Session, experiment_id: int) -> Iterator[Run]:

@@ -51,6 +51,7 @@ from taskloom.server.read.analysis import reading
 from taskloom.server.read.analysis.commits import with_commits
 from taskloom.server.read.analysis.growth import MOST_BATCH, largest, memory_growth
 from taskloom.server.read.analysis.selection import Selection
+from taskloom.server.read.analysis.thresholds import with_thresholds
 
 LATEST = 200  # runs per configuration that are searched for changes
 
@@ -258,7 +259,7 @@ def history(
                 tuple(experiment.request.get("builds", ())),
             )
         found = series_of(reading.of_runs(session, latest[::-1]), confirmations, noise_floor)
-        return with_commits(session, found, commits_url)
+        return with_thresholds(session, with_commits(session, found, commits_url))
 
 
 def history_of(

@@ -24,6 +24,7 @@ import gpt2core
 import taskloom.analysis
 import taskloom.contract
 import taskloom.server
+from taskloom.server.alerts.models import Threshold
 from taskloom.server.db import Database
 from taskloom.server.errors import AnalysisTooLong, StoreUnavailable, TooManyQuestions
 from taskloom.server.queue.tables.artifacts import Artifact
@@ -204,15 +205,16 @@ def of_calibrations(session: Session) -> Hashable:
 
 
 def of_history(session: Session) -> Hashable:
-    """State of all runs: first and last end, last queueing, and last experiment."""
+    """State of all runs: first and last end, last queueing, and last experiment; and of the thresholds."""
     queued = select(func.max(Run.queued_at)).where(is_queued())
     ended = select(func.max(Run.finished_at)), select(func.min(Run.finished_at))
-    queries = (*ended, queued, select(func.max(Experiment.id)))
+    limits = select(func.count()).select_from(Threshold), select(func.max(Threshold.set_at))
+    queries = (*ended, queued, select(func.max(Experiment.id)), *limits)
     return tuple(session.execute(query).scalar_one() for query in queries)
 
 
 def of_series(series_id: int) -> Content:
-    """State of a series: its results, and the states of the experiments that confirm its changes."""
+    """State of a series: its results, the states of the experiments that confirm its changes, and its threshold."""
 
     def content(session: Session) -> Hashable:
         results = select(func.count(), func.sum(Run.id), func.max(Run.finished_at)).where(Run.series_id == series_id)
@@ -220,8 +222,9 @@ def of_series(series_id: int) -> Content:
         again = select(Experiment.id, Run.state, func.count()).join(Run, Run.experiment_id == Experiment.id)
         again = again.where(confirms.in_(select(Run.id).where(Run.series_id == series_id)))
         again = again.group_by(Experiment.id, Run.state).order_by(Experiment.id, Run.state)
-        known = select(Series.key).where(Series.id == series_id)
-        rows = [session.execute(known).all(), session.execute(results).all(), session.execute(again).all()]
+        known = select(Series.key, Threshold.set_at).select_from(Series).outerjoin(Threshold)
+        known = known.where(Series.id == series_id)
+        rows = [session.execute(query).all() for query in (known, results, again)]
         return tuple(tuple(map(tuple, found)) for found in rows)
 
     return content

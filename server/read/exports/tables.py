@@ -20,6 +20,7 @@ from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.phases import PHASES
 from taskloom.contract.commits import NAMED, OF_TRAINER
 from taskloom.contract.variants import VariantRow
+from taskloom.server.alerts.models import Alert
 from taskloom.server.db import Database, utc
 from taskloom.server.queue.attempts import commits, node_time
 from taskloom.server.queue.experiments import blocks
@@ -28,7 +29,6 @@ from taskloom.server.queue.runs.details import evaluations_of
 from taskloom.server.queue.tables.attempts import Digest, Result
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag
 from taskloom.server.queue.tables.runs import Run
-from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.exports.measures import MEASURES, with_measures
 from taskloom.server.read.lists import keyset
@@ -264,8 +264,9 @@ def _history(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
     for page in _pages(database, filters, sort, HISTORY_COLUMNS, RUNS_AT_ONCE):
         known = [run for run in page if run.median_step_s is not None and run.state == "succeeded"]
         with database.read() as session:
-            query = select(Alert.run_id, Alert.state, Alert.ratio)
-            alerts = {row.run_id: row for row in session.execute(query.where(Alert.run_id.in_([r.id for r in known])))}
+            query = select(Alert.run_id, Alert.state, Alert.ratio).where(Alert.kind == "change")
+            query = query.where(Alert.run_id.in_([run.id for run in known]))
+            alerts = {row.run_id: row for row in session.execute(query)}
             named = commits.of_experiments(session, {run.experiment_id for run in known})
         for run in known:
             alert = alerts.get(run.id)

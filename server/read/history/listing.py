@@ -13,12 +13,13 @@ from gpt2core.spec.phases import PHASES
 from taskloom.analysis.history import SeriesChanges
 from taskloom.contract.analysis import AlertState, AlertSummary
 from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage
+from taskloom.server.alerts import raised, thresholds
+from taskloom.server.alerts.models import Alert, Threshold
 from taskloom.server.db import Database, utc
 from taskloom.server.errors import NotFound
 from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.tables.runs import Run, Series
-from taskloom.server.read.analysis import alerts, analyses
-from taskloom.server.read.analysis.models import Alert
+from taskloom.server.read.analysis import analyses
 from taskloom.server.read.history.fields import SERIES_FIELDS
 from taskloom.server.read.lists import fields, keyset
 from taskloom.server.read.lists.grammar import Tree
@@ -35,12 +36,13 @@ ALERTS = 5
 
 @dataclass(frozen=True)
 class Filters:
-    """Filter of series. where: an expression."""
+    """Filter of series. where: an expression. threshold: with one, or without."""
 
     node: str | None = None
     where: Tree | None = None
     alerts: Sequence[AlertState] = ()
     run_id: int | None = None
+    threshold: bool | None = None
 
     def conditions(self) -> list[Condition]:
         given: list[Condition] = []
@@ -51,6 +53,9 @@ class Filters:
             given.append(Series.id.in_(slower))
         if self.run_id is not None:
             given.append(Series.id.in_(select(Run.series_id).where(Run.id == self.run_id)))
+        if self.threshold is not None:
+            has = Series.id.in_(select(Threshold.series_id))
+            given.append(has if self.threshold else ~has)
         if self.where is not None:
             given.append(fields.condition(self.where, SERIES_FIELDS))
         return given
@@ -103,6 +108,7 @@ def _row(session: Session, series: Series, slower: Sequence[AlertSummary]) -> Se
         median_step_s=steps_s[0] if steps_s else None,
         recent_s=steps_s[::-1],
         alerts=list(slower[:ALERTS]),
+        threshold=thresholds.of_series(session, series.id),
     )
 
 
@@ -111,7 +117,7 @@ def _alerts(session: Session, ids: Sequence[int]) -> dict[int, list[AlertSummary
     of_them = select(Alert, Run.series_id).join(Run, Run.id == Alert.run_id).where(Run.series_id.in_(ids))
     rows = session.execute(of_them.order_by(Alert.id.desc())).all()
     found: dict[int, list[AlertSummary]] = {}
-    items = alerts.summaries(session, [alert for alert, _ in rows])
+    items = raised.summaries(session, [alert for alert, _ in rows])
     for item, (_, series_id) in zip(items, rows, strict=True):
         found.setdefault(series_id or 0, []).append(item)
     return found
@@ -141,7 +147,7 @@ def points(
         infers = _get(session, series_id).config.get("mode") == "infer"
         ids, next_cursor = keyset.page(session, look, cursor, limit)
         found = {row.id: row for row in session.execute(select(*POINT).where(Run.id.in_(ids)))}
-        states = select(Alert.run_id, Alert.state).where(Alert.run_id.in_(ids))
+        states = select(Alert.run_id, Alert.state).where(Alert.run_id.in_(ids), Alert.kind == "change")
         slower = {row.run_id: row.state for row in session.execute(states)}
         latency = quantiles(session, ids if infers else [])
         named = commits.of_experiments(session, {row.experiment_id for row in found.values()})
@@ -189,6 +195,7 @@ def changes(
         series_id=series_id,
         runs=len(points),
         over_canary=any(one.over_canary for one in found),
+        threshold=next((one.threshold for one in found), None),
         changes=[change for one in found for change in one.changes],
         alerts=[alert for one in found for alert in one.alerts],
     )

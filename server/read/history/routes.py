@@ -32,10 +32,11 @@ Where = Annotated[Tree | None, parameters.where(SERIES_FIELDS)]
 async def _filters(
     where: Where,
     node: Annotated[str | None, Query(max_length=200, description="the machine")] = None,
-    alert: Annotated[list[AlertState] | None, Query(description="with a slowdown in one of these states")] = None,
+    alert: Annotated[list[AlertState] | None, Query(description="with an alert in one of these states")] = None,
     run_id: Annotated[int | None, Query(ge=1, le=MOST_ID, description="the series of this run")] = None,
+    threshold: Annotated[bool | None, Query(description="true: only with a threshold; false: only without")] = None,
 ) -> listing.Filters:
-    return listing.Filters(node, where, alert or (), run_id)
+    return listing.Filters(node, where, alert or (), run_id, threshold)
 
 
 @router.get("", READERS)

@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 
 from taskloom.contract.overview import AlertCounts, EndedRuns, Overview, RunCounts, Waiting, WorkerCounts
 from taskloom.contract.runs import WaitingReason
+from taskloom.server.alerts import raised
+from taskloom.server.alerts.models import Alert
 from taskloom.server.db import Database, now, utc
 from taskloom.server.queue.experiments import details
 from taskloom.server.queue.runs.queue import Outlook, Queued, Wish
@@ -20,8 +22,6 @@ from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run, RunEvent, is_queued
 from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.queue.workers import registry
-from taskloom.server.read.analysis import alerts
-from taskloom.server.read.analysis.models import Alert
 from taskloom.server.read.experiments.eta import Eta, Etas
 from taskloom.server.settings import Settings
 
@@ -117,7 +117,8 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
         by_state |= {row[0]: row[1] for row in session.execute(select(Alert.state, func.count()).group_by(Alert.state))}
         ended = list(session.scalars(latest))
         summaries = details.summaries(session, [*active, *ended])
-        newest = select(Alert).where(Alert.state != "dismissed").order_by(Alert.id.desc()).limit(ALERTS)
+        newest = select(Alert).where(Alert.state.not_in(["dismissed", "within"]))
+        newest = newest.order_by(Alert.id.desc()).limit(ALERTS)
         return Overview(
             at=utc(at),
             runs=_runs(session, at),
@@ -131,7 +132,7 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
             ],
             latest=summaries[len(active) :],
             alerts=AlertCounts(**by_state),
-            newest_alerts=alerts.summaries(session, session.scalars(newest).all()),
+            newest_alerts=raised.summaries(session, session.scalars(newest).all()),
             waiting=_waiting(session, settings),
         )
 

@@ -1,4 +1,5 @@
-"""Alerts: a row for each change to slower steps, which fresh runs confirm or dismiss.
+"""Alerts: a row for each change to slower steps, which fresh runs confirm or dismiss, and for each series whose runs
+are outside its threshold.
 
 An experiment is searched once it has ended. Fresh runs of a slowdown are queued automatically; users can also queue
 them over HTTP. Only these runs confirm a regression. The experiment records that it was searched, so that no server
@@ -13,26 +14,27 @@ from collections.abc import Sequence
 from anyio import to_thread
 from pydantic import TypeAdapter
 from sqlalchemy import or_, select, update
-from sqlalchemy.orm import Session
 
+from taskloom.analysis.thresholds import EXCEEDED
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
-from taskloom.contract.webhooks import AlertChanged
+from taskloom.server.alerts import raised
+from taskloom.server.alerts.models import Alert
 from taskloom.server.db import LOCKED, Database, hold, now
 from taskloom.server.errors import AnalysisTooLong, InvalidRequest, QueueFull, TooManyQuestions
 from taskloom.server.queue.experiments.details import show
 from taskloom.server.queue.experiments.submission import submit
 from taskloom.server.queue.tables.experiments import Experiment
-from taskloom.server.read.analysis.alerts import Suspect, summaries
-from taskloom.server.read.analysis.models import Alert
+from taskloom.server.read.analysis.alerts import Suspect
+from taskloom.server.read.analysis.thresholds import Judgement
 from taskloom.server.read.pool import Pool
 from taskloom.server.settings import Settings
 from taskloom.server.threads import Threads
-from taskloom.server.webhooks import subscriptions
 
 log = logging.getLogger("taskloom.server")
 AT_ONCE = 20  # experiments per look
 OWNER = "alerts"  # owner of the idempotency keys of confirmations, so that repeated requests queue only one
 SUSPECTS = TypeAdapter(list[Suspect])
+JUDGEMENTS = TypeAdapter(list[Judgement])
 
 
 class Alerts:
@@ -54,14 +56,15 @@ class Alerts:
         return queued
 
     async def _search(self, experiment: Experiment) -> bool:
-        """Store slowdowns, and queue confirmations; return whether runs were queued. Raises TooManyQuestions."""
+        """Store alerts, and queue confirmations; return whether runs were queued. Raises TooManyQuestions."""
         try:
             found = SUSPECTS.validate_json(await self._pool.answer("suspects", (experiment.id,), None))
+            judged = JUDGEMENTS.validate_json(await self._pool.answer("judgements", (experiment.id,), None))
         except AnalysisTooLong:
-            log.warning("experiment %s: the search for slowdowns took too long", experiment.id)
+            log.warning("experiment %s: the search for alerts took too long", experiment.id)
             return False
-        if found:
-            await to_thread.run_sync(self._keep, found)
+        if found or judged:
+            await to_thread.run_sync(self._keep, found, judged)
         queued = False
         for suspect in found:
             if suspect.latest and suspect.confirming_experiment_id is None and self._settings.confirm_alerts:
@@ -101,23 +104,24 @@ class Alerts:
         with self._database.write() as session:
             session.execute(searched.values(alerts_at=experiment.finished_at))
 
-    def _keep(self, suspects: Sequence[Suspect]) -> None:
-        """Update the rows of alerts from the history."""
+    def _keep(self, suspects: Sequence[Suspect], judged: Sequence[Judgement]) -> None:
+        """Update the rows of alerts from the history and by the thresholds."""
         with self._database.write() as session:
             hold(session, "alerts")  # another server may search at the same moment
             at = now(session)
             for found in suspects:
-                row = session.scalars(select(Alert).where(Alert.run_id.in_(found.near)).order_by(Alert.id)).first()
+                near = select(Alert).where(Alert.kind == "change", Alert.run_id.in_(found.near)).order_by(Alert.id)
+                row = session.scalars(near).first()
                 if row is None:
-                    row = Alert(run_id=found.run_id, raised_at=at, state="", changed_at=at)
-                    session.add(row)
-                changed = row.state != found.state
-                if changed:
-                    row.state, row.changed_at = found.state, at
-                row.ratio, row.reason = found.ratio, found.reason
+                    row = raised.new(session, "change", found.run_id, at)
                 row.confirming_experiment_id = found.confirming_experiment_id
-                if changed:
-                    _tell(session, row)
+                raised.update(session, row, found.state, found.ratio, found.reason, at)
+            for each in judged:
+                row = raised.of_threshold(session, each.series_id, each.run_id)
+                if row is None and each.state in EXCEEDED:
+                    row = raised.new(session, "threshold", each.run_id, at)
+                if row is not None and each.state != "undecided":
+                    raised.update(session, row, each.state, each.ratio, each.sentence, at)
 
 
 def _key(run_id: int) -> str:
@@ -139,16 +143,10 @@ def _queue(
     request = ExperimentRequest.model_validate_json(body)
     detail, new = submit(database, settings, request, OWNER, _key(run_id), key_id)
     if new:
+        of_it = Alert.kind == "change", Alert.run_id == run_id
         with database.write() as session:
-            row = session.scalars(select(Alert).where(Alert.run_id == run_id).with_for_update(**LOCKED)).first()
+            row = session.scalars(select(Alert).where(*of_it).with_for_update(**LOCKED)).first()
             if row is not None:
-                row.state, row.reason, row.changed_at = "confirming", "fresh runs are queued", now(session)
                 row.confirming_experiment_id = detail.id
-                _tell(session, row)
+                raised.update(session, row, "confirming", row.ratio, "fresh runs are queued", now(session))
     return detail, new
-
-
-def _tell(session: Session, row: Alert) -> None:
-    session.flush()  # gives a new row its id
-    (alert,) = summaries(session, [row])
-    subscriptions.enqueue(session, "alert", AlertChanged(alert=alert))

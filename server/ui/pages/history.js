@@ -1,4 +1,4 @@
-// Slowdowns, and the step times of each configuration over time.
+// Alerts, and the step times of each configuration over time.
 import {html, useEffect, useMemo, useRef} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {ask} from '../api.js';
@@ -8,8 +8,8 @@ import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
 import {Filter, Pages} from './experiments.js';
 import {METRICS, MS, plain} from '../plots/scale.js';
-import {Lines, Spark} from '../plots/series.js';
-import {State} from '../words.js';
+import {Lines, Spark, limitsOf} from '../plots/series.js';
+import {ALERTS, State} from '../words.js';
 
 const SHOWN = ['model', 'mode', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
 
@@ -212,7 +212,8 @@ function Points({of}) {
 			series=${[
 				{label: 'run', token: 'edge', values, kind: 'points', show},
 				{label: 'level', token: 'accent', values: levels, dash: '0', show},
-				{label: 'change', token: 'bad', values: changes, kind: 'points', show}
+				{label: 'change', token: 'bad', values: changes, kind: 'points', show},
+				...(metric === 'median_step_s' && of.threshold ? limitsOf(of.threshold, points.length, show) : [])
 			]}
 		/>
 		${of.changes.length > 0
@@ -259,16 +260,16 @@ function Alerts({alerts}) {
 		${page =>
 			page.items.length
 				? html`<section class="panel">
-						<h2>Slowdowns</h2>
+						<h2>Alerts</h2>
 						<${Table}
-							caption="Slowdowns"
+							caption="Alerts"
 							rows=${page.items}
 							view=${alerts.asked}
 							id=${a => a.id}
 							columns=${[
 								{label: 'State', tight: true, cell: a => html`<${State} of=${a.state} />`},
 								{label: 'Since run', tight: true, cell: a => html`<${RunLink} id=${a.run_id} />`},
-								{label: 'After / before', number: true, cell: a => number(a.ratio)},
+								{label: 'Ratio', number: true, cell: a => number(a.ratio)},
 								{label: 'Reason', class: 'question', cell: a => a.reason},
 								{label: 'Raised', tight: true, cell: a => html`<${Time} at=${a.raised_at} />`},
 								{label: html`<span class="unseen">Confirm</span>`, tight: true, cell: a => html`<${Confirm} alert=${a} />`}
@@ -276,7 +277,9 @@ function Alerts({alerts}) {
 						/>
 					</section>`
 				: html`<section class="notice good">
-						<span>Nothing ${address.value.params.get('alert') ? 'is in this state' : 'became slower'}.</span>
+						<span>
+							Nothing ${address.value.params.get('alert') ? 'is in this state' : 'became slower or crossed its threshold'}.
+						</span>
 					</section>`}
 	<//>`;
 }
@@ -319,8 +322,8 @@ export default function History() {
 				<${Narrow} name="node" label="Node" />
 				<${Choice}
 					name="alert"
-					label="Slowdowns"
-					options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map(state => [state, state])]}
+					label="Alerts"
+					options=${[['', 'any'], ...ALERTS.map(state => [state, state])]}
 				/>
 			</div>
 			<${Alerts} alerts=${alerts} />
@@ -373,13 +376,13 @@ export default function History() {
 										{label: 'Runs', number: true, sort: 'runs', cell: s => count(s.runs)},
 										{label: 'Newest', tight: true, sort: 'last_at', cell: s => html`<${Time} at=${s.last_at} />`},
 										{
-											label: 'Slowdowns',
+											label: 'Alerts',
 											cell: s =>
 												s.alerts.map(
 													(/** @type {import('../schemas').Schemas['AlertSummary']} */ a) => html`<${State}
 														key=${a.id}
 														of=${a.state}
-														says=${`${a.state}, ${percent(a.ratio - 1)} slower`}
+														says=${`${a.state}, ${percent(a.ratio - 1)} ${a.kind === 'threshold' ? 'from the reference' : 'slower'}`}
 													/>`
 												)
 										}

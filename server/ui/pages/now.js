@@ -12,13 +12,15 @@ function said(of) {
 	const {busy = 0, measuring_peaks: measuring = 0} = of.workers;
 	const left = of.runs.queued + of.runs.leased + of.runs.running;
 	const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
+	const outside = (of.alerts.above ?? 0) + (of.alerts.below ?? 0);
 	const present = presentOf(of.workers);
 	return [
 		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is running',
 		...(measuring ? [`${count(measuring)} measuring peaks`] : []),
 		left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, ${timeLeft(of)}`}` : 'nothing is queued',
 		...(suspected ? [plural(suspected, 'suspected slowdown')] : []),
-		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])
+		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : []),
+		...(outside ? [`${count(outside)} outside a threshold`] : [])
 	].join(', ');
 }
 
@@ -88,12 +90,15 @@ export default function Now() {
 								</section>`}
 								${of.newest_alerts.length > 0 &&
 								html`<section class="panel">
-									<div class="row between"><h2>Slowdowns</h2><a href=${link('history')}>History</a></div>
+									<div class="row between"><h2>Alerts</h2><a href=${link('history')}>History</a></div>
 									<ul class="stack tight">
 										${of.newest_alerts.map(
 											alert => html`<li key=${alert.id} class="row">
 												<${State} of=${alert.state} />
-												<span>${number(alert.ratio)} times the step time since run <${RunLink} id=${alert.run_id} /></span>
+												<span>
+													${number(alert.ratio)} times the ${alert.kind === 'threshold' ? 'reference' : 'step time'} since run
+													<${RunLink} id=${alert.run_id} />
+												</span>
 												<small class="soft">${alert.reason}</small>
 											</li>`
 										)}
