@@ -19,6 +19,7 @@ from taskloom.errors import TaskloomError
 # Each is taskloom.commands.NAME.NAME and is loaded on use: the list of commands needs none of them, `train` needs no
 # HTTP, and `serve` needs nothing else.
 COMMANDS = {
+    "bisect": "Find the commit from which on training takes another time",
     "compare": "Compare two runs or two selections of runs",
     "demo": "Compare serial, fork-join and task on 1 core and on all",
     "doctor": "Check whether this machine is fit to measure on",

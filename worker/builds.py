@@ -21,7 +21,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.settings import cache_folder
 from gpt2core.spec.sources import ROOT, source_hash
-from gpt2core.spec.version import RECORD, origin
+from gpt2core.spec.version import RECORD, Origin, origin
 from taskloom.contract.labels import KEPT, build_label
 
 MOST = 8  # builds per node; the least recently used one is deleted first
@@ -35,31 +35,38 @@ def folder() -> Path:
 
 def keep() -> None:
     """Store this installation's trainer, and delete the least recently used builds beyond MOST. Raises OSError."""
+    mine = folder() / source_hash()
+    if mine.is_dir():
+        _use(mine)
+    else:
+        about = {"protocol": PROTOCOL, "settings": [item.name for item in dataclasses.fields(TrainConfig)]}
+        store(ROOT, about, origin())
+
+
+def store(sources: Path, about: Mapping[str, Any], of: Origin) -> str:
+    """Copy a trainer's sources with their description and origin, and delete the least recently used builds beyond
+    MOST; return the build. The copy is hashed, not the sources, since these may change meanwhile. Raises OSError."""
     root = folder()
     root.mkdir(parents=True, exist_ok=True)
-    mine = root / source_hash()
-    if not mine.is_dir():
-        mine = _copy(root)
-    os.utime(mine)
-    for old in sorted(_kept(), key=lambda path: path.stat().st_mtime)[:-MOST]:
-        shutil.rmtree(old)
-
-
-def _copy(root: Path) -> Path:
-    """Copy the sources; return the copy. The copy is hashed, not the sources, since these may change meanwhile."""
     with TemporaryFolder(root) as part:
         copy = part / "build"
-        shutil.copytree(ROOT, copy / PACKAGE, ignore=_no_sources)
-        about = {"protocol": PROTOCOL, "settings": [item.name for item in dataclasses.fields(TrainConfig)]}
+        shutil.copytree(sources, copy / PACKAGE, ignore=_no_sources)
         (copy / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-        (copy / PACKAGE / RECORD).write_text(json.dumps(origin().to_dict()), encoding="utf-8")
+        (copy / PACKAGE / RECORD).write_text(json.dumps(of.to_dict()), encoding="utf-8")
         target = root / source_hash(root=copy / PACKAGE)
         try:
             copy.rename(target)
         except OSError:
             if not target.is_dir():  # otherwise another worker of the node has stored it
                 raise
-    return target
+    _use(target)
+    return target.name
+
+
+def _use(build: Path) -> None:
+    os.utime(build)
+    for old in sorted(_kept(), key=lambda path: path.stat().st_mtime)[:-MOST]:
+        shutil.rmtree(old)
 
 
 def _kept() -> list[Path]:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -16,7 +16,7 @@ from gpt2core.spec.wording import counted
 from taskloom.contract.attempts import Lease, LeaseRequest
 from taskloom.contract.retry import GaveUp, Refused, RetryPolicy, Unreachable, call_until_answered
 from taskloom.contract.workers import WorkerRegistration
-from taskloom.worker import execution, node
+from taskloom.worker import builds, execution, node
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.client import ServerClient
 from taskloom.worker.delivery import Delivery
@@ -61,6 +61,7 @@ class ClaimLoop:
         self._policy = RetryPolicy()
         self._failures = 0
         self._registered = self._measuring = False
+        self._announced: Mapping[str, str] = {}
         self._idle_since = time.monotonic()
         self._spent = NodeTime()
 
@@ -81,6 +82,7 @@ class ClaimLoop:
                 if self._idle_left_s() == 0:
                     self._report.say("idle", f"stopping: no run for {self._settings.idle_exit_s:g} s")
                     return EXIT_OK
+                self._announce_builds()
                 self._spent.went_to("delivering")
                 lease = self._claim()
                 self._spent.went_to("claiming")
@@ -135,9 +137,15 @@ class ClaimLoop:
 
     def _show(self, measuring: bool) -> None:
         """Tell the server whether this worker measures peaks, without retries: the next claim finds what is wrong."""
-        self._measuring = measuring
+        self._measuring, kept = measuring, builds.labels()
         with contextlib.suppress(Refused, Unreachable):
             self._client.register(self._introduction())
+            self._announced = kept
+
+    def _announce_builds(self) -> None:
+        """Tell the server about builds that were stored or deleted since it was last told."""
+        if builds.labels() != self._announced:
+            self._show(self._measuring)
 
     def _resend(self) -> int:
         """Send waiting and rejected results, once."""
@@ -172,9 +180,9 @@ class ClaimLoop:
         return self._idle_left_s() > 0 and self.pause(min(delay_s, self._idle_left_s()))
 
     def _register(self) -> None:
-        introduction = self._introduction()
+        kept, introduction = builds.labels(), self._introduction()
         call_until_answered(lambda: self._client.register(introduction), self._pause_while_wanted, self._tell_retry)
-        self._registered = True
+        self._registered, self._announced = True, kept
         name, cores = self._settings.worker_id, list(self._settings.cores)
         text = f"worker {name} (cores {cores}) registered with {self._settings.server}"
         self._report.say("registered", text, worker_id=name)

@@ -11,8 +11,11 @@ import pytest
 from gpt2core.spec.sources import source_hash
 from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
-from taskloom.worker import builds
+from taskloom.contract.labels import build_label
+from taskloom.worker import builds, commits
+from tests.support.patience import until
 from tests.support.processes import HERE, House
+from tests.support.repository import Repository
 from tests.support.runs import SMALL, succeeded
 
 FAKE = (HERE / "fake_trainer.py").read_text().replace('{"pid": os.getpid()}', '{"core_hash": source_hash()}')
@@ -52,3 +55,16 @@ def test_kept_builds_run_in_turn(home: House, client: Client, tmp_path: Path, ke
     results = [client.result(run.id) for run in runs]
     assert [result["environment"]["core_hash"] for result in results] == [run.variant["build"] for run in runs]
     assert {result["config"]["grad_clip"] for result in results} == {0.0}
+
+
+def test_a_build_that_is_stored_later_is_offered(
+    home: House, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path / "cache"))
+    worker = home.start_worker("quick", "--wait-s", "0.5")
+    worker.event("registered")
+    repository = Repository(tmp_path / "checkout")
+    label = build_label(commits.keep(repository.folder, repository.trainer("a change", "a")))
+    until(lambda: label in next(client.workers()).labels, "the label of the build")
+    shutil.rmtree(builds.folder())
+    until(lambda: label not in next(client.workers()).labels, "the end of the label")

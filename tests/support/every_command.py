@@ -23,7 +23,7 @@ NONE = "987654"  # the id of nothing
 TINY = ("--model", "tiny", "--batch", "2", "--seq", "16", "--steps", "3")
 # Arguments with which each command reads what run and experiment 1 left, or is refused before it begins.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "compare": ("1", "1"), "demo": ("--folder", "."), "doctor": (), "experiments alerts": (),
+    "bisect": (NONE, NONE), "compare": ("1", "1"), "demo": ("--folder", "."), "doctor": (), "experiments alerts": (),
     "experiments calibrate": ("--show",), "experiments cancel": (NONE,), "experiments changes": ("1",),
     "experiments confirm": (NONE,), "experiments edit": (NONE, "--name", "größe"), "experiments efficiency": ("1",),
     "experiments extend": (NONE, "--repetitions", "3"), "experiments forecast": ("1",), "experiments history": (),
