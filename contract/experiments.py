@@ -275,7 +275,10 @@ class ExperimentSummary(Commits):
     created_at: datetime
     started_at: datetime | None = Field(None, description="start of its first run")
     finished_at: datetime | None = Field(None, description="end of its last run")
-    submitter: str = Field("local", description="key:ID, local (a server without keys), or alerts (the server itself)")
+    submitter: str = Field(
+        "local",
+        description="key:ID, user:NAME (of a trusted proxy), local (a server without keys), or alerts (the server)",
+    )
     submitter_name: str | None = Field(None, description="the name of that key")
     purpose: Literal["measure", "calibrate", "confirm"] = "measure"
     flagged_runs: int = Field(0, description="runs with flagged steps, which other processes disturbed")

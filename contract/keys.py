@@ -50,10 +50,12 @@ class KeyPage(Model):
 class Identity(Model):
     """The caller's identity."""
 
-    actor: str = Field(description="name in histories: key:ID, or local on a server without keys")
+    actor: str = Field(
+        description="name in histories: key:ID, user:NAME of a trusted proxy, or local on a server without keys"
+    )
     scope: Scope
     key_id: int | None = None
-    name: str | None = Field(None, description="the key's")
+    name: str | None = Field(None, description="the key's, or the user's")
     expires_at: datetime | None = None
     keys_exist: bool = Field(description="whether keys are required: one was created, even if it is revoked or expired")
 

@@ -256,7 +256,7 @@ class StateChange(Model):
     state: RunState
     attempt_no: int | None = Field(description="the attempt of the change; null without one")
     attempt_state: AttemptState | None = Field(description="the attempt's new state")
-    actor: str = Field(description="actor: key:ID, local (a server without keys), worker:ID, or server")
+    actor: str = Field(description="actor: key:ID, user:NAME, local (a server without keys), worker:ID, or server")
     reason: str | None = Field(description="the reason, where the verb does not imply it")
 
 

@@ -27,4 +27,4 @@ class SeriesThreshold(Model):
     lower: float | None = Field(description=LOWER)
     upper: float | None = Field(description=UPPER)
     set_at: datetime = Field(description="when it was set")
-    set_by: str = Field(description="who set it: key:ID, or local (a server without keys)")
+    set_by: str = Field(description="who set it: key:ID, user:NAME, or local (a server without keys)")

@@ -11,6 +11,7 @@ from fastapi import Depends, Path, Query, Request
 from taskloom.contract.bodies import MOST_ID
 from taskloom.server import paging
 from taskloom.server.access.bodies import InFlight
+from taskloom.server.access.proxies import Proxies
 from taskloom.server.access.rates import Rates
 from taskloom.server.access.turns import Turns
 from taskloom.server.artifact_store import Store
@@ -29,6 +30,7 @@ class Context:
     database: Database
     store: Store
     waiting: WaitingRoom
+    proxies: Proxies
     rates: Rates
     in_flight: InFlight
     unread: Unread

@@ -30,6 +30,7 @@ from taskloom.server.access.headers import Head, SecurityHeaders
 from taskloom.server.access.keys import keyring
 from taskloom.server.access.keys.routes import router as keys
 from taskloom.server.access.keys.routes import who
+from taskloom.server.access.proxies import Proxies
 from taskloom.server.access.rates import Rates
 from taskloom.server.access.turns import Turns
 from taskloom.server.alerts.routes import router as thresholds
@@ -159,6 +160,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         database=database,
         store=store,
         waiting=waiting,
+        proxies=Proxies.of(settings),
         rates=Rates(settings.rate_per_s),
         in_flight=InFlight(settings.max_bytes_in_flight),
         unread=Unread(settings.send_timeout_s, settings.max_bytes_unread),
@@ -297,6 +299,7 @@ def configuration(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         app, http=Connection, log_config=None, access_log=False, timeout_graceful_shutdown=20, lifespan="on",
         workers=1,  # otherwise WEB_CONCURRENCY
+        proxy_headers=False,  # otherwise the address of a local proxy would be the one that the client claims
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -22,6 +23,7 @@ ACCEPTED = {  # by pydantic's types of errors
     "greater_than": "a number above {gt:g}",
     "greater_than_equal": "{ge:g} or more",
     "less_than_equal": "{le:g} or less",
+    "literal_error": "{expected}",
     "string_pattern_mismatch": "text of the form {pattern}",
 }
 
@@ -72,9 +74,13 @@ class Settings(BaseSettings):
     )
     max_streams: int = Field(200, ge=0, description="open event streams of each server")
     max_runs: int = Field(10_000, ge=1, description="most runs of one experiment")
-    max_queued: int = Field(100_000, ge=1, description="most queued runs of one key; without keys, of all callers")
+    max_queued: int = Field(
+        100_000, ge=1, description="most queued runs of one key or user; without either, of all callers"
+    )
     rate_per_s: float = Field(
-        200.0, gt=0, description="most requests per second with one key, in each process; bursts may be twice as large"
+        200.0,
+        gt=0,
+        description="most requests per second of one key or user, in each process; bursts may be twice as large",
     )
     max_body_bytes: int = Field(1 << 20, ge=1, description="largest request body, except results and artifacts")
     max_result_bytes: int = Field(64 << 20, ge=1, description="largest body of an uploaded result")
@@ -116,6 +122,17 @@ class Settings(BaseSettings):
     )
     cors_origins: str = Field(
         "", description="origins whose pages may read answers, with a key, separated by commas: https://plots.example.org"
+    )
+    proxy_user_header: str = Field(
+        "", pattern=r"^([A-Za-z][A-Za-z0-9-]{0,99})?$",
+        description="header in which a proxy of TASKLOOM_PROXY_ADDRESSES names its authenticated user, such as "
+        "X-Forwarded-User; without it, such headers are ignored",
+    )
+    proxy_addresses: str = Field(
+        "", description="addresses and networks of these proxies, separated by commas: 127.0.0.1, 10.0.0.0/24"
+    )
+    proxy_user_scope: Literal["read", "submit", "admin"] = Field(
+        "submit", description="scope of the users that a proxy names"
     )
     root_path: str = Field(
         "", pattern=r"^(/[A-Za-z0-9._~-]+)*$",

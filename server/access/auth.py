@@ -21,17 +21,19 @@ async def authorise(request: Request, context: Context, access: Access) -> Calle
     """Identify the caller by the headers and check its access. Raises Unauthenticated, Forbidden or RateExceeded."""
     if access.is_open(context.public):
         return ANYBODY
-    local = not context.public and _is_from_here(request)
-    identify = functools.partial(keyring.identify, context.database, _token(request), open_without_keys=local)
-    # Operations that readers may not call run on their own threads from here on.
-    caller = await (to_thread.run_sync(identify) if "read" in access.scopes else context.control.run(identify))
+    caller = context.proxies.caller(request)
+    if caller is None:
+        local = not context.public and _is_from_here(request)
+        identify = functools.partial(keyring.identify, context.database, _token(request), open_without_keys=local)
+        # Operations that readers may not call run on their own threads from here on.
+        caller = await (to_thread.run_sync(identify) if "read" in access.scopes else context.control.run(identify))
     if caller.scope not in access.scopes:
         scopes = sorted(access.scopes)
-        raise Forbidden(f"this needs a key of scope {' or '.join(scopes)}, not {caller.scope}", scopes=scopes)
-    if caller.key_id is not None:
-        wait_s = context.rates.take(caller.key_id)
+        raise Forbidden(f"this needs the scope {' or '.join(scopes)}, not {caller.scope}", scopes=scopes)
+    if caller != ANYBODY:
+        wait_s = context.rates.take(caller.actor)
         if wait_s > 0:
-            refusal = RateExceeded(f"at most {context.settings.rate_per_s:g} requests per second with one key")
+            refusal = RateExceeded(f"at most {context.settings.rate_per_s:g} requests per second of one caller")
             refusal.headers["Retry-After"] = str(int(wait_s) + 1)
             raise refusal
     return caller

@@ -21,18 +21,23 @@ SECRET_BYTES = 32
 TOKEN = re.compile(r"tlk_([1-9][0-9]{0,8})_([0-9a-f]{64})")
 NO_SECRET_SHA256 = hashlib.sha256(b"").hexdigest()
 USE_NOTED_EVERY_S = 60.0  # a key's last use is written at most this often
+USER = "user:"  # how the actors begin that a trusted proxy names
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The caller of a request. If no key is required, callers without one may do everything."""
+    """The caller of a request. If no key is required, callers without one may do everything. user: the name by which a
+    trusted proxy knows the caller."""
 
     key_id: int | None
     scope: str
+    user: str | None = None
 
     @property
     def actor(self) -> str:
         """The caller's name in histories."""
+        if self.user is not None:
+            return f"{USER}{self.user}"
         return "local" if self.key_id is None else f"key:{self.key_id}"
 
 
@@ -124,7 +129,7 @@ def describe(database: Database, caller: Caller) -> Identity:
         actor=caller.actor,
         scope=caller.scope,
         key_id=caller.key_id,
-        name=None if key is None else key.name,
+        name=caller.user if key is None else key.name,
         expires_at=None if key is None or key.expires_at is None else utc(key.expires_at),
         keys_exist=exist,
     )

@@ -46,7 +46,7 @@ def extend(
             raise InvalidTransition(
                 f"experiment {experiment_id} was extended meanwhile", current="finished", allowed=["extend"]
             )
-        check_room(session, settings, key_id, len(new))
+        check_room(session, settings, actor, key_id, len(new))
         last = select(Block.node, Block.core_set).where(Block.experiment_id == experiment_id, Block.node.is_not(None))
         place = session.execute(last.order_by(Block.number.desc()).limit(1)).first()
         cause = Cause(actor, now(session), f"extended by {counted(repetitions, 'repetition')}")

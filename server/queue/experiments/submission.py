@@ -17,6 +17,7 @@ from taskloom.contract.experiments import (
     TuningState,
 )
 from taskloom.contract.labels import INSTALLED, KEPT, MPI, NODES, build_label, runtime_label
+from taskloom.server.access.keys.keyring import USER
 from taskloom.server.db import Database, now, utc
 from taskloom.server.errors import (
     IdempotencyConflict,
@@ -74,7 +75,7 @@ def submit(
         body["repetitions"] = planned[-1].repetition
     try:
         with database.write() as session:
-            check_room(session, settings, key_id, runs)
+            check_room(session, settings, owner, key_id, runs)
             experiment = Experiment(
                 name=called,
                 notes=request.notes,
@@ -132,12 +133,14 @@ def tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:
         session.execute(insert(ExperimentTag), rows)
 
 
-def check_room(session: Session, settings: Settings, key_id: int | None, more: int) -> None:
-    """Raises QueueFull."""
+def check_room(session: Session, settings: Settings, actor: str, key_id: int | None, more: int) -> None:
+    """Raises QueueFull for a key or a user whose queue has no room for more runs; without either, for all callers'."""
     query = select(func.count()).select_from(Run).where(is_queued())
     if key_id is not None:
         query = query.join(ExperimentKey, ExperimentKey.experiment_id == Run.experiment_id)
         query = query.where(ExperimentKey.key_id == key_id)
+    elif actor.startswith(USER):
+        query = query.join(Experiment, Experiment.id == Run.experiment_id).where(Experiment.owner == actor)
     queued = session.execute(query).scalar_one()
     if queued + more > settings.max_queued:
         raise QueueFull(

@@ -34,8 +34,10 @@ OWN = (
     Field("notes", "text", "notes; ~ finds a part of them", Experiment.notes, nullable=False),
     Field("tag", "text", "a tag", stored=TAGS, member=_with_tag, nullable=False),
     Field("state", "choice", "state", STATE, choices=STATES, nullable=False),
-    Field("submitter", "text", "key:ID, local or alerts", Experiment.owner, stored=select(Experiment.owner).distinct(),
-          nullable=False),
+    Field(
+        "submitter", "text", "key:ID, user:NAME, local or alerts", Experiment.owner,
+        stored=select(Experiment.owner).distinct(), nullable=False,
+    ),
     *names(commits.COLUMNS, commits.COLUMNS, "that the submitter named"),
     Field("runs", "integer", "number of its runs", Experiment.runs, nullable=False),
     Field("verdict", "choice", "verdict after its end", Experiment.verdict, ("verdict",), choices=VERDICTS),
