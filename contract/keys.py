@@ -56,6 +56,10 @@ class Identity(Model):
     scope: Scope
     key_id: int | None = None
     name: str | None = Field(None, description="the key's, or the user's")
+    node_hours: float | None = Field(
+        None, description="used within the last days (TASKLOOM_QUOTA_DAYS); null: no limit, or neither key nor user"
+    )
+    max_node_hours: float | None = Field(None, description="limit of `node_hours` (TASKLOOM_MAX_NODE_HOURS)")
     expires_at: datetime | None = None
     keys_exist: bool = Field(description="whether keys are required: one was created, even if it is revoked or expired")
 

@@ -301,6 +301,12 @@ class QueueFull(ServerError):
     slug, title, status = "queue-full", "Too many queued runs", 429
 
 
+class QuotaUsed(ServerError):
+    """This key or user has used its node hours of the last days."""
+
+    slug, title, status = "quota-used", "Node hours are used", 429
+
+
 class TooManyStreams(ServerError):
     """This server already has its maximum number of open event streams; retry after `Retry-After`."""
 

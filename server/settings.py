@@ -77,6 +77,12 @@ class Settings(BaseSettings):
     max_queued: int = Field(
         100_000, ge=1, description="most queued runs of one key or user; without either, of all callers"
     )
+    max_node_hours: float | None = Field(
+        None,
+        ge=0,
+        description="most node hours of one key or user within TASKLOOM_QUOTA_DAYS, after which it queues no more runs",
+    )
+    quota_days: float = Field(30.0, gt=0, le=366, description="days of TASKLOOM_MAX_NODE_HOURS, up to now")
     rate_per_s: float = Field(
         200.0,
         gt=0,

@@ -21,6 +21,7 @@ from taskloom.server.errors import (
     ExpansionTooLarge,
     IdempotencyConflict,
     QueueFull,
+    QuotaUsed,
     SpaceTooLarge,
 )
 from taskloom.server.queue.experiments import submission
@@ -38,7 +39,7 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
 @router.post(
     "",
     SUBMITTERS,
-    errors=(*COMPUTED, ExpansionTooLarge, ExclusionTooLarge, SpaceTooLarge, IdempotencyConflict, QueueFull),
+    errors=(*COMPUTED, ExpansionTooLarge, ExclusionTooLarge, SpaceTooLarge, IdempotencyConflict, QueueFull, QuotaUsed),
     status_code=201,
     response_model=ExperimentDetail,
     responses={200: {"model": DryRun, "description": "with dry_run=true: the planned runs"}},

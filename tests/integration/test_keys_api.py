@@ -221,3 +221,54 @@ def test_every_answer_has_security_headers(api):
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert headers["cache-control"] == kept.get(path, "no-store")
+
+
+def test_a_key_queues_nothing_more_once_it_has_used_its_node_hours(start_server, make_result):
+    api = start_server(max_node_hours=2.0, quota_days=10.0, proxy_user_header="X-User", proxy_addresses="127.0.0.1")
+    api.use(key(api, "admin")["token"])
+    first, second, workers = (key(api, scope)["token"] for scope in ("submit", "submit", "worker"))
+    ada = {"X-User": "ada"}
+
+    def execute(days_ago, hours):
+        """Execute a queued run, which ended so many days ago after so many hours."""
+        api.use(workers)
+        node = api.worker()
+        lease = node.claim()
+        node.upload(lease, make_result())
+        times = "finished_at = finished_at - :ago, claimed_at = finished_at - :ago - :took"
+        api.sql(f"UPDATE attempt SET {times} WHERE id = :id", ago=days_ago * 86400.0, took=hours * 3600.0,
+                id=lease["attempt_id"])  # fmt: skip
+
+    def used(token):
+        api.use(token)
+        found = api.get("/whoami")
+        return found["node_hours"], found["max_node_hours"]
+
+    api.use(first)
+    api.submit()
+    execute(11, 5)  # too long ago
+    api.use(first)
+    api.submit()
+    execute(1, 1.5)
+    assert used(first) == (pytest.approx(1.5), 2.0)
+    api.submit()
+    execute(9.9, 24 * 10)  # only the part of the last days counts: 2.4 h
+    assert used(first) == (pytest.approx(3.9), 2.0)
+    refused = api.submit(429)
+    assert (refused["type"], refused["max_node_hours"]) == ("/problems/quota-used", 2.0)
+    assert "has used 3.9 of 2 node hours of the last 10 days" in refused["detail"]
+    assert api.post("/experiments/1/extend", {"repetitions": 1}, 429)["type"] == "/problems/quota-used"
+    assert used(second) == (0.0, 2.0)
+    api.submit()
+    execute(0, 3)
+    api.use(None)
+    assert api.http.get("/api/v1/whoami", headers=ada).json()["node_hours"] == 0.0
+    assert api.http.post("/api/v1/experiments", json={}, headers=ada).status_code == 201
+    execute(0, 3)
+    api.use(None)
+    assert api.http.post("/api/v1/experiments", json={}, headers=ada).status_code == 429
+
+
+def test_without_a_limit_node_hours_are_not_counted(api):
+    api.use(key(api, "admin")["token"])
+    assert (api.get("/whoami")["node_hours"], api.get("/whoami")["max_node_hours"]) == (None, None)

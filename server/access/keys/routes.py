@@ -10,6 +10,7 @@ from taskloom.server.access.keys import keyring
 from taskloom.server.access.scopes import ADMINS, READERS, WORKERS
 from taskloom.server.context import Ctx, Id, Paged
 from taskloom.server.errors import NotFound
+from taskloom.server.queue.experiments import quotas
 from taskloom.server.routing import Router
 
 router = Router("/keys", tag="keys")
@@ -37,5 +38,6 @@ def revoke(context: Ctx, key_id: Id) -> KeySummary:
 
 @who.get("/whoami", READERS | WORKERS)
 def whoami(context: Ctx, caller: Who) -> Identity:
-    """The caller's identity and scope."""
-    return keyring.describe(context.database, caller)
+    """The caller's identity and scope, and the node hours that it has used, if they are limited."""
+    found = keyring.describe(context.database, caller)
+    return found.model_copy(update=quotas.of(context.database, context.settings, caller))

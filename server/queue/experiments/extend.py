@@ -9,12 +9,11 @@ from gpt2core.spec.wording import counted
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.server.db import Database, now
 from taskloom.server.errors import InvalidTransition
-from taskloom.server.queue.experiments import blocks
+from taskloom.server.queue.experiments import blocks, quotas
 from taskloom.server.queue.experiments.details import detail, get, summaries
 from taskloom.server.queue.experiments.expansion import expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.planning import stop_if_gone
-from taskloom.server.queue.experiments.submission import check_room
 from taskloom.server.queue.tables.experiments import Block, Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.transitions.changes import Cause
@@ -30,7 +29,7 @@ def extend(
     They are those that a larger number of repetitions would have been. Whoever extends an experiment has seen its
     results, so only intervals that hold at any time are valid from now on.
 
-    Raises NotFound, InvalidTransition, ExpansionTooLarge or QueueFull.
+    Raises NotFound, InvalidTransition, ExpansionTooLarge, QueueFull or QuotaUsed.
     """
     with database.read() as session:
         experiment = get(session, experiment_id)
@@ -46,7 +45,7 @@ def extend(
             raise InvalidTransition(
                 f"experiment {experiment_id} was extended meanwhile", current="finished", allowed=["extend"]
             )
-        check_room(session, settings, actor, key_id, len(new))
+        quotas.check(session, settings, actor, key_id, len(new))
         last = select(Block.node, Block.core_set).where(Block.experiment_id == experiment_id, Block.node.is_not(None))
         place = session.execute(last.order_by(Block.number.desc()).limit(1)).first()
         cause = Cause(actor, now(session), f"extended by {counted(repetitions, 'repetition')}")

@@ -9,7 +9,7 @@ from taskloom.server.access.auth import Who
 from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Context, Ctx, Id, Paged
-from taskloom.server.errors import ExpansionTooLarge, InvalidTransition, NotFound, QueueFull
+from taskloom.server.errors import ExpansionTooLarge, InvalidTransition, NotFound, QueueFull, QuotaUsed
 from taskloom.server.queue.experiments import control
 from taskloom.server.queue.experiments import extend as extending
 from taskloom.server.queue.transitions import changes as history
@@ -52,7 +52,7 @@ def _retry(context: Context, experiment_id: int, actor: str) -> ExperimentDetail
 
 
 @router.post(
-    "/{experiment_id}/extend", SUBMITTERS, errors=(NotFound, InvalidTransition, ExpansionTooLarge, QueueFull)
+    "/{experiment_id}/extend", SUBMITTERS, errors=(NotFound, InvalidTransition, ExpansionTooLarge, QueueFull, QuotaUsed)
 )
 async def extend(
     context: Ctx, caller: Who, experiment_id: Id, request: ExperimentExtension

@@ -17,20 +17,16 @@ from taskloom.contract.experiments import (
     TuningState,
 )
 from taskloom.contract.labels import INSTALLED, KEPT, MPI, NODES, build_label, runtime_label
-from taskloom.server.access.keys.keyring import USER
 from taskloom.server.db import Database, now, utc
-from taskloom.server.errors import (
-    IdempotencyConflict,
-    QueueFull,
-)
+from taskloom.server.errors import IdempotencyConflict
 from taskloom.server.queue.attempts import commits, node_time
-from taskloom.server.queue.experiments import canonical, tuning
+from taskloom.server.queue.experiments import canonical, quotas, tuning
 from taskloom.server.queue.experiments.blocks import insert_runs
 from taskloom.server.queue.experiments.details import purpose
 from taskloom.server.queue.experiments.expansion import Enough, one
 from taskloom.server.queue.experiments.planning import expanded, storable
 from taskloom.server.queue.tables.experiments import Block, Experiment, ExperimentKey, ExperimentTag, RequiredLabel
-from taskloom.server.queue.tables.runs import Run, is_queued
+from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.states import RUN
 from taskloom.server.queue.transitions.changes import Cause
 from taskloom.server.settings import Settings
@@ -56,7 +52,8 @@ def submit(
     repetitions if the request does not. opening: plans a request with `tune`, whose limit is for all its planned runs.
     named: names a request that has no name.
 
-    Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge, SpaceTooLarge, QueueFull or IdempotencyConflict.
+    Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge, SpaceTooLarge, QueueFull, QuotaUsed or
+    IdempotencyConflict.
     """
     body = storable(request)
     sha256 = canonical.sha256(body)
@@ -75,7 +72,7 @@ def submit(
         body["repetitions"] = planned[-1].repetition
     try:
         with database.write() as session:
-            check_room(session, settings, owner, key_id, runs)
+            quotas.check(session, settings, owner, key_id, runs)
             experiment = Experiment(
                 name=called,
                 notes=request.notes,
@@ -131,24 +128,6 @@ def tag(session: Session, experiment_id: int, tags: Sequence[str]) -> None:
     if tags:
         rows = [{"experiment_id": experiment_id, "tag": tag} for tag in dict.fromkeys(tags)]
         session.execute(insert(ExperimentTag), rows)
-
-
-def check_room(session: Session, settings: Settings, actor: str, key_id: int | None, more: int) -> None:
-    """Raises QueueFull for a key or a user whose queue has no room for more runs; without either, for all callers'."""
-    query = select(func.count()).select_from(Run).where(is_queued())
-    if key_id is not None:
-        query = query.join(ExperimentKey, ExperimentKey.experiment_id == Run.experiment_id)
-        query = query.where(ExperimentKey.key_id == key_id)
-    elif actor.startswith(USER):
-        query = query.join(Experiment, Experiment.id == Run.experiment_id).where(Experiment.owner == actor)
-    queued = session.execute(query).scalar_one()
-    if queued + more > settings.max_queued:
-        raise QueueFull(
-            f"{queued} runs are queued and {more} would be added; the limit is {settings.max_queued}",
-            queued=queued,
-            runs=more,
-            max_queued=settings.max_queued,
-        )
 
 
 def _submitted_before(

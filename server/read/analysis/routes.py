@@ -23,7 +23,7 @@ from taskloom.contract.experiments import ExperimentDetail
 from taskloom.server.access.auth import Who
 from taskloom.server.access.scopes import READERS, SUBMITTERS
 from taskloom.server.context import Ctx, Id, Paged
-from taskloom.server.errors import NotFound, NothingToCompare, QueueFull
+from taskloom.server.errors import NotFound, NothingToCompare, QueueFull, QuotaUsed
 from taskloom.server.read.analysis import alerts as raised
 from taskloom.server.read.analysis.answers import (
     COMPUTED,
@@ -153,7 +153,9 @@ def alerts(
     return raised.page(context.database, state or [], mode, page.cursor, page.limit)
 
 
-@router.post("/history/{run_id}/confirm", SUBMITTERS, errors=(*COMPUTED, NotFound, QueueFull), status_code=201)
+@router.post(
+    "/history/{run_id}/confirm", SUBMITTERS, errors=(*COMPUTED, NotFound, QueueFull, QuotaUsed), status_code=201
+)
 async def confirm(context: Ctx, reading: Reads, caller: Who, run_id: Id) -> ExperimentDetail:
     """Queue fresh runs of the change at this run. Only fresh runs can confirm an alert as a regression.
 

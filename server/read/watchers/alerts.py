@@ -20,7 +20,7 @@ from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.server.alerts import raised
 from taskloom.server.alerts.models import Alert
 from taskloom.server.db import LOCKED, Database, hold, now
-from taskloom.server.errors import AnalysisTooLong, InvalidRequest, QueueFull, TooManyQuestions
+from taskloom.server.errors import AnalysisTooLong, InvalidRequest, QueueFull, QuotaUsed, TooManyQuestions
 from taskloom.server.queue.experiments.details import show
 from taskloom.server.queue.experiments.submission import submit
 from taskloom.server.queue.tables.experiments import Experiment
@@ -75,7 +75,7 @@ class Alerts:
         try:
             _, new = await self.confirm(run_id)
         # No worker can run it, the queue is full, or the analysis takes too long: the alert stays suspected.
-        except (InvalidRequest, QueueFull, AnalysisTooLong) as error:
+        except (InvalidRequest, QueueFull, QuotaUsed, AnalysisTooLong) as error:
             log.warning("no fresh runs of the slowdown at run %s were queued: %s", run_id, error)
             return False
         if new:
@@ -85,7 +85,7 @@ class Alerts:
     async def confirm(self, run_id: int, key_id: int | None = None) -> tuple[ExperimentDetail, bool]:
         """Queue fresh runs of the change at a run. Returns their experiment, and whether it is new.
 
-        Raises NotFound, InvalidRequest, QueueFull, AnalysisTooLong or TooManyQuestions.
+        Raises NotFound, InvalidRequest, QueueFull, QuotaUsed, AnalysisTooLong or TooManyQuestions.
         """
         known = await self._control.run(_confirming, self._database, run_id)
         if known is not None:  # not computed again, since the stored builds may have changed since
@@ -139,7 +139,7 @@ def _confirming(database: Database, run_id: int) -> ExperimentDetail | None:
 def _queue(
     database: Database, settings: Settings, run_id: int, body: bytes, key_id: int | None
 ) -> tuple[ExperimentDetail, bool]:
-    """Submit the request of `confirmation`. Raises InvalidRequest or QueueFull."""
+    """Submit the request of `confirmation`. Raises InvalidRequest, QueueFull or QuotaUsed."""
     request = ExperimentRequest.model_validate_json(body)
     detail, new = submit(database, settings, request, OWNER, _key(run_id), key_id)
     if new:

@@ -232,7 +232,8 @@ export default function Access() {
 						of=${[
 							['you', me.name ? `${me.name} (${me.actor})` : me.actor === 'local' ? 'anyone on this machine' : me.actor],
 							['scope', `${me.scope}: ${SCOPES.find(([scope]) => scope === me.scope)?.[1] ?? ''}`],
-							['expires', me.expires_at ? html`<${Time} at=${me.expires_at} />` : 'never']
+							['expires', me.expires_at ? html`<${Time} at=${me.expires_at} />` : 'never'],
+							...(me.max_node_hours == null ? [] : [['node hours', `${number(me.node_hours)} of ${number(me.max_node_hours)}`]])
 						]}
 					/>
 					${!me.keys_exist &&
