@@ -277,7 +277,7 @@ class ExperimentSummary(Commits):
     finished_at: datetime | None = Field(None, description="end of its last run")
     submitter: str = Field(
         "local",
-        description="key:ID, user:NAME (of a trusted proxy), local (a server without keys), or alerts (the server)",
+        description="key:ID, user:NAME (of a trusted proxy), local (a server without keys), alerts or calibrations",
     )
     submitter_name: str | None = Field(None, description="the name of that key")
     purpose: Literal["measure", "calibrate", "confirm"] = "measure"

@@ -1,4 +1,5 @@
-"""Background loops of the server: lost attempts, queued runs, slowdowns, verdicts, tunings and webhook messages."""
+"""Background loops of the server: lost attempts, queued runs, alerts, verdicts, tunings, calibrations, old runs and
+webhook messages."""
 
 from __future__ import annotations
 
@@ -8,12 +9,17 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable
 
+from anyio import to_thread
 from sqlalchemy.exc import DBAPIError
 
+from gpt2core.spec.wording import counted
+from taskloom.contract.retention import PruneRequest
 from taskloom.server.context import Context
 from taskloom.server.errors import ServerError
 from taskloom.server.queue.attempts import lifecycle
 from taskloom.server.queue.attempts.claim import latest_queued_at
+from taskloom.server.queue.experiments import calibrating
+from taskloom.server.queue.retention import pruning
 from taskloom.server.read.context import Reading
 from taskloom.server.read.pool import Pool
 from taskloom.server.read.tuning.decisions import Tunings
@@ -21,6 +27,7 @@ from taskloom.server.read.watchers.verdicts import Verdicts
 from taskloom.server.webhooks.deliveries import Deliveries
 
 log = logging.getLogger("taskloom.server")
+DAY_S, PRUNE_EVERY_S = 86400.0, 3600.0
 
 
 def started(
@@ -38,6 +45,12 @@ def started(
         deliveries.look,
     )
     loops = [_repeat(reap, settings.reap_after_s, settings.reap_every_s, stopping)]
+    if settings.calibrate_every_h is not None:
+        calibrate = functools.partial(context.control.run, _calibrate, context)
+        loops.append(_repeat(calibrate, 0.0, settings.reap_every_s, stopping))
+    if settings.prune_after_days is not None:
+        prune = functools.partial(_prune, context, stopping, settings.prune_after_days * DAY_S)
+        loops.append(_repeat(prune, 0.0, PRUNE_EVERY_S, stopping))
     loops += [_repeat(work, 0.0, settings.poll_s, stopping) for work in polled]
     return [asyncio.create_task(loop) for loop in loops]
 
@@ -47,6 +60,22 @@ def _reap(context: Context) -> None:
     requeued = lifecycle.reap(context.database, context.settings)
     if context.ended() or requeued:
         context.waiting.changed()
+
+
+def _calibrate(context: Context) -> None:
+    """Queue the calibrations that are due."""
+    if calibrating.look(context.database, context.settings):
+        context.waiting.changed()
+
+
+async def _prune(context: Context, stopping: asyncio.Event, older_than_s: float) -> None:
+    """Delete old runs."""
+    request, more = PruneRequest(older_than_s=older_than_s), True
+    while more and not stopping.is_set():
+        report = await to_thread.run_sync(pruning.prune, context.database, context.store, request)
+        more = report.more
+        if report.runs:
+            log.info("deleted %s that ended long ago", counted(report.runs, "run"))
 
 
 async def _look_at_alerts(context: Context, reading: Reading) -> None:

@@ -162,6 +162,13 @@ class Settings(BaseSettings):
         description="template of links to the commits between which a series changed: "
         "https://github.com/OWNER/NAME/compare/{from}...{to}",
     )
+    calibrate_every_h: float | None = Field(
+        None, gt=0, description="in each interval of this many hours, queue an A/A experiment for each value of the "
+        "label `node` of present workers",
+    )
+    prune_after_days: float | None = Field(
+        None, gt=0, description="each hour, delete the runs that ended this many days ago, with their results"
+    )
     price_per_node_hour: float | None = Field(
         None, ge=0, description="the operator's price of an hour of a node, in any currency: runs then state their cost"
     )

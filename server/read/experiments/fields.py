@@ -35,7 +35,7 @@ OWN = (
     Field("tag", "text", "a tag", stored=TAGS, member=_with_tag, nullable=False),
     Field("state", "choice", "state", STATE, choices=STATES, nullable=False),
     Field(
-        "submitter", "text", "key:ID, user:NAME, local or alerts", Experiment.owner,
+        "submitter", "text", "key:ID, user:NAME, local, alerts or calibrations", Experiment.owner,
         stored=select(Experiment.owner).distinct(), nullable=False,
     ),
     *names(commits.COLUMNS, commits.COLUMNS, "that the submitter named"),
