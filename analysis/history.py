@@ -25,7 +25,7 @@ from taskloom.analysis.diagnosis import diagnose
 from taskloom.analysis.estimators import CONFIDENCE, unpaired
 from taskloom.analysis.fingerprint import differing
 from taskloom.analysis.processes import Process
-from taskloom.analysis.thresholds import Limits
+from taskloom.analysis.thresholds import StepLimits
 
 State = Literal["suspected", "confirming", "confirmed", "dismissed"]
 Cause = Literal["software", "environment", "unproven", "unexplained"]
@@ -110,7 +110,7 @@ class Series:
     changes: list[Change]
     alerts: list[Alert]
     over_canary: bool = False  # changes are of step time / canary time
-    threshold: Limits | None = None
+    threshold: StepLimits | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class SeriesChanges:
     over_canary: bool
     changes: list[Change]
     alerts: list[Alert]
-    threshold: Limits | None = None
+    threshold: StepLimits | None = None
 
 
 @dataclass(frozen=True)

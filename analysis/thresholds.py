@@ -22,7 +22,7 @@ class InvalidThreshold(ValueError):
 
 
 @dataclass(frozen=True)
-class Limits:
+class StepLimits:
     """reference_s: expected median step time. lower, upper: limits in percent of it; None: no limit."""
 
     reference_s: float
@@ -41,7 +41,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Threshold(Limits):
+class Threshold(StepLimits):
     """The limits of every variant with these settings."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -126,7 +126,7 @@ def _equal(actual: Any, expected: Any) -> bool:
     return json.dumps(actual, sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 
-def judge_one(limits: Limits, row: Mapping[str, Any]) -> Judged:
+def judge_one(limits: StepLimits, row: Mapping[str, Any]) -> Judged:
     """A variant against limits. row: its `variant`, or else `scheduler` and `threads`; `runs`, and the `median`, `low`
     and `high` of its `step_s`, seconds."""
     measured = row["step_s"]

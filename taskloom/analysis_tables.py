@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from gpt2core.spec.wording import counted, seconds, slices
-from taskloom.analysis.thresholds import Limits
+from taskloom.analysis.thresholds import StepLimits
 from taskloom.analysis.wording import sides_of, value_name
 from taskloom.tables import NONE, SHORT_COMMIT, new_table, number, percent, variant
 
@@ -273,7 +273,7 @@ def thresholds(items: Iterable[SeriesRow]) -> Table:
     table = new_table(None, *columns, left=5)
     for item in items:
         if item.threshold is not None:
-            limits = Limits(item.threshold.reference_s, item.threshold.lower, item.threshold.upper)
+            limits = StepLimits(item.threshold.reference_s, item.threshold.lower, item.threshold.upper)
             times = seconds(limits.reference_s), seconds(item.median_step_s)
             by = item.threshold.set_by
             table.add_row(str(item.id), _configuration(item.config), item.node, by, limits.allowed, *times)

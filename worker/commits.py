@@ -7,7 +7,6 @@ prints the build's name as JSON. `taskloom bisect` starts it.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys

@@ -7,7 +7,7 @@ Revises: 0027
 from __future__ import annotations
 
 import sqlalchemy as sa
-from alembic.op import batch_alter_table, create_table, drop_table, execute, get_bind
+from alembic.op import batch_alter_table, create_table, drop_table, execute
 from alembic.op import f as named
 
 revision = "0028"
@@ -33,10 +33,8 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("series_id", name=named("pk_threshold")),
     )
-    # SQLite copies the table, without its checks.
     with batch_alter_table("alert", table_kwargs={"sqlite_autoincrement": True}) as alert:
-        if get_bind().dialect.name != "sqlite":
-            alert.drop_constraint(named("ck_alert_state"), type_="check")
+        alert.drop_constraint(named("ck_alert_state"), type_="check")
         alert.add_column(sa.Column("kind", sa.String(length=20), server_default="change", nullable=False))
         alert.drop_constraint(named("uq_alert_run_id"), type_="unique")
         alert.create_unique_constraint(named("uq_alert_run_id_kind"), ["run_id", "kind"])
@@ -47,9 +45,8 @@ def upgrade() -> None:
 def downgrade() -> None:
     execute("DELETE FROM alert WHERE kind = 'threshold'")
     with batch_alter_table("alert", table_kwargs={"sqlite_autoincrement": True}) as alert:
-        if get_bind().dialect.name != "sqlite":
-            alert.drop_constraint(named("ck_alert_state"), type_="check")
-            alert.drop_constraint(named("ck_alert_kind"), type_="check")
+        alert.drop_constraint(named("ck_alert_state"), type_="check")
+        alert.drop_constraint(named("ck_alert_kind"), type_="check")
         alert.drop_constraint(named("uq_alert_run_id_kind"), type_="unique")
         alert.drop_column("kind")
         alert.create_unique_constraint(named("uq_alert_run_id"), ["run_id"])

@@ -20,12 +20,13 @@ def put(database: Database, series_id: int, request: ThresholdRequest, actor: st
     with database.write() as session:
         if session.get(Series, series_id, with_for_update=LOCKED) is None:
             raise NotFound(f"there is no series {series_id}")
+        at = now(session)
         row = session.get(Threshold, series_id)
         if row is None:
             row = Threshold(series_id=series_id)
             session.add(row)
         row.reference_s, row.lower, row.upper = request.reference_s, request.lower, request.upper
-        row.set_at, row.set_by = now(session), actor
+        row.set_at, row.set_by = at, actor
         return _summary(row)
 
 

@@ -68,8 +68,6 @@ const LOOKS = {
 	flagged: ['warn', 'warn'],
 	improved: ['up', 'good']
 };
-/** The states of alerts. */
-export const ALERTS = ['suspected', 'confirming', 'confirmed', 'dismissed', 'above', 'below', 'within'];
 /** The order of states in bars. */
 export const STATES = /** @type {Schemas['RunRow']['state'][]} */ ([
 	'succeeded',

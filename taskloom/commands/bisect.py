@@ -68,7 +68,7 @@ class Step:
               help="file (.toml, .yaml, .json) with the settings of the run, instead of options")  # fmt: skip
 @train_options(several=True)
 @click.option("--name", help="beginning of the experiments' names; a new one queues new runs  [default: the commits]")
-@click.option("--blocks", "most", default=30, show_default=True, type=click.IntRange(FEWEST_BLOCKS, 500),
+@click.option("--most-blocks", "most", default=30, show_default=True, type=click.IntRange(FEWEST_BLOCKS, 500),
               help="most blocks of a commit, after which it stays undecided")  # fmt: skip
 @require_option
 @server_option
@@ -84,7 +84,7 @@ def bisect(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Find the first commit after GOOD whose trainer takes as long as that of BAD.
+    """Find the commit from which on training takes another time: the first after GOOD that takes as long as BAD.
 
     Run it on a worker's node, as the worker's user, in a checkout of Taskloom: it stores the trainers of commits where
     the worker finds them. Each commit that it asks about runs in blocks beside GOOD and BAD, until the interval of its

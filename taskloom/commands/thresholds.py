@@ -63,7 +63,7 @@ def set_threshold(
     """Set the threshold of a series, or replace it."""
     with connect(server) as client:
         chosen = _series(client, series_id, run_id)
-        _set(client, chosen, limits.Limits(reference_s, lower, upper))
+        _set(client, chosen, limits.StepLimits(reference_s, lower, upper))
         _print(client, [chosen], as_json)
 
 
@@ -130,9 +130,12 @@ def _series(client: Client, series_id: int | None, run_id: int | None) -> int:
     return found.id
 
 
-def _set(client: Client, series_id: int, given: limits.Limits) -> None:
-    request = {"reference_s": given.reference_s, "lower": given.lower, "upper": given.upper}
-    client.set_threshold(series_id, ThresholdRequest.model_construct(**request))  # the server checks the values
+def _set(client: Client, series_id: int, given: limits.StepLimits) -> None:
+    # The server checks the values.
+    request = ThresholdRequest.model_construct(
+        reference_s=given.reference_s, lower=given.lower, upper=given.upper
+    )
+    client.set_threshold(series_id, request)
 
 
 def _print(client: Client, chosen: list[int], as_json: bool) -> None:

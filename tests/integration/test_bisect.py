@@ -94,7 +94,7 @@ def test_the_first_slower_commit_is_found_and_a_repeated_call_asks_for_nothing(a
     assert (opening["commit"], len(rest)) == (commits["c8"], 3)
     assert opening["name"].endswith(commits["c8"][:10])
     again = bisect(api, commits["good"], "HEAD", *SETTINGS)
-    assert f"the first bad commit is {commits['c6'][:10]} (c6): 1.1" in again
+    assert f"the first bad commit is {commits['c6'][:10]} (c6): 1.096 times the step time of GOOD" in again
     assert again.count("experiment ") == 4
     assert len(api.get("/experiments")["items"]) == 4
     assert api.get("/analysis/history")["items"] == []  # runs of chosen builds are no history of the trainer
@@ -104,13 +104,13 @@ def test_the_first_slower_commit_is_found_and_a_repeated_call_asks_for_nothing(a
 def test_undecided_commits_are_said_and_get_no_more_blocks_than_allowed(api, commits, execute):
     slow, between = {commits[f"c{number}"] for number in (6, 7, 8)}, {commits["c5"], commits["c4"]}
     execute(lambda commit: 1.1 if commit in slow else 1.1**0.5 if commit in between else 1.0)
-    found = json.loads(bisect(api, commits["good"], "HEAD", *SETTINGS, "--json", "--blocks", "10", code=1))
+    found = json.loads(bisect(api, commits["good"], "HEAD", *SETTINGS, "--json", "--most-blocks", "10", code=1))
     assert found["first_bad"] is None
     assert [each["subject"] for each in found["candidates"]] == ["c4", "c5", "c6"]
     blocks = {step["commit"]: step["decision"]["blocks"] for step in found["steps"]}
     assert blocks[commits["c4"]] == blocks[commits["c5"]] == 10
     assert blocks[commits["c6"]] == 7
-    text = bisect(api, commits["good"], "HEAD", *SETTINGS, "--blocks", "10", code=1)
+    text = bisect(api, commits["good"], "HEAD", *SETTINGS, "--most-blocks", "10", code=1)
     assert f"{commits['c4'][:10]} (c4), {commits['c5'][:10]} (c5) or {commits['c6'][:10]} (c6)" in text
 
 
@@ -122,8 +122,8 @@ def test_a_commit_that_fails_is_undecided(api, commits, execute):
 
 
 def test_nothing_is_searched_without_a_difference(api, commits, execute):
-    execute(lambda commit: 1.0)
-    text = bisect(api, commits["good"], "HEAD", *SETTINGS, "--blocks", "7", code=1)
+    execute(lambda _: 1.0)
+    text = bisect(api, commits["good"], "HEAD", *SETTINGS, "--most-blocks", "7", code=1)
     assert "not known that BAD differs from GOOD (7 blocks do not exclude equal step times); 14 runs asked" in text
 
 
@@ -150,7 +150,7 @@ def test_bad_input_names_what_is_accepted(api, commits, tmp_path):
         ((good, bad), "give either --experiment FILE or settings"),
         ((good, bad, "--experiment", str(file)), "a bisect runs one configuration"),
         ((good, bad, "--threads", "1,2"), "a bisect runs one configuration"),
-        ((good, bad, *SETTINGS, "--blocks", "6"), "--blocks"),
+        ((good, bad, *SETTINGS, "--most-blocks", "6"), "--most-blocks"),
     ):
         assert said in " ".join(bisect(api, *arguments, code=2).split())
     assert api.get("/experiments")["items"] == []

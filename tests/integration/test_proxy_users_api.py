@@ -27,7 +27,7 @@ def submitted(api: Any, headers: dict[str, str], runs: int = 1) -> Any:
 
 
 @pytest.mark.both_databases
-def test_a_users_name_is_who_did_it(behind, make_result):
+def test_a_users_name_is_who_did_it(behind):
     made = submitted(behind, ADA).json()
     assert made["submitter"] == "user:ada@example.org"
     whoami = behind.http.get("/api/v1/whoami", headers=ADA).json()

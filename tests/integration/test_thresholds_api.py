@@ -112,7 +112,7 @@ def test_an_alert_is_raised_once_follows_its_series_and_is_told(watching, make_r
     assert alerts(api, state="below") == [("threshold", 9, "below", 0.8)]
     measure(api, make_result, 1.0)
     assert alerts(api, state="within") == [("threshold", 9, "within", 1.0)]
-    assert api.get("/overview")["newest_alerts"] == []
+    assert [each for each in api.get("/overview")["newest_alerts"] if each["kind"] == "threshold"] == []
     measure(api, make_result, 1.2)  # a new one
     assert alerts(api, state="above") == [("threshold", 25, "above", 1.2)]
     told = [json.loads(body)["alert"] for (body,) in api.sql("SELECT body FROM webhook_delivery ORDER BY id")]

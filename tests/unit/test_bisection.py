@@ -49,7 +49,7 @@ def test_a_commit_has_the_side_that_it_resembles(good: float, commit: float, bad
 
 
 def test_only_complete_blocks_count() -> None:
-    found = judge(blocks(1.0), {block: 1.09 for block in range(3, 20)}, blocks(1.1, 12))
+    found = judge(blocks(1.0), dict.fromkeys(range(3, 20), 1.09), blocks(1.1, 12))
     assert (found.blocks, found.side) == (FEWEST_BLOCKS - 3, "undecided")
 
 
@@ -91,4 +91,4 @@ def test_undecided_commits_are_left_out_and_never_guessed() -> None:
         return "undecided" if place in (3, 4, 5) else "bad" if place > 4 else "good"
 
     assert search(9, judged) == (2, 6)
-    assert search(3, lambda place: "undecided") == (0, 2)
+    assert search(3, lambda _: "undecided") == (0, 2)

@@ -11,14 +11,12 @@ from sqlalchemy.orm import Session
 from taskloom.analysis import thresholds
 from taskloom.analysis.history import Series
 from taskloom.analysis.statistics import step_interval
-from taskloom.analysis.thresholds import Limits
+from taskloom.analysis.thresholds import StepLimits
 from taskloom.server.alerts.models import Threshold
 from taskloom.server.db import Database
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.analysis import reading
-
-COLUMNS = (Threshold.reference_s, Threshold.lower, Threshold.upper)
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,8 @@ class Judgement:
 def with_thresholds(session: Session, found: Sequence[Series]) -> list[Series]:
     """Series with the thresholds that are set."""
     firsts = [one.points[0].run_id for one in found]
-    query = select(Run.id, *COLUMNS).join(Threshold, Threshold.series_id == Run.series_id).where(Run.id.in_(firsts))
-    known = {run_id: Limits(*limits) for run_id, *limits in session.execute(query)}
+    query = select(Run.id, Threshold).join(Threshold, Threshold.series_id == Run.series_id).where(Run.id.in_(firsts))
+    known = {run_id: _limits(threshold) for run_id, threshold in session.execute(query)}
     return [replace(one, threshold=known.get(one.points[0].run_id)) for one in found]
 
 
@@ -47,18 +45,23 @@ def judgements(database: Database, experiment_id: int) -> list[Judgement]:
         experiment = session.get(Experiment, experiment_id)
         if experiment is None or experiment.request.get("builds"):
             return []
-        query = select(Run.series_id, Run.id, *COLUMNS).join(Threshold, Threshold.series_id == Run.series_id)
+        query = select(Run.id, Threshold).join(Threshold, Threshold.series_id == Run.series_id)
         succeeded = query.where(Run.experiment_id == experiment_id, Run.state == "succeeded").order_by(Run.id)
-        runs: dict[tuple[int, Limits], list[int]] = {}
-        for series_id, run_id, *limits in session.execute(succeeded):
-            runs.setdefault((series_id, Limits(*limits)), []).append(run_id)
-        return [_judgement(session, series_id, limits, of_it) for (series_id, limits), of_it in runs.items()]
+        runs: dict[Threshold, list[int]] = {}
+        for run_id, threshold in session.execute(succeeded):
+            runs.setdefault(threshold, []).append(run_id)
+        return [_judgement(session, threshold, of_it) for threshold, of_it in runs.items()]
 
 
-def _judgement(session: Session, series_id: int, limits: Limits, run_ids: Sequence[int]) -> Judgement:
+def _limits(threshold: Threshold) -> StepLimits:
+    return StepLimits(threshold.reference_s, threshold.lower, threshold.upper)
+
+
+def _judgement(session: Session, threshold: Threshold, run_ids: Sequence[int]) -> Judgement:
     processes = reading.of_runs(session, run_ids)
     step_s = step_interval(processes)
     config = processes[0].config
     row = {"variant": {name: config[name] for name in ("scheduler", "threads")}, "runs": len(processes)}
-    judged = thresholds.judge_one(limits, {**row, "step_s": asdict(step_s)})
-    return Judgement(series_id, run_ids[0], judged.state, step_s.median / limits.reference_s, judged.sentence)
+    judged = thresholds.judge_one(_limits(threshold), {**row, "step_s": asdict(step_s)})
+    ratio = step_s.median / threshold.reference_s
+    return Judgement(threshold.series_id, run_ids[0], judged.state, ratio, judged.sentence)

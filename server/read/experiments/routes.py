@@ -34,7 +34,9 @@ async def _filters(
     period: Periods,
     state: Annotated[list[listing.State] | None, Query(max_length=20, description="may be given several times")] = None,
     name: Annotated[str | None, Query(max_length=200, description="part of the name, in any case")] = None,
-    submitter: Annotated[str | None, Query(max_length=200, description="key:ID, user:NAME, local, alerts or calibrations")] = None,
+    submitter: Annotated[
+        str | None, Query(max_length=200, description="key:ID, user:NAME, local, alerts or calibrations")
+    ] = None,
     label: Labels = None,
     tag: Annotated[list[Tag] | None, Query(max_length=20, description="a tag; several: all must match")] = None,
     *,

@@ -232,13 +232,12 @@ export default function Access() {
 						of=${[
 							['you', me.name ? `${me.name} (${me.actor})` : me.actor === 'local' ? 'anyone on this machine' : me.actor],
 							['scope', `${me.scope}: ${SCOPES.find(([scope]) => scope === me.scope)?.[1] ?? ''}`],
-							['expires', me.expires_at ? html`<${Time} at=${me.expires_at} />` : 'never'],
-							...(me.max_node_hours == null ? [] : [['node hours', `${number(me.node_hours)} of ${number(me.max_node_hours)}`]])
+							['expires', me.expires_at ? html`<${Time} at=${me.expires_at} />` : 'never']
 						]}
 					/>
 					${!me.keys_exist &&
 					html`<p class="soft">
-						There are no keys. Anyone on the server's machine has full access until the first key is created.
+						Without keys, anyone on the server's machine has full access.
 					</p>`}
 					${key.get() && html`<div class="row"><button onClick=${leave}>Forget the key of this tab</button></div>`}
 				</section>

@@ -8,8 +8,8 @@ import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
 import {Filter, Pages} from './experiments.js';
 import {METRICS, MS, plain} from '../plots/scale.js';
-import {Lines, Spark, limitsOf} from '../plots/series.js';
-import {ALERTS, State} from '../words.js';
+import {Lines, Spark} from '../plots/series.js';
+import {State} from '../words.js';
 
 const SHOWN = ['model', 'mode', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
 
@@ -159,6 +159,13 @@ function Points({of}) {
 	const groups = Map.groupBy(points.keys(), (/** @type {number} */ i) => levelOf(points[i]));
 	const middles = new Map([...groups].map(([level, own]) => [level, median(own.flatMap(i => values[i] ?? []))]));
 	const levels = points.map(point => middles.get(levelOf(point)));
+	const drawn = metric === 'median_step_s' && of.threshold;
+	const limits = !drawn
+		? []
+		: [0, drawn.upper, drawn.lower].flatMap(p => {
+				const values = points.map(() => drawn.reference_s * (1e3 + 10 * (p ?? 0)));
+				return p == null ? [] : {label: p ? `${p} %` : 'reference', token: 'good', values, dash: '6 4', show};
+			});
 	const changes = points.map((point, i) => (firsts.has(point.run_id) ? values[i] : null));
 	const offered = Object.keys(METRICS).filter(
 		name => name !== 'op_s' && of.points.some(point => valueOf(point, name) != null)
@@ -186,9 +193,8 @@ function Points({of}) {
 			rows=${points}
 			said=${(points.length < of.runs ? `The newest ${count(points.length)} of ` : '') +
 			`${plural(of.runs, 'run')} on ${of.node}; the line is the median ` +
-			(byCommit ? 'of each commit, whose runs stand side by side.' : 'between changes of the step time.') +
-			' Click a run to open it.' +
-			(of.over_canary ? ' Changes are detected in step time divided by canary time.' : '')}
+			(byCommit ? 'of each commit.' : 'between changes of the step time.') +
+			(of.over_canary ? ' Changes are of step time / canary time.' : '')}
 			fields=${[
 				{label: 'run', value: p => p.run_id},
 				'commit',
@@ -213,7 +219,7 @@ function Points({of}) {
 				{label: 'run', token: 'edge', values, kind: 'points', show},
 				{label: 'level', token: 'accent', values: levels, dash: '0', show},
 				{label: 'change', token: 'bad', values: changes, kind: 'points', show},
-				...(metric === 'median_step_s' && of.threshold ? limitsOf(of.threshold, points.length, show) : [])
+				...limits
 			]}
 		/>
 		${of.changes.length > 0
@@ -246,7 +252,7 @@ function Points({of}) {
 						}
 					]}
 				/>`
-			: html`<p class="soft">The level did not change.</p>`}
+			: html`<p class="soft">No change.</p>`}
 		<details>
 			<summary>Configuration and machine</summary>
 			<div class="columns"><${Pairs} of=${pairsOf(of.config)} /><${Pairs} of=${pairsOf(of.machine)} /></div>
@@ -277,9 +283,7 @@ function Alerts({alerts}) {
 						/>
 					</section>`
 				: html`<section class="notice good">
-						<span>
-							Nothing ${address.value.params.get('alert') ? 'is in this state' : 'became slower or crossed its threshold'}.
-						</span>
+						<span>Nothing ${address.value.params.get('alert') ? 'is in this state' : 'raised an alert'}.</span>
 					</section>`}
 	<//>`;
 }
@@ -308,13 +312,12 @@ export default function History() {
 	const chosen = params.get('series');
 	const confirming = params.get('confirming');
 	return html`
-		<${Head} title="History" lead="Step times of each configuration on each machine, and where they changed." />
+		<${Head} title="History" lead="Step times over time, and their changes." />
 		<div class="stack">
 			${confirming &&
 			html`<section class="notice good" role="status">
 				<span>
-					Fresh runs are queued: <a href=${link('experiment', {id: confirming})}>experiment ${confirming}</a> says whether
-					the slowdown is real.
+					Fresh runs are queued: <a href=${link('experiment', {id: confirming})}>experiment ${confirming}</a>.
 				</span>
 			</section>`}
 			<div class="filters">
@@ -323,7 +326,7 @@ export default function History() {
 				<${Choice}
 					name="alert"
 					label="Alerts"
-					options=${[['', 'any'], ...ALERTS.map(state => [state, state])]}
+					options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map(state => [state, state])]}
 				/>
 			</div>
 			<${Alerts} alerts=${alerts} />
@@ -333,10 +336,10 @@ export default function History() {
 					page.items.length === 0
 						? html`<${Empty}>
 								${asked.filter || asked.node
-									? html`<p>No series matches these filters.</p>`
+									? html`<p>No series matches.</p>`
 									: html`
 											<h2>No history yet</h2>
-											<p>Runs of one configuration on one machine form a series. Submit a first experiment:</p>
+											<p>Submit a first experiment:</p>
 											<${Submit} />
 										`}
 							<//>`
@@ -382,7 +385,7 @@ export default function History() {
 													(/** @type {import('../schemas').Schemas['AlertSummary']} */ a) => html`<${State}
 														key=${a.id}
 														of=${a.state}
-														says=${`${a.state}, ${percent(a.ratio - 1)} ${a.kind === 'threshold' ? 'from the reference' : 'slower'}`}
+														says=${`${a.state}, ${percent(a.ratio - 1)}`}
 													/>`
 												)
 										}

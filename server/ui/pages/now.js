@@ -12,15 +12,13 @@ function said(of) {
 	const {busy = 0, measuring_peaks: measuring = 0} = of.workers;
 	const left = of.runs.queued + of.runs.leased + of.runs.running;
 	const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
-	const outside = (of.alerts.above ?? 0) + (of.alerts.below ?? 0);
 	const present = presentOf(of.workers);
 	return [
 		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is running',
 		...(measuring ? [`${count(measuring)} measuring peaks`] : []),
 		left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, ${timeLeft(of)}`}` : 'nothing is queued',
 		...(suspected ? [plural(suspected, 'suspected slowdown')] : []),
-		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : []),
-		...(outside ? [`${count(outside)} outside a threshold`] : [])
+		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])
 	].join(', ');
 }
 
@@ -95,10 +93,7 @@ export default function Now() {
 										${of.newest_alerts.map(
 											alert => html`<li key=${alert.id} class="row">
 												<${State} of=${alert.state} />
-												<span>
-													${number(alert.ratio)} times the ${alert.kind === 'threshold' ? 'reference' : 'step time'} since run
-													<${RunLink} id=${alert.run_id} />
-												</span>
+												<span>${number(alert.ratio)} times as long since run <${RunLink} id=${alert.run_id} /></span>
 												<small class="soft">${alert.reason}</small>
 											</li>`
 										)}

@@ -190,24 +190,6 @@ function range(values, of) {
 	return found.length ? found : [0];
 }
 
-/**
- * Lines of a threshold: its reference and its limits, in milliseconds.
- * @param {import('../schemas').Schemas['SeriesThreshold']} of
- * @param {number} length
- * @param {(value: number) => string} show
- * @returns {Series[]}
- */
-export const limitsOf = (of, length, show) =>
-	/** @type {const} */ ([
-		['reference', 0, 'good'],
-		['upper limit', of.upper, 'bad'],
-		['lower limit', of.lower, 'bad']
-	]).flatMap(([label, percents, token]) =>
-		percents === null
-			? []
-			: [{label, token, dash: '6 4', show, values: Array(length).fill(of.reference_s * (1e3 + 10 * percents))}]
-	);
-
 /** Step times as a sparkline. @param {{values: number[]}} props */
 export function Spark({values}) {
 	const shown = values.slice(-40);
