@@ -245,7 +245,8 @@ def history(
 ) -> list[Series]:
     """Series of the latest succeeded runs, or of a selection of them. commits_url: template of links to commits."""
     with database.read(snapshot=True) as session:
-        query = select(Run.id).where(Run.state == "succeeded").order_by(Run.finished_at.desc(), Run.id.desc())
+        in_series = Run.state == "succeeded", Run.series_id.is_not(None)
+        query = select(Run.id).where(*in_series).order_by(Run.finished_at.desc(), Run.id.desc())
         latest = session.scalars((query if which is None else query.where(which)).limit(limit)).all()
         confirming = Experiment.request["confirms"].as_integer()
         experiments = session.scalars(select(Experiment).where(confirming.is_not(None)).order_by(Experiment.id)).all()
