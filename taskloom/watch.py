@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from rich.console import Console
 
+from gpt2core.spec.wording import counted
 from taskloom import tables
 from taskloom.client import Client
 from taskloom.contract.attempts import STEPPING
@@ -18,6 +19,7 @@ from taskloom.progress import Bar
 
 POLL_S, MOST_POLL_S = 0.5, 5.0
 ENDED = ("succeeded", "failed", "cancelled", "quarantined")
+FAILED, MOST_REASONS = {"failed", "quarantined"}, 5
 
 
 class Logs:
@@ -72,10 +74,22 @@ def until_finished(
             if follow_logs:
                 logs.look(client.runs(experiment_id))
             if experiment.state != "active":  # with a stopping rule, more runs may follow the last one
+                if shown and FAILED & experiment.by_state.keys():
+                    _say_failures(client, experiment_id, console)
                 return _judged(client, experiment, console)
             if shown:
                 bar.update(_doing(client, experiment_id))
             time.sleep(pause_s(time.monotonic() - begun))
+
+
+def _say_failures(client: Client, experiment_id: int, console: Console) -> None:
+    """Say why runs have failed, each reason once."""
+    reasons: dict[str, list[int]] = {}
+    for run in client.runs(experiment_id, sorted(FAILED)):
+        reasons.setdefault(run.state if run.error is None else run.error.detail or run.error.slug, []).append(run.id)
+    for reason, of in list(reasons.items())[:MOST_REASONS]:
+        text = f"{counted(len(of), 'run')} failed, such as run {of[0]}: {reason}"
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _judged(client: Client, experiment: ExperimentDetail, console: Console) -> ExperimentDetail:

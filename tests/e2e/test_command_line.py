@@ -134,6 +134,7 @@ def test_submit_waits_and_ends_with_1_if_a_run_failed(home: House) -> None:
     done = taskloom("submit", *TINY, "--wait", server=home.url)
     assert done.returncode == 1
     assert "failed" in done.stdout
+    assert "failed, such as run 1: the trainer ended" in done.stderr
     *_, following, address, verdict = done.stdout.splitlines()
     assert following == "next: taskloom experiments report 1"
     assert address == f"see: {home.url}/ui/experiment?id=1"

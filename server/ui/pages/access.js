@@ -235,10 +235,7 @@ export default function Access() {
 							['expires', me.expires_at ? html`<${Time} at=${me.expires_at} />` : 'never']
 						]}
 					/>
-					${!me.keys_exist &&
-					html`<p class="soft">
-						Without keys, anyone on the server's machine has full access.
-					</p>`}
+					${!me.keys_exist && html`<p class="soft">Without keys, anyone on the server's machine has full access.</p>`}
 					${key.get() && html`<div class="row"><button onClick=${leave}>Forget the key of this tab</button></div>`}
 				</section>
 				${(admin || me.scope === 'submit') && html`<${Webhooks} />`}

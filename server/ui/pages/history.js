@@ -316,9 +316,7 @@ export default function History() {
 		<div class="stack">
 			${confirming &&
 			html`<section class="notice good" role="status">
-				<span>
-					Fresh runs are queued: <a href=${link('experiment', {id: confirming})}>experiment ${confirming}</a>.
-				</span>
+				<span>Fresh runs are queued: <a href=${link('experiment', {id: confirming})}>experiment ${confirming}</a>.</span>
 			</section>`}
 			<div class="filters">
 				<${Filter} of="series" placeholder="scheduler = task and threads = 2" />
@@ -337,11 +335,7 @@ export default function History() {
 						? html`<${Empty}>
 								${asked.filter || asked.node
 									? html`<p>No series matches.</p>`
-									: html`
-											<h2>No history yet</h2>
-											<p>Submit a first experiment:</p>
-											<${Submit} />
-										`}
+									: html`<h2>No history yet</h2><p>Submit a first experiment:</p><${Submit} />`}
 							<//>`
 						: html`<section class="panel">
 								<h2>Series</h2>

@@ -53,16 +53,19 @@ export function Ops({of}) {
 							hidden: 'task',
 							exposed: 'loss'
 						}}
-						rows=${[...threads.map((/** @type {ShownThread} */ t) => ({
-							name: `thread ${t.thread}, core ${t.core}`,
-							parts: {
-								useful: t.useful_s,
-								'no work': t.starvation_s ?? 0,
-								'at barriers': t.barrier_s ?? 0,
-								scheduling: t.scheduling_s ?? 0,
-								idle: t.idle_s ?? 0
-							}
-						})), ...ranks]}
+						rows=${[
+							...threads.map((/** @type {ShownThread} */ t) => ({
+								name: `thread ${t.thread}, core ${t.core}`,
+								parts: {
+									useful: t.useful_s,
+									'no work': t.starvation_s ?? 0,
+									'at barriers': t.barrier_s ?? 0,
+									scheduling: t.scheduling_s ?? 0,
+									idle: t.idle_s ?? 0
+								}
+							})),
+							...ranks
+						]}
 					/>
 				</section>`}
 				<section class="panel">
