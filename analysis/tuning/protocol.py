@@ -157,7 +157,7 @@ def best(space: Space, runs: Sequence[Run]) -> int | None:
         Seen(run.block, run.point, math.log(run.step_s)) for run in runs
         if run.step_s is not None and not run.apart and (run.role == "default" or run.point in counting)
     ]  # fmt: skip
-    values = expected(space.points, seen)
+    values = {point: round(value, 6) for point, value in expected(space.points, seen).items()}  # ties, but for rounding
     return min(values, key=values.__getitem__) if values else None
 
 

@@ -3,8 +3,8 @@
     python -m gpt2core.process.guard COMMAND ARGUMENT...
 
 The launchers need it that close the lifeline, and those whose ranks outlive a launcher that is killed, such as srun's.
-So the launcher has a session of its own, which SIGKILL to this process's group does not reach. A second process watches
-both. Standard output closes when both have ended.
+So a second process, in a session of its own that SIGKILL to this process's group does not reach, starts the launcher
+and watches this process. Standard output closes when both have ended.
 """
 
 from __future__ import annotations
@@ -19,43 +19,67 @@ from types import FrameType
 
 from gpt2core.process.launch import LIFELINE
 
+EXIT_FAILED = 1
 GRACE_S = 2.0  # for a launcher to end its ranks and remove its files
+
+
+class Passing:
+    """Passes SIGTERM and SIGINT on to a process, also those that came before it was known."""
+
+    def __init__(self) -> None:
+        self._to: int | None = None
+        self._early: list[int] = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._pass_on)
+
+    def to(self, pid: int) -> None:
+        self._to = pid
+        for number in self._early:
+            self._pass_on(number, None)
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        if self._to is None:
+            self._early.append(number)
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._to, number)
 
 
 def main() -> int:
     """Run the launcher and return its exit code. SIGTERM and SIGINT are passed on to it."""
     lifeline = os.environ.pop(LIFELINE, None)
     alive, held = os.pipe()  # closes when this process ends
-    started: list[subprocess.Popen[bytes]] = []
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        for launcher in started:
-            launcher.send_signal(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, pass_on)
-    with subprocess.Popen(sys.argv[1:], start_new_session=True) as launcher:
-        started.append(launcher)
-        launched = os.pidfd_open(launcher.pid)
-        if os.fork() == 0:
-            try:
-                os.setsid()
-                os.close(held)
-                started.clear()  # the other process passes signals on
-                _end_after([alive, *([] if lifeline is None else [int(lifeline)])], launched, launcher.pid)
-            finally:
-                os._exit(0)
-        code = launcher.wait()
+    passing = Passing()
+    watcher = os.fork()
+    if watcher == 0:
+        code = EXIT_FAILED
+        try:
+            os.setsid()  # before the launcher starts, so that whatever ends this group first, it has a watcher or none
+            os.close(held)
+            code = _watched(sys.argv[1:], [alive, *([] if lifeline is None else [int(lifeline)])], passing)
+        except OSError as error:
+            print(error, file=sys.stderr, flush=True)
+        finally:
+            os._exit(code)
+    passing.to(watcher)
+    _, status = os.waitpid(watcher, 0)
+    code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
-def _end_after(owners: list[int], launched: int, pid: int) -> None:
-    """End the launcher, process `pid`, once one of the owners' pipes closes, unless it ends itself."""
-    select.select([*owners, launched], [], [])
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(launched, signal.SIGTERM)
-        if not select.select([launched], [], [], GRACE_S)[0]:
-            os.killpg(pid, signal.SIGKILL)
+def _watched(command: list[str], owners: list[int], passing: Passing) -> int:
+    """Run the launcher and return its exit code. It is asked to end once one of the owners' pipes closes."""
+    with subprocess.Popen(command, start_new_session=True) as launcher:
+        passing.to(launcher.pid)
+        launched = os.pidfd_open(launcher.pid)
+        select.select([*owners, launched], [], [])
+        with contextlib.suppress(ProcessLookupError):
+            if not select.select([launched], [], [], 0)[0]:
+                signal.pidfd_send_signal(launched, signal.SIGTERM)
+                if not select.select([launched], [], [], GRACE_S)[0]:
+                    os.killpg(launcher.pid, signal.SIGKILL)
+        code = launcher.wait()
+    return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

@@ -59,7 +59,9 @@ def test_the_overview_counts_what_is_going_on(api, node, start_server):
     busy = "each worker that could run it (1) is busy"
     assert found["waiting"] == [{"reason": "all-busy", "waiting_for": busy, "runs": 1}]
     assert (found["latest"], found["newest_alerts"]) == ([], [])
-    assert found["alerts"] == {"suspected": 0, "confirming": 0, "confirmed": 0, "dismissed": 0}
+    assert found["alerts"] == dict.fromkeys(
+        ("suspected", "confirming", "confirmed", "dismissed", "above", "below", "within"), 0
+    )
     fresh = start_server()
     fresh.post("/experiments/1/cancel")
     fresh.sql("UPDATE run SET finished_at = finished_at - 90000 WHERE id = 1")
@@ -194,6 +196,7 @@ def test_the_rate_of_a_variant_is_its_tokens_by_their_time(api, make_result):
 def test_the_server_says_who_asks(api):
     assert api.get("/whoami") == {
         "actor": "local", "scope": "admin", "key_id": None, "name": None, "expires_at": None, "keys_exist": False,
+        "node_hours": None, "max_node_hours": None,
     }  # fmt: skip
     admin = api.post("/keys", {"scope": "admin"}, 201)["token"]
     api.use(admin)

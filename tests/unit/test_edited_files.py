@@ -145,10 +145,10 @@ def test_a_key_in_json_that_is_none_is_refused(tmp_path, text):
 def test_thresholds_with_a_mark_and_without_end(tmp_path):
     path = tmp_path / "limits.toml"
     path.write_text(MARK + LIMITS, encoding="utf-8")
-    assert len(report._thresholds(path)) == 1
+    assert len(report.read_thresholds(path, "--thresholds")) == 1
     path.write_text("a = " + "[" * 9999)
     with pytest.raises(click.BadParameter, match=r"limits\.toml: maximum recursion depth"):
-        report._thresholds(path)
+        report.read_thresholds(path, "--thresholds")
 
 
 @pytest.mark.parametrize("content", [b'{"a":' * 100_000, b"{", b"[]", b"{} {}", b"\xff\xfe{}", b"{'n_head': 2}"])

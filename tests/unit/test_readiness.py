@@ -28,7 +28,7 @@ def with_pragma(url: str, pragma: str) -> Database:
 def fill(database: Database) -> str:
     """The error that is reported if a write needs another database page."""
     with pytest.raises(DBAPIError) as raised, database.write() as session:
-        session.execute(text("CREATE TABLE filler (x TEXT)"))
+        session.execute(text("CREATE TABLE filler AS SELECT zeroblob(1000000) AS x"))  # more than pages that are free
     return trouble(raised.value)
 
 
