@@ -25,7 +25,14 @@ ROOT = HERE.parents[1]
 
 def gone(process: psutil.Process) -> None:
     """Return once the process has ended, whether or not its parent has reaped it."""
-    until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, f"the end of {process}")
+
+    def ended() -> bool:
+        try:
+            return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:  # reaped between the two questions
+            return True
+
+    until(ended, f"the end of {process}")
 
 
 class Process:
