@@ -16,15 +16,11 @@ import psutil
 import pytest
 
 from tests.support.patience import until
-from tests.support.processes import Process
+from tests.support.processes import Process, has_ended
 
 pytestmark = pytest.mark.slow
 
 DEMO = "import sys; from taskloom.cli import main; sys.argv[0] = 'taskloom'; main(['demo', *sys.argv[1:]])"
-
-
-def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> None:
@@ -44,7 +40,7 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
     expected = {("serial", 1), *((scheduler, p) for scheduler in ("fork-join", "task") for p in (1, cores))}
     assert {(row["scheduler"], row["threads"]) for row in rows} == expected
     assert all(row["agrees"] for row in rows)
-    assert all(gone(process) for process in started)
+    assert all(has_ended(process) for process in started)
     see = (
         r"taskloom (up .*)\nsee: http://127\.0\.0\.1:8321(/ui/\S+)\nsee: \S+id=2\nthe second experiment, .* 3 runs\n"
         r"share of .*: (?:\d+% under (?:fork-join|fork-join by diagonals|task)(?:, |\n)){3}"
@@ -79,7 +75,7 @@ def test_an_interrupted_demo_stops_what_it_started(tmp_path: Path) -> None:
         assert demo.wait() == 1
     finally:
         demo.end()
-    assert all(gone(process) for process in started)
+    assert all(has_ended(process) for process in started)
 
 
 def judged(url: str, number: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pytest
 
 from gpt2core.spec.version import version
 from tests.support.patience import DEADLINE_S, until
+from tests.support.processes import has_ended
 
 
 @pytest.fixture
@@ -314,7 +315,7 @@ def test_several_processes_do_not_outlive_the_one_that_started_them_nor_do_their
     clear_temporary_folders(tmp_path)
     assert counters.exists()  # one of them may still count
     stopped.resume()
-    until(lambda: all(not p.is_running() or p.status() == psutil.STATUS_ZOMBIE for p in replicas))
+    until(lambda: all(map(has_ended, replicas)))
     clear_temporary_folders(tmp_path)
     assert not counters.exists()
 

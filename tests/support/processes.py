@@ -23,16 +23,17 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether the process has ended, whether or not its parent has reaped it."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # reaped between the two questions
+        return True
+
+
 def gone(process: psutil.Process) -> None:
-    """Return once the process has ended, whether or not its parent has reaped it."""
-
-    def ended() -> bool:
-        try:
-            return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:  # reaped between the two questions
-            return True
-
-    until(ended, f"the end of {process}")
+    """Return once the process has ended."""
+    until(lambda: has_ended(process), f"the end of {process}")
 
 
 class Process:

@@ -24,6 +24,7 @@ from taskloom.worker.spool import Spool
 from taskloom.worker.supervise import Supervisor
 from tests.support.leases import lease
 from tests.support.patience import until
+from tests.support.processes import has_ended
 
 TRAINER = """
 import hashlib, json, os, pathlib, sys, time
@@ -79,10 +80,6 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     spool.close()
 
 
-def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-
-
 def test_the_next_lease_takes_the_trainer_that_is_ready(worker: Worker) -> None:
     worker.executor.standby.prepare()
     ready = worker.ready().pid
@@ -112,14 +109,14 @@ def test_a_lease_of_another_build_takes_a_trainer_of_its_own(worker: Worker, mon
     found = worker.attempt(lease().model_copy(update={"build": "0" * 64}))
     assert found.error is not None
     assert "not from the requested build 0" in found.error["detail"]
-    until(lambda: gone(ready), "the end of the trainer that was ready")
+    until(lambda: has_ended(ready), "the end of the trainer that was ready")
 
 
 def test_a_worker_that_is_idle_or_leaves_dismisses_it(worker: Worker) -> None:
     worker.executor.standby.prepare()
     ready = worker.ready()
     worker.executor.standby.dismiss()
-    until(lambda: gone(ready), "the end of the trainer that was ready")
+    until(lambda: has_ended(ready), "the end of the trainer that was ready")
     worker.executor.standby.dismiss()
     assert worker.result()["environment"]["pid"] != ready.pid  # a new trainer, though one ended
 
@@ -143,7 +140,7 @@ def test_a_lease_that_cannot_begin_leaves_no_trainer(worker: Worker, monkeypatch
     found = worker.attempt(lease())
     assert found.error is not None
     assert "No space left" in found.error["detail"]
-    until(lambda: gone(ready), "the end of the trainer that was ready")
+    until(lambda: has_ended(ready), "the end of the trainer that was ready")
 
 
 @pytest.mark.parametrize("code", [0, 1])
