@@ -17,11 +17,17 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.step.memory import Memory
 
 
+def filled(settings: TrainConfig) -> Memory:
+    """Memory before the first step, with weights and data."""
+    memory = Memory(plan(settings))
+    prepare.fill(memory, settings, network_of(settings).data(settings))
+    return memory
+
+
 @functools.cache
 def computed(settings: TrainConfig, until: str = "") -> Memory:
     """Memory after the ops of one step up to a phase."""
-    step, memory = program.build(settings), Memory(plan(settings))
-    prepare.fill(memory, settings, network_of(settings).data(settings))
+    step, memory = program.build(settings), filled(settings)
     products = table.choose(gemm.load(settings.blas, settings.precision), prepare.products_of(step), prepare.silent)
     dispatch.run_once(step, memory, products)
     bound = dispatch.bind(step, memory, 1, products)
