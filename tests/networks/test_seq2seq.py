@@ -28,7 +28,7 @@ from taskloom.server.queue.experiments.memory import run_memory_bytes
 from tests.support import poison
 from tests.support.apart import processes
 from tests.support.networks import cases, seq2seqs
-from tests.support.networks.inferring import computed
+from tests.support.networks.inferring import computed, halves_are_close
 from tests.support.networks.seq2seqs import MODEL, SOURCES, TARGETS
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "seq2seq.npz")["losses"]
@@ -185,15 +185,7 @@ def test_inference_has_the_logits_and_the_loss_of_training() -> None:
 
 
 def test_inference_in_bf16_has_half_of_the_bytes_and_the_logits_within_a_percent() -> None:
-    settings = [slicing.resolve(seq2seqs.inference(steps=1, precision=each)) for each in ("fp32", "bf16")]
-    whole, half = map(computed, settings)
-    assert {name: array.dtype.itemsize for name, array in half.weights.items()} == {
-        name: 2 if array.ndim == 2 else 4 for name, array in whole.weights.items()
-    }
-    logits = whole.arrays["logits"]
-    assert 0 < np.linalg.norm(half.arrays["logits"] - logits) < 0.01 * np.linalg.norm(logits)
-    other = train.train(seq2seqs.inference(steps=1, precision="bf16", scheduler="task", threads=2))
-    assert other.outputs_sha256 == train.train(settings[1]).outputs_sha256
+    halves_are_close(seq2seqs.inference, "logits")
 
 
 def test_its_memory_is_known_beforehand() -> None:

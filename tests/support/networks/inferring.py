@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+
+import numpy as np
 
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import table
@@ -10,10 +13,11 @@ from gpt2core.measure.tracing import new_record
 from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import prepare
+from gpt2core.run import prepare, train
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import TrainConfig
+from gpt2core.step import slicing
 from gpt2core.step.memory import Memory
 
 
@@ -35,3 +39,17 @@ def computed(settings: TrainConfig, until: str = "") -> Memory:
     tasks = bound.tasks[: sum(len(op.tiles) for op in step.ops[:first])]
     serial_loop(0, tasks, bound.context, new_record(1, 1, 0, 64, 0), memory.arrays["control"], 1)
     return memory
+
+
+def halves_are_close(inference: Callable[..., TrainConfig], outputs: str) -> None:
+    """Check bfloat16 against float32: matrices of half the bytes, outputs within a percent, and the same bits from two
+    threads. inference: makes a configuration."""
+    settings = [slicing.resolve(inference(steps=1, precision=each)) for each in ("fp32", "bf16")]
+    whole, half = map(computed, settings)
+    assert {name: array.dtype.itemsize for name, array in half.weights.items()} == {
+        name: 2 if array.ndim == 2 else 4 for name, array in whole.weights.items()
+    }
+    found, near = (memory.arrays[outputs].astype(np.float64) for memory in (whole, half))
+    assert 0 < np.linalg.norm(near - found) < 0.01 * np.linalg.norm(found)
+    other = train.train(inference(steps=1, precision="bf16", scheduler="task", threads=2))
+    assert other.outputs_sha256 == train.train(settings[1]).outputs_sha256
