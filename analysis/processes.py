@@ -39,7 +39,7 @@ class Facts:
     config: Mapping[str, Any]
     environment: Mapping[str, Any]
     losses: Sequence[float]
-    weights_sha256: str  # "" of inference
+    weights_sha256: str  # "" without update
     outputs_sha256: str = ""  # "" of training
     outputs_sketch: Sequence[float] = ()
     _followed: dict[Callable[[Facts], Any], Any] = field(default_factory=dict, init=False, repr=False)
@@ -52,7 +52,7 @@ class Facts:
             {**LATER_SETTINGS, **result["config"]},
             result["environment"],
             result["losses"],
-            str(result["weights_sha256"] if result["config"].get("mode", "train") == "train" else ""),
+            str(result["weights_sha256"] or ""),
             str(result.get("outputs_sha256") or ""),
             result.get("outputs_sketch") or (),
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpt2core.spec.models import model_from
+from gpt2core.spec.phases import MODES
 from gpt2core.spec.result import tokens_per_step
 
 Bound = Literal["memory", "compute"]
@@ -113,7 +114,7 @@ def model_flop(config: Mapping[str, Any]) -> int:
     """Model FLOP of a step of the run's mode, over all its micro-batches."""
     model, positions, tokens = model_from(config["model"]), int(config["seq"]), tokens_per_step(config)
     samples = tokens // positions
-    if config.get("mode", "train") == "train":
+    if MODES[config.get("mode", "train")].has_gradients:
         return model.step_flop(samples, positions)
     return model.forward_flop(samples, positions, samples if config["logits"] == "last" else tokens)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from gpt2core.spec.phases import MODES
 from taskloom.contract.attempts import Lease, Progress
 from taskloom.worker.settings import Drain
 from taskloom.worker.steps import Steps, finite
@@ -33,7 +34,6 @@ STAGES: Mapping[str, str] = {
     "measuring": "compiling",
     "result": "finishing",
 }
-STEPPING = {"train": "training", "infer": "inferring"}  # stage of the steps, by the run's mode
 
 
 class StopReason(StrEnum):
@@ -79,7 +79,7 @@ class Agent:
         self._go("claim")
         self.lease, self.stop_reason = lease, None
         self.progress = Progress(steps=int(lease.spec.get("steps", 0)))
-        self.stages = {**STAGES, "step": STEPPING[lease.spec.get("mode", "train")]}
+        self.stages = {**STAGES, "step": MODES[lease.spec.get("mode", "train")].stage}
         self.steps = Steps(int(lease.spec.get("evaluate_every", 0)))
 
     def finish(self) -> None:

@@ -30,9 +30,9 @@ def specs(config: TrainConfig) -> dict[str, list[TensorSpec]]:
 def head(
     step: Builder, config: TrainConfig, slices: Sequence[Slice], *, inp: Tensor, weight: Tensor, bias: Tensor
 ) -> None:
-    """Add the logits, and the step's loss and accuracy if it has them; in training the gradient in place of the
+    """Add the logits, and the step's loss and accuracy if it has them; with a reverse pass the gradient in place of the
     logits."""
-    if config.mode != "train":
+    if not config.has_gradients:
         language.head(
             step, config, slices, inp=inp, weight=weight, bias=bias, right=RIGHT if config.score else None
         )

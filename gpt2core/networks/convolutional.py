@@ -112,7 +112,7 @@ def tensors(
     """Every tensor by its arena's kind. `kept`: the layers' outputs, the last of which the last dense layer reads;
     `reverse`: what only the reverse pass has, whose layers share memory.
     """
-    model, B, trains = model_of(config), config.batch, config.mode == "train"
+    model, B, trains = model_of(config), config.batch, config.has_gradients
     outputs, inputs = list(model.dense.values())[-1]
     head, accuracy = token_rows.head_specs(config, inputs, outputs), classes.specs(config)
     return {

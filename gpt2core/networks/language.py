@@ -35,7 +35,7 @@ def head(
     right, of inference that scores classes.
     """
     grid = slicing.grid(slices)
-    if config.mode == "train":
+    if config.has_gradients:
         linear.forward(step, "logits", grid, None, out=LOGITS, inp=inp, weight=weight, bias=bias)
         mean_loss(step, config, grid)
         return

@@ -24,8 +24,9 @@ from gpt2core.step.sketch import Life, Sketch
 from gpt2core.step.tensors import ITEMSIZE, ArenaPlan, TensorSpec, plan_arena
 
 ACTIVATIONS = "activations"
-# Inference trades overlap for memory: tensors of different rows share a place (docs/decisions/0033).
-POLICIES = {"train": Policy(), "infer": Policy(alike=False)}
+# By whether a step has gradients. Without them, overlap is traded for memory: tensors of different rows share a place
+# (docs/decisions/0033).
+POLICIES = {True: Policy(), False: Policy(alike=False)}
 MOST_CHUNKS = 3  # of time: the first, those between and the last
 SCHEDULE = ("lr_schedule", *(name for name, chosen_by in READERS if chosen_by == "lr_schedule"))  # bound to the length
 NOT_OF_LIVES: dict[str, Any] = {
@@ -52,7 +53,7 @@ def arena(config: TrainConfig, specs: Sequence[TensorSpec]) -> ArenaPlan:
             size = max(part.size * ITEMSIZE[part.dtype] for part in parts)
             needs.append(Need(rows, -(-size // rows), life.first, life.last))
             inside.append(parts)
-    offsets, size = place(needs, POLICIES[config.mode])
+    offsets, size = place(needs, POLICIES[config.has_gradients])
     found = [(offset, part) for offset, parts in zip(offsets, inside, strict=True) for part in parts]
     found.sort(key=lambda each: each[0])
     return ArenaPlan(tuple(part for _, part in found), tuple(offset for offset, _ in found), size)

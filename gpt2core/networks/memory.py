@@ -34,8 +34,8 @@ def plan(config: TrainConfig, rank: int = 0) -> dict[str, ArenaPlan]:
 
 def _plan(config: TrainConfig, layout: Layout | None = None) -> dict[str, ArenaPlan]:
     tensors = network_of(config).tensors(config)
-    if config.mode == "infer":
-        tensors = state.constant(tensors)
+    if not config.updates:
+        tensors = state.constant(tensors, config.has_gradients)
     own = {"temporary": run_specs(config)}
     if layout is not None:  # a rank updates its shards only
         tensors = {**tensors, "optimizer": state.of_shards(config, layout.shard_elements)}
@@ -51,7 +51,7 @@ def run_specs(config: TrainConfig) -> list[TensorSpec]:
         TensorSpec(SCRATCH, (config.threads, PRODUCT_SCRATCH), "int32"),
         *([TensorSpec("losses", (config.steps,), "float64")] if "loss" in config.phases else []),
         *goal.specs(config),
-        *(state.settings(config) if config.mode == "train" else []),
+        *(state.settings(config) if config.updates else []),
         TensorSpec("control", (control.CELLS,), "int64"),
     ]
 

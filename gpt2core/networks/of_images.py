@@ -50,7 +50,7 @@ class ImageNetwork(Network):
 
         model, count = config.model, config.tokens_per_step * config.steps
         assert isinstance(model, ImageModel)
-        split = config.split or "train" if config.mode == "infer" else "train"
+        split = "train" if config.updates else config.split or "train"
         found = images.open_images(
             config.data, batch=config.batch, side=model.side, classes=model.classes, val_samples=config.val_samples,
             seed=config.seed, split=split,

@@ -1,4 +1,4 @@
-"""A step of any network. A training step: its forward pass from the network, reverse and update from the tape."""
+"""A step of any network: its forward pass from the network; reverse and update, if its mode has them, from the tape."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Update = Callable[[Builder, Sequence[Parameter], int | None, Arena | Own], None]
 
 def add_step(step: Builder, config: TrainConfig, update: Update, exchange: Exchange | None = None) -> None:
     """Add one step of the run's mode. exchange: of a run of several ranks, of which config is a part."""
-    if config.mode == "train":
+    if config.has_gradients:
         Training(step, config, update, exchange).add(network_of(config))
     else:
         network_of(config).forward(config, step)
@@ -55,7 +55,7 @@ class Training:
             self._reverse(self.step.tape)
         if self.exchange:
             self.exchange.update(self.step, self.update)
-        elif self.keeps_gradients:
+        elif self.keeps_gradients and self.config.updates:
             kinds = self.step.tape.parameters.values()
             blocks = [block for kind in kinds for blocks in kind.values() for block in blocks]
             self.update(self.step, blocks, None, GRADIENTS)

@@ -28,11 +28,11 @@ def arenas_with(
     }
 
 
-def constant(tensors: Mapping[str, list[TensorSpec]]) -> dict[str, list[TensorSpec]]:
-    """Tensors of a step that trains nothing: weights, which no task writes, and neither gradients nor the optimizer's.
-    """
+def constant(tensors: Mapping[str, list[TensorSpec]], keeps_gradients: bool) -> dict[str, list[TensorSpec]]:
+    """Tensors of a step that updates nothing: weights, which no task writes, and nothing of the optimizer's."""
     weights = [dataclasses.replace(spec, constant=True) for spec in tensors["weights"]]
-    return {**tensors, "weights": weights, "gradients": [], "optimizer": []}
+    kept = tensors["gradients"] if keeps_gradients else []
+    return {**tensors, "weights": weights, "gradients": kept, "optimizer": []}
 
 
 def in_precision(

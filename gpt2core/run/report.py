@@ -16,6 +16,7 @@ from gpt2core.run.execute import Measured
 from gpt2core.spec import generation, schedulers, settings
 from gpt2core.spec.goals import NOT_REACHED
 from gpt2core.spec.latency import latency
+from gpt2core.spec.phases import MODES
 from gpt2core.spec.result import OpStat, ThreadStat, TrainResult, energy_j, median, median_interval
 from gpt2core.step import graph
 
@@ -278,7 +279,7 @@ class Report:
             evaluations=self.measured.evaluations,
             energy=evidence.energy_used(self.measured.watcher, [each.bounds for each in self.measured.timed]),
             goal=self.goal(step_s),
-            latency=latency(timed) if config.mode == "infer" else None,
+            latency=latency(timed) if "latency" in MODES[config.mode].evidence else None,
             time_to_first_token_s=math.fsum(step_s[: len(config.prompt or ())]) if config.generate else None,
             warnings=warnings + doubts,
             summary={

@@ -132,21 +132,22 @@ def train(
             profile.write_json_gz(artifacts / "profile.json.gz", report.profile(about))
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
-    training = config.mode == "train"
-    result = report.result(about, weights_sha256(arenas.weights) if training else None, resident.pieces)
+    result = report.result(about, weights_sha256(arenas.weights) if config.updates else None, resident.pieces)
     if world:
         useful_s = [thread.useful_s for thread in result.threads]
         ranks = world.gathered(communication(report.measured, layout, traffic, useful_s))
         result = dataclasses.replace(result, communication=ranks)
     compiled = objects.compiled_here()
     canary.time()  # after the peak was read, as what follows
-    if not training:
+    if not config.has_gradients:
         tokens = generated(arenas, config) if config.generate else None
         sha256, sketch = outputs(planned.program, arenas, config.model.vocab)
         result = dataclasses.replace(result, outputs_sha256=sha256, outputs_sketch=sketch, tokens=tokens)
     spent.went_to("finishing")
+    warnings = [*result.warnings, *([chosen.doubt] if chosen.doubt else [])]
     return dataclasses.replace(
-        result, checkpoint=checkpoint, compiled=compiled, canary=canary.about(), node_time=spent.to_dict()
+        result, checkpoint=checkpoint, compiled=compiled, canary=canary.about(), node_time=spent.to_dict(),
+        warnings=warnings,
     )
 
 

@@ -298,6 +298,16 @@ class TrainConfig:
         return modes.phases(self.mode, self.score)
 
     @property
+    def has_gradients(self) -> bool:
+        """Whether a step has a reverse pass."""
+        return MODES[self.mode].has_gradients
+
+    @property
+    def updates(self) -> bool:
+        """Whether a step updates the weights."""
+        return MODES[self.mode].updates
+
+    @property
     def warmup_steps(self) -> int:
         if self.warmup is not None:
             return self.warmup
@@ -314,12 +324,12 @@ class TrainConfig:
     @property
     def has_half_weights(self) -> bool:
         """Whether the weights' matrices are bfloat16 in memory: training updates them, so its are float32."""
-        return self.mode == "infer" and self.precision == "bf16"
+        return not self.has_gradients and self.precision == "bf16"
 
     @property
     def read_split(self) -> str | None:
         """The split that inference or evaluations read; None: a run that only trains."""
-        if self.mode == "infer":
+        if not self.updates:
             return self.split or "train"
         return (self.split or "val") if self.evaluate_every else None
 

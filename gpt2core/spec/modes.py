@@ -8,29 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 from gpt2core.spec import generation, optimizers, schedulers
 from gpt2core.spec.errors import ConfigError
-from gpt2core.spec.phases import MODES
+from gpt2core.spec.phases import MODES, Mode
 
 if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
 
-NO_UPDATE, NO_GRADIENTS = "mode infer updates no weight", "mode infer computes no gradient"
-# Settings that one mode does not read, by mode, and why.
-UNREAD: Mapping[str, Mapping[str, str]] = {
-    "train": {
-        **dict.fromkeys(("logits", "score"), "mode train computes the loss from all logits"),
-        **dict.fromkeys(generation.SETTINGS, "mode train generates nothing"),
-    },
-    "infer": {
-        **dict.fromkeys(("optimizer", "lr_schedule", *(name for name, _ in optimizers.READERS)), NO_UPDATE),
-        **dict.fromkeys(("grad_accum", "grad_clip", "ranks"), NO_GRADIENTS),
-        **dict.fromkeys(("save", "evaluate_every"), NO_UPDATE),
-    },
-}
+OF_UPDATES = ("optimizer", "lr_schedule", *(name for name, _ in optimizers.READERS), "save", "evaluate_every")
+OF_GRADIENTS = ("grad_accum", "grad_clip", "ranks")
+
+
+def _unread(name: str, mode: Mode) -> dict[str, str]:
+    """Settings that the mode of this name does not read, and why."""
+    found = {} if mode.updates else dict.fromkeys((*OF_UPDATES, "grad_clip", "ranks"), f"mode {name} updates no weight")
+    if not mode.has_gradients:
+        return found | dict.fromkeys(OF_GRADIENTS, f"mode {name} computes no gradient")
+    found |= dict.fromkeys(("logits", "score"), f"mode {name} computes the loss from all logits")
+    return found | dict.fromkeys(generation.SETTINGS, f"mode {name} generates nothing")
+
+
+UNREAD: Mapping[str, Mapping[str, str]] = {name: _unread(name, mode) for name, mode in MODES.items()}
 
 
 def phases(mode: str, score: bool) -> tuple[str, ...]:
-    """The phases of a step in their order. Inference computes a loss only to score."""
-    return tuple(phase for phase in MODES[mode] if mode == "train" or score or phase != "loss")
+    """The phases of a step in their order. Without gradients a loss is computed only to score."""
+    of = MODES[mode]
+    return tuple(phase for phase in of.phases if of.has_gradients or score or phase != "loss")
 
 
 def fusion(config: TrainConfig) -> str:
@@ -38,7 +40,7 @@ def fusion(config: TrainConfig) -> str:
     ops."""
     if config.op_threads:
         return "none"
-    if config.mode == "infer":
+    if not config.updates:
         return "rows"
     by_graph = schedulers.scheduler(config.scheduler).order == "graph"
     return "rows" if config.needs_whole_gradients or (by_graph and config.sync == "phase") else "all"
@@ -70,5 +72,5 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     if config.split is not None and config.read_split is None:
         accepted = "the default None without evaluate_every, since mode train trains on the images for training"
         yield ConfigError("split", config.split, accepted)
-    if config.mode == "infer" and config.fusion == "all":
-        yield ConfigError("fusion", "all", f"none or rows, since {NO_GRADIENTS}")
+    if config.fusion == "all" and not config.updates:
+        yield ConfigError("fusion", "all", f"none or rows, since mode {config.mode} updates no weight")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from gpt2core.spec import data, generation
 from gpt2core.spec.data import TOKENS
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.phases import MODES
 from gpt2core.spec.registry import Registry
 
 if TYPE_CHECKING:
@@ -126,7 +127,8 @@ def own_defaults(config: TrainConfig, defaults: Mapping[str, Any]) -> dict[str, 
     is generated."""
     given, of_optimizer = vars(config), config.model.optimizer_defaults
     absent = {name: default for name, default in defaults.items() if given[name] is default}
-    optimizer = None if "optimizer" in absent and config.mode != "infer" else config.optimizer
+    updates = not any(config.mode == name and not mode.updates for name, mode in MODES.items())
+    optimizer = None if "optimizer" in absent and updates else config.optimizer
     own = {
         **config.model.defaults,
         **(of_optimizer if optimizer in (None, of_optimizer.get("optimizer")) else {}),

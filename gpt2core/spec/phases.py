@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 Value = TypeVar("Value")
 
-# Phases of each mode, in their order.
-MODES = {
-    "train": ("data", "forward", "loss", "backward", "update"),
-    "infer": ("data", "forward", "loss"),
+
+@dataclass(frozen=True)
+class Mode:
+    """What the steps of a run compute: their phases in their order, the stage that a worker names meanwhile, and the
+    fields by which results agree, which every result of the mode has."""
+
+    phases: tuple[str, ...]
+    stage: str
+    evidence: tuple[str, ...]
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether a step has a reverse pass."""
+        return "backward" in self.phases
+
+    @property
+    def updates(self) -> bool:
+        """Whether a step updates the weights."""
+        return "update" in self.phases
+
+
+MODES: Mapping[str, Mode] = {
+    "train": Mode(("data", "forward", "loss", "backward", "update"), "training", ("weights_sha256",)),
+    "infer": Mode(("data", "forward", "loss"), "inferring", ("latency", "outputs_sha256", "outputs_sketch")),
 }
-PHASES = tuple(dict.fromkeys(phase for phases in MODES.values() for phase in phases))
+PHASES = tuple(dict.fromkeys(phase for mode in MODES.values() for phase in mode.phases))
 
 
 def in_order(phases: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ from gpt2core.spec.series import without_new
         ("lr_schedule", "cosine", "updates no weight"),
         ("grad_accum", 2, "computes no gradient"),
         ("grad_clip", 1.0, "computes no gradient"),
-        ("fusion", "all", "computes no gradient"),
+        ("fusion", "all", "updates no weight"),
     ],
 )
 def test_inference_refuses_what_it_does_not_read(setting, value, why):

@@ -72,7 +72,8 @@ class Forward:
     def linear(self, name: str, layer: int, out: Tensor, inp: Tensor, weight: str) -> None:
         linear.forward(
             self.step, name, self.grid, layer,
-            out=out, inp=inp, weight=Tensor(weight + "w", layer), bias=Tensor(weight + "b", layer), packs=True,
+            out=out, inp=inp, weight=Tensor(weight + "w", layer), bias=Tensor(weight + "b", layer),
+            packs=not self.config.has_gradients,
         )  # fmt: skip
 
     def layernorm(self, index: int) -> None:

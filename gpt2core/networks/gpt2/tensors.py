@@ -124,7 +124,7 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
     return [
         *(for_halves if halves(config) else []),
         *head_specs(config)["temporary"],
-        *([TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C))] if config.mode == "train" else []),
+        *([TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C))] if config.has_gradients else []),
         TensorSpec("scores", (config.threads, config.steps))
         if config.generate
         else TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),

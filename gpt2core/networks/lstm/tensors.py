@@ -148,7 +148,7 @@ def panels(config: TrainConfig) -> dict[str, tuple[int, int]]:
     U = config.unit_slice or H
     blocks = -(-H // U)
     forward = {"panels": panels_shape(GATES * H, H) if blocks == 1 else panels_shape(U, H, GATES * blocks)}
-    return forward if config.mode == "infer" else {**forward, "panels_back": panels_shape(U, GATES * H, blocks)}
+    return {**forward, "panels_back": panels_shape(U, GATES * H, blocks)} if config.has_gradients else forward
 
 
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
@@ -161,7 +161,7 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """
     model = model_of(config)
     E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
-    trains, rows = config.mode == "train", [] if config.generate else token_rows.specs(config)
+    rows = [] if config.generate else token_rows.specs(config)
     trained = _trained(model, state.names(config), config.fused != "all")
     head = generation.specs(config, V) if config.generate else token_rows.head_specs(config, H, V)
     return {
@@ -178,8 +178,8 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
         ],
         "temporary": [
             *head["temporary"],
-            *([TensorSpec("dcell", (L, config.batch, H))] if trains else []),
-            *(TensorSpec(name, (L, *shape), constant=not trains) for name, shape in panels(config).items()),
+            *([TensorSpec("dcell", (L, config.batch, H))] if config.has_gradients else []),
+            *(TensorSpec(name, (L, *shape), constant=not config.updates) for name, shape in panels(config).items()),
             *state.for_update(config, [(each.rows, each.columns) for each in matrices(model)]),
         ],
     }

@@ -52,7 +52,7 @@ def forward(step: Builder, config: TrainConfig) -> None:
     micros = config.grad_accum
     pointer.losses(
         step, groups, probabilities=probabilities, loss=Tensor("loss"), right=RIGHT, document=document,
-        answers=answers, lengths=document_lengths, micros=micros if config.mode == "train" else None,
+        answers=answers, lengths=document_lengths, micros=micros if config.has_gradients else None,
     )  # fmt: skip
     loss.mean(step, losses=Tensor("losses"), control=Tensor("control"), loss=Tensor("loss"), micros=micros)
     loss.accuracy(step, accuracies=ACCURACIES, right=RIGHT, micros=micros)

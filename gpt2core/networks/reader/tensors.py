@@ -49,7 +49,7 @@ class Reader(Model):
             raise ConfigError("model.name", self.name, "a string")
 
     def conflicts(self, config: TrainConfig) -> Iterator[ConfigError]:
-        if config.mode == "infer" and config.logits != "all":
+        if not config.has_gradients and config.logits != "all":
             accepted = "all, since the outputs of network reader are probabilities of all words of a document"
             yield ConfigError("logits", config.logits, accepted)
 

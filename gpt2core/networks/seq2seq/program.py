@@ -53,7 +53,7 @@ def forward(step: Builder, config: TrainConfig) -> None:
     )
     if "loss" not in config.phases:
         return
-    add = masked_loss.forward_backward if config.mode == "train" else masked_loss.forward
+    add = masked_loss.forward_backward if config.has_gradients else masked_loss.forward
     add(
         step, grid, logits=logits, loss=Tensor("loss"), targets=Tensor("targets"), B=config.batch,
         micros=config.grad_accum,

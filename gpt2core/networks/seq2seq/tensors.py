@@ -50,7 +50,7 @@ class Seq2seq(Model):
             raise ConfigError("model.name", self.name, "a string")
 
     def conflicts(self, config: TrainConfig) -> Iterator[ConfigError]:
-        if config.mode == "infer" and config.logits != "all":
+        if not config.has_gradients and config.logits != "all":
             yield ConfigError("logits", config.logits, "all, since the last positions of network seq2seq are padding")
 
     def step_flop(self, samples: int, positions: int) -> int:

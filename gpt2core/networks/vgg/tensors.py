@@ -111,7 +111,7 @@ def activations(model: Vgg, B: int) -> list[TensorSpec]:
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena's kind."""
     kept = activations(model_of(config), config.batch)
-    return convolutional.tensors(config, kept=[*kept, *(state.gradients(kept) if config.mode == "train" else [])])
+    return convolutional.tensors(config, kept=[*kept, *(state.gradients(kept) if config.has_gradients else [])])
 
 
 PRESETS = {"vgg11-cifar": Vgg(name="vgg11-cifar")}

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from gpt2core.spec.config import NAME_SET, TrainConfig, declared
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.goals import LOSS, Goal, steps_run
-from gpt2core.spec.phases import by_phase
+from gpt2core.spec.phases import MODES, by_phase
 from gpt2core.spec.result import median, tokens_per_step
 from gpt2core.spec.series import COMMIT
 from taskloom.contract.results import TrainResult
@@ -151,8 +151,7 @@ def _check_result(found: object, spec: Mapping[str, Any]) -> None:
         raise BadResult(f"`result.tokens` has {len(result.tokens or ())} entries for {config.generate} tokens")
     if config.generate and result.time_to_first_token_s is None:
         raise BadResult("`result.time_to_first_token_s` is missing, which a result with `generate` needs")
-    evidence = {"train": ("weights_sha256",), "infer": ("latency", "outputs_sha256", "outputs_sketch")}[config.mode]
-    for name in evidence:
+    for name in MODES[config.mode].evidence:
         if getattr(result, name) is None:
             raise BadResult(f"`result.{name}` is missing, which a result of mode {config.mode} needs")
     for name, spans in (("phase_s", result.phase_s), ("phase_busy_s", result.phase_busy_s)):
