@@ -21,6 +21,7 @@ from gpt2core.gemm.words import (
     transpose_halves,
     transpose_pairs,
     transpose_rounded,
+    transpose_square,
     widen_line,
 )
 
@@ -177,6 +178,19 @@ def pack_transposed(panel, source, stride, depth, count, width, pairs, rounded, 
                 words[i] = pair(row[2 * p], row[2 * p + 1])
             else:
                 words[i] = pair(row[2 * p], 0.0)
+
+
+@kernel
+def pack_lanes(panel, source, stride, depth, count):
+    """Pack (count, depth), at most LANES rows `stride` elements apart, as (depth, LANES): rows become columns, then
+    zeros."""
+    squares = depth - depth % LANES if count == LANES else 0
+    for p in range(0, squares, LANES):
+        transpose_square(source + WORD * p, WORD * stride, panel + WORD * LANES * p)
+    for i in range(LANES):
+        row = pointer_f32(source + WORD * i * stride)
+        for p in range(squares, depth):
+            pointer_f32(panel + WORD * LANES * p)[i] = row[p] if i < count else ZERO
 
 
 @kernel

@@ -61,9 +61,13 @@ class Kept:
 
 
 class Products:
-    """The choice for each product. Without choices the first library computes every product in one call."""
+    """The choice for each product. Without choices the first library computes every product in one call. `doubt`: why
+    some may be slow ones."""
 
-    def __init__(self, libraries: Sequence[Library], choices: Mapping[Product, Choice], table: str = "") -> None:
+    def __init__(
+        self, libraries: Sequence[Library], choices: Mapping[Product, Choice], table: str = "", doubt: str = ""
+    ) -> None:
+        self.doubt = doubt
         self.libraries = {library.name: library for library in libraries}
         self.first, self.choices, self.table = libraries[0], choices, table
         self.name, self.version = self.first.name, self.first.version
@@ -126,7 +130,12 @@ def choose(
             busy_cores = others.busy_cores()
             kept |= {product: Kept(choice, busy_cores) for product, choice in made.items()}
             _write(path, table, kept)
-    return Products(libraries, {product: each.choice for product, each in kept.items()}, table)
+    busy_cores = max(kept[product].busy_cores or 0.0 for product in worth)
+    doubt = "" if busy_cores <= load.MOST_BUSY_CORES else (
+        f"libraries of products were chosen while other processes kept up to {busy_cores:.1f} cores busy, so the run "
+        "may be slower than it could be: see taskloom doctor"
+    )
+    return Products(libraries, {product: each.choice for product, each in kept.items()}, table, doubt)
 
 
 def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:

@@ -181,9 +181,9 @@ def _transposed(builder, rows):
     return rows
 
 
-def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False) -> Any:
+def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False, to_row: int = 0) -> Any:
     """An intrinsic (source, source_row, panel) that transposes 16 words of each of 16 rows, source_row bytes apart, to
-    16 columns of a panel. Two halves that follow each other are a pair as they lie.
+    16 columns of a panel, or of rows to_row bytes apart. Two halves that follow each other are a pair as they lie.
     """
 
     @intrinsic
@@ -202,7 +202,7 @@ def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False)
                     words = _consecutive(builder, words, more)
                 rows.append(bfloat16.rounded(builder, words) if rounded else words)
             for i, row in enumerate(_transposed(builder, rows)):
-                lanes.store(builder, row, panel, i * PANEL_ROW)
+                lanes.store(builder, row, panel, i * (to_row or PANEL_ROW))
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), codegen
@@ -212,6 +212,7 @@ def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False)
 
 transpose_floats, transpose_rounded, transpose_pairs = transposer(), transposer(rounded=True), transposer(pairs=True)
 transpose_halves, transpose_half_pairs = transposer(halves=True), transposer(pairs=True, halves=True)
+transpose_square = transposer(to_row=LANES * WORD)
 
 
 def whole_line_packer(halves: bool) -> Any:

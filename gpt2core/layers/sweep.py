@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from gpt2core.compile.jit import kernel
-from gpt2core.compile.later import np
+from gpt2core.compile.jit import address_of, kernel
 from gpt2core.gemm.operands import Lines, Rows, Target, Vectors
-from gpt2core.gemm.products import TILE_COLUMNS, TILE_ROWS, whole_tile
+from gpt2core.gemm.products import TILE_COLUMNS, TILE_ROWS, pack_depth, pack_lanes, whole_tile
 from gpt2core.gemm.sizes import LANES
+from gpt2core.step.grid import F32
 from gpt2core.step.signature import TileInt, Vector
 
 
@@ -48,13 +48,10 @@ def pack(
     Maths:    along the input's phases, an output's rows and columns of the window are in the opposite order
     Tiles:    different weights are independent
     """
-    K, zero = size * size * C, np.float32(0)
-    weight = weights[weight0 : weight0 + OC * K]  # reshaped, it would need a function of Numba, and so all of Numba
+    K = size * size * C
     for o0 in range(0, OC, LANES):
-        panel = packed[at + o0 * K : at + (o0 + LANES) * K]
-        for o in range(LANES):
-            for k in range(K):
-                panel[k * LANES + o] = weight[(o0 + o) * K + k] if o0 + o < OC else zero
+        panel, source = address_of(packed, at + o0 * K), address_of(weights, weight0 + o0 * K)
+        pack_lanes(panel, source, K, K, min(LANES, OC - o0))
     to = turned_at
     for py in range(stride if end > turned_at else 0):
         for px in range(stride):
@@ -62,10 +59,9 @@ def pack(
                 for ty in range(taps(size, stride, py)):
                     for tx in range(taps(size, stride, px)):
                         k = (tap(size, stride, py, ty) * size + tap(size, stride, px, tx)) * C
-                        for o in range(OC):
-                            for c in range(LANES):
-                                packed[to + c] = weight[o * K + k + c0 + c] if c0 + c < C else zero
-                            to += LANES
+                        panel, source = address_of(packed, to), address_of(weights, weight0 + k + c0)
+                        pack_depth(panel, F32 * LANES, source, K, OC, min(LANES, C - c0), LANES, False, False, False)
+                        to += LANES * OC
 
 
 class Windows(NamedTuple):

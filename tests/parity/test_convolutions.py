@@ -12,6 +12,7 @@ from torch.nn import functional
 from gpt2core.layers import windows
 from gpt2core.layers.convolution import convolve, convolve_backward_input, convolve_backward_weight, fold
 from gpt2core.layers.sweep import pack
+from tests.support.lines import on_a_line
 
 pytestmark = pytest.mark.parity
 
@@ -53,7 +54,8 @@ def test_a_convolution_is_torchs(
     assert weight.grad is not None
 
     each = windows.Convolution("w", C, OC, side, size, stride, bias="b")
-    specs = {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in windows.temporary([each], len(SLICES))}
+    specs = {spec.name: on_a_line(np.full(spec.shape, np.nan, np.float32))
+             for spec in windows.temporary([each], len(SLICES))}  # fmt: skip
     packed, shares, place = specs["packed"], specs["shares.w"], windows.packed_places([each], True)["w"]
     bias_shares = specs["shares.b"] if biased else NO_BIAS
     its_bias = NO_BIAS if bias is None else bias.detach().float().numpy()

@@ -12,6 +12,7 @@ from gpt2core.layers import windows
 from gpt2core.layers.convolution import convolve, convolve_backward_input, convolve_backward_weight, fold
 from gpt2core.layers.sweep import pack
 from tests.support.finite_differences import gradient
+from tests.support.lines import on_a_line
 
 NONE, NO_BIAS = np.zeros((0, 0), np.float32), np.zeros(0, np.float32)
 
@@ -52,7 +53,8 @@ class Case:
         self.x, self.dout = rng.normal(size=(3, side, side, C)), rng.normal(size=(3, self.S, self.S, OC))
         self.weight, self.bias = rng.normal(size=(OC, size, size, C)), rng.normal(size=OC).astype(np.float32)
         each = windows.Convolution("w", C, OC, side, size, stride, bias="b")
-        specs = {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in windows.temporary([each], 2)}
+        specs = {spec.name: on_a_line(np.full(spec.shape, np.nan, np.float32))
+                 for spec in windows.temporary([each], 2)}  # fmt: skip
         self.packed, self.shares, self.bias_shares = specs["packed"], specs["shares.w"], specs["shares.b"]
         self.at = windows.packed_places([each], True)["w"]
         pack(self.packed, self.flat_weight.reshape(-1), 0, *self.at, OC, C, size, stride)

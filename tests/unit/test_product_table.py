@@ -103,9 +103,11 @@ def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
     kept["choices"][0]["busy_cores"] = 0.0
     path.write_text(json.dumps(kept))
     assert diagnosis.products().status == "ok"
+    assert not load("auto", [WIDE], silent).doubt
     kept["choices"][0]["busy_cores"] = 1.5
     path.write_text(json.dumps(kept))
-    load("auto", [WIDE, TALL], silent)  # completes the table and keeps its entries
+    completed = load("auto", [WIDE, TALL], silent)  # keeps the table's entries
+    assert "while other processes kept up to 1.5 cores busy" in completed.doubt
     assert json.loads(path.read_text())["choices"][0] == kept["choices"][0]
     found = diagnosis.products()
     assert (found.status, found.advice.endswith(f"rm {path}")) == ("warn", True)
