@@ -210,7 +210,7 @@ def apply(
         )  # fmt: skip
     else:
         by = Product(0, 1, rows, OC, C, half_a=int(half_inp), half_b=half_weight)
-        packed, by = panels.pack_in_place(step, layer, weight=weight, by=by) if packs else (0, by)
+        packed = panels.pack_in_place(step, layer, weight=weight, by=by) if packs else 0
         step.op(
             name, "forward", own_matmul_forward if own else matmul_forward, grid,
             grid.cost(ROWS, 2 * OC * C, F32 * OC + step.itemsize(inp) * C, weight_bytes), layer,

@@ -4,7 +4,6 @@ Our product packs the panels of an operand while it multiplies them. With few ro
 that takes longer than the product itself. A weight that nothing else reads, and no step writes, is packed in its place.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from gpt2core.compile.jit import address_of, kernel, pointer_f32
@@ -60,26 +59,26 @@ def weight_pack_in_place(weight: Matrix, by: Multiply, n0: TileInt, n1: TileInt)
             pack_panels(address_of(weight, n * k), by[3], k, 1, k, 0, PANEL)
 
 
-def pack_in_place(step: Builder, layer: int | None, *, weight: Tensor, by: Product) -> tuple[int, Product]:
+def pack_in_place(step: Builder, layer: int | None, *, weight: Tensor, by: Product) -> int:
     """Add the packing of a constant weight (n, k) of float32 for its only product `by`, which has its transpose as B,
-    and the same bits if it is not packed. Return how many of its first rows are packed, those of whole panels if the
-    rows of one fit a thread's scratch, and the product with them.
+    and the same bits if it is not packed. Return how many of its first rows are packed: those of whole panels, if the
+    rows of one fit a thread's scratch.
     """
     n, k = step.shape(weight)
-    if not step.is_constant(weight) or by.half_a or by.half_b or PANEL * k > PRODUCT_SCRATCH or n < PANEL:
-        return 0, by
-    by = dataclasses.replace(by, packed=1)
+    if not step.is_constant(weight) or by.half_a or by.half_b or PANEL * k > PRODUCT_SCRATCH:
+        return 0
     rows, each = n - n % PANEL, PANEL * -(-n // (PANEL * MOST_TILES))
     starts = list(range(0, rows, each))
     grid = Grid(tuple(f"p{i}" for i in range(len(starts)))).with_columns(
         n0=starts, n1=[min(at + each, rows) for at in starts]
     )
-    with step.once_if_constant(weight):
-        step.op(
-            "pack", "forward", weight_pack_in_place, grid, grid.cost("n0:n1", 0, 4 * F32 * k), layer,
-            weight=Update(weight, "n0:n1"), by=by,
-        )  # fmt: skip
-    return rows, by
+    if starts:
+        with step.once_if_constant(weight):
+            step.op(
+                "pack", "forward", weight_pack_in_place, grid, grid.cost("n0:n1", 0, 4 * F32 * k), layer,
+                weight=Update(weight, "n0:n1"), by=by,
+            )  # fmt: skip
+    return rows
 
 
 def pack(
