@@ -52,7 +52,7 @@ class Facts:
             {**LATER_SETTINGS, **result["config"]},
             result["environment"],
             result["losses"],
-            str(result["weights_sha256"] or ""),
+            str(result.get("weights_sha256") or ""),
             str(result.get("outputs_sha256") or ""),
             result.get("outputs_sketch") or (),
         )
