@@ -22,7 +22,7 @@ from taskloom.analysis.roofline import Answer, Bound
 from taskloom.analysis.statistics import median_bounds
 from taskloom.analysis.sweep import sweep
 from taskloom.analysis.variants import Group, Variant, by_variant, variant_of
-from taskloom.analysis.workload_sentences import answers
+from taskloom.analysis.workload_sentences import answers, of_several
 
 GENERATED = "synthetic"
 COUNTERS = ("instructions", "cycles", "cache_misses")
@@ -164,14 +164,15 @@ class Workload:
     """The workload of each network of an experiment."""
 
     experiment_id: int
-    networks: list[WorkNetwork] = field(metadata=says("one for each kind of model, in the order of the runs"))
+    networks: list[WorkNetwork] = field(metadata=says("one for each kind of model, by its name"))
+    answers: list[str] = field(metadata=says("of several networks together; of one, its own"))
 
 
 def workload(
     experiment_id: int, processes: Sequence[Process], memory: Sequence[MemoryRow], growth_of: GrowthOf
 ) -> Workload:
-    """A network for each kind of model, in the order of the runs. memory: a row for each of `by_variant`. growth_of:
-    curves of the memory of variants of one network."""
+    """A network for each kind of model, by its name. memory: a row for each of `by_variant`. growth_of: curves of the
+    memory of variants of one network."""
     groups = by_variant(processes)
     found: dict[str, list[int]] = {}
     for run in processes:
@@ -179,11 +180,13 @@ def workload(
     for place, group in enumerate(groups):
         found[_network(group[0].config["model"])].append(place)
     roofs, compared = rooflines(processes), _compared(processes, groups)
-    return Workload(experiment_id, [
+    networks = [
         _of_network([groups[i] for i in places], [memory[i] for i in places], [roofs[i] for i in places],
                     [row for row, at in compared if at in places], growth_of)
         for places in found.values()
-    ])  # fmt: skip
+    ]  # fmt: skip
+    networks.sort(key=lambda of: of.model)
+    return Workload(experiment_id, networks, networks[0].answers if len(networks) == 1 else of_several(networks))
 
 
 def _network(model: Mapping[str, Any]) -> str:

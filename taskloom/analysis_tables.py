@@ -236,6 +236,8 @@ def workload(found: Workload) -> Shown:
             yield from (f"not counted ({', '.join(names)}): {why}" for why, names in reasons.items())
         yield from memory_growth(of.growth)
         yield from of.answers
+    if len(found.networks) > 1:
+        yield from found.answers
 
 
 def history(found: Sequence[Series]) -> Shown:

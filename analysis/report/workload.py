@@ -12,6 +12,7 @@ from taskloom.analysis.report.conclusion import milliseconds, reservations
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, text, x_axis
 from taskloom.analysis.report.svg import figure as drawing
+from taskloom.analysis.workload_sentences import LEAST_SHARE
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -25,16 +26,15 @@ COUNTED = {"instructions": "instructions", "cycles": "cycles", "cache_misses": "
 
 
 def answer(document: Document) -> list[str]:
-    """The answers of each network, and what disturbed the runs."""
-    networks = document["workload"]["networks"]
-    said = [f"{of['model']}: {sentence}" for of in networks for sentence in of["answers"]]
-    return [*said, " ".join(reservations(document))]
+    """The answers, and what disturbed the runs."""
+    return [*document["workload"]["answers"], " ".join(reservations(document))]
 
 
 def section(document: Document) -> str:
     """All networks beside each other, and one after the other."""
     networks = document["workload"]["networks"]
-    return _overview(networks) + "".join(_network(of, document["roofline"]) for of in networks)
+    several = len(networks) > 1
+    return _overview(networks) + "".join(_network(of, document["roofline"], says=several) for of in networks)
 
 
 def row_name(row: Row) -> str:
@@ -75,8 +75,9 @@ def _at(row: Row | None, ratios: Sequence[Row], *names: str) -> list[Row]:
 
 
 def _bound(row: Row | None) -> str:
-    """The phases that are memory-bound."""
-    phases = [] if row is None else [(phase["phase"], phase["memory_bound"]) for phase in row["phases"]]
+    """The phases that are memory-bound, of those that take LEAST_SHARE of a step."""
+    phases = [] if row is None else [(each["phase"], each["memory_bound"]) for each in row["phases"]
+                                     if each["share"] >= LEAST_SHARE]  # fmt: skip
     if all(answer is None for _, answer in phases):
         return "-"
     bound = {"yes": "", "partly": " (partly)"}
@@ -89,11 +90,12 @@ def _compared(ratios: Sequence[Row]) -> str:
                      f", {row['verdict']}" for row in ratios) or "-"  # fmt: skip
 
 
-def _network(of: Row, roofs: Sequence[Row]) -> str:
+def _network(of: Row, roofs: Sequence[Row], says: bool) -> str:
     rows = of["rows"]
     shown = [rows[place] for place in of["typical"]]
+    said = "".join(f"<li>{escape(sentence)}</li>" for sentence in of["answers"]) if says else ""
     parts = [
-        f"<h2>{escape(of['model'])} ({escape(of['network'])})</h2>",
+        f"<h2>{escape(of['model'])} ({escape(of['network'])})</h2>{said and f'<ul>{said}</ul>'}",
         figure(_phases(rows), f"Median step, split by phase. {OVERLAP}"),
         table(["run", "phase", "time, ms", "share", "memory-bound", "GFLOP/s", "GB/s"], _phase_rows(shown), 2),
         figure(_ops(rows), "Share of each op type in the time of all ops, all layers and threads together."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from html import escape
 
 import pytest
 
@@ -95,16 +96,16 @@ def row_of(network, **wanted):
 
 
 def test_networks_are_apart_and_their_rows_begin_with_training_on_generated_data(found):
-    assert [(of.network, of.model, len(of.rows)) for of in found.networks] == [("gpt2", "tiny", 7),
-                                                                               ("lstm", "lstm-tiny", 1)]  # fmt: skip
-    order = [(row.mode, row.data, row.batch) for row in found.networks[0].rows]
+    assert [(of.network, of.model, len(of.rows)) for of in found.networks] == [("lstm", "lstm-tiny", 1),
+                                                                               ("gpt2", "tiny", 7)]  # fmt: skip
+    order = [(row.mode, row.data, row.batch) for row in found.networks[1].rows]
     assert order == [("train", "synthetic", 4)] * 3 + [("train", "synthetic", 8), ("train", "stdlib", 4)] + [
         ("infer", "synthetic", 4)
     ] * 2
 
 
 def test_phases_and_ops_by_hand(found):
-    row = row_of(found.networks[0], mode="train", data="synthetic", batch=4, scheduler="fork-join")
+    row = row_of(found.networks[1], mode="train", data="synthetic", batch=4, scheduler="fork-join")
     step_s = row.step_s
     assert step_s == pytest.approx(0.6, rel=0.004)
     assert row.step_low_s is not None
@@ -125,7 +126,7 @@ def test_phases_and_ops_by_hand(found):
 
 
 def test_ratios_by_hand(found):
-    tiny = found.networks[0]
+    lstm, tiny = found.networks
     fork, task = tiny.modes
     assert (fork.scheduler, fork.time) == ("fork-join", pytest.approx(0.25, rel=0.01))
     assert (task.scheduler, task.threads, task.batch) == ("task", 2, 4)
@@ -139,11 +140,11 @@ def test_ratios_by_hand(found):
         ("train", "fork-join", "task", "faster"), ("infer", "fork-join", "task", "faster"),
     }  # fmt: skip
     assert all(each.ratio == pytest.approx(1.5, rel=0.01) for each in tiny.schedulers)
-    assert found.networks[1].modes == found.networks[1].data == found.networks[1].schedulers == []
+    assert lstm.modes == lstm.data == lstm.schedulers == []
 
 
 def test_answers_say_what_the_figures_are(found):
-    tiny, lstm = found.networks
+    lstm, tiny = found.networks
     told = " ".join(tiny.answers)
     assert "Training (task, 2 threads): forward" in told
     assert "Its costliest op is fc (forward), 75% of the ops' time." in told
@@ -157,14 +158,29 @@ def test_answers_say_what_the_figures_are(found):
     assert len(lstm.answers) == 1
 
 
+def test_answers_of_several_networks_name_each(found):
+    training, inference, faster, of_inference, arenas, data = found.answers
+    left_out = ". Phases below 1% of a step are left out."
+    assert training == (
+        "Training: memory-bound are lstm-tiny (forward and update); partly memory-bound are tiny (forward and update)"
+        + left_out
+    )
+    assert inference == "Inference: memory-bound are tiny (forward)" + left_out
+    pattern = r", fork-join time / task time: task is faster with tiny \(1\.\d{3} \[1\.\d{3}, \d\.\d{3}\]\)\."
+    assert re.fullmatch("Training" + pattern, faster)
+    assert re.fullmatch("Inference" + pattern, of_inference)
+    assert arenas.startswith("Inference needs this share of the arenas of training: tiny (25%). It takes 25% of ")
+    assert data.startswith("With real data a training step takes 1.2")
+
+
 def test_without_peaks_rates_stay_and_the_reason_is_given(processes):
     for process in processes:
         process.result["environment"].pop("peaks")
     found = workload(3, processes, memory_rows(processes), growth_of)
-    row = found.networks[0].rows[0]
+    row = found.networks[1].rows[0]
     assert (row.mfu, row.phases[1].memory_bound, row.ops[0].roof_share, row.ops[0].bound) == (None,) * 4
     assert row.ops[0].gflop_per_s > 0
-    assert "were not measured" in found.networks[0].answers[0]
+    assert "were not measured" in found.networks[1].answers[0]
 
 
 def test_counters_or_the_reason(make_result):
@@ -198,11 +214,11 @@ def test_the_page_and_the_tables_have_each_network(processes, found):
     document = json.loads(json.dumps(build(asked, processes, {}, memory_rows(processes), workload=found)))
     assert document["workload"] == json.loads(json.dumps(dataclasses.asdict(found)))
     *answers, reservations = document["answer"]
-    assert answers == [f"{of.model}: {told}" for of in found.networks for told in of.answers]
+    assert answers == found.answers
     assert reservations.startswith("It is not known whether other processes ran during")
     html = page(document)
     (overview,) = re.findall(r"<h2>All networks</h2>.*?</table>", html)
-    (_, *tiny), (_, *lstm) = (re.findall(r">([^<>]*)</td>", line) for line in overview.split("<tr>")[2:])
+    (_, *lstm), (_, *tiny) = (re.findall(r">([^<>]*)</td>", line) for line in overview.split("<tr>")[2:])
     assert tiny[:2] == ["forward (partly), update (partly)", "forward"]
     assert re.fullmatch(r"fork-join / task 1\.\d{3} \[1\.\d{3},\xa0\d\.\d{3}\], faster", tiny[2])
     assert tiny[4:] == ["25.0%", "24.6%", "100.0%"]
@@ -214,14 +230,15 @@ def test_the_page_and_the_tables_have_each_network(processes, found):
     assert html.count("Roofline of train, B4 T64, task, 2 threads") == 2
     assert f"Not counted (instructions, cache misses): {REFUSED}." in html
     assert "Runtime, speedup, samples" not in html  # figures over all variants would mix the networks
-    assert "1.5" in html.partition("the second is")[2][:400]
+    assert "1.5" in html.partition("the second is")[2][:600]
     shown = [part if isinstance(part, str) else str(part.title) for part in analysis_tables.workload(found)]
-    assert shown[0] == "tiny (gpt2)"
-    assert set(found.networks[0].answers) <= set(shown)
+    assert shown[0] == "lstm-tiny (lstm)"
+    assert {*found.networks[1].answers, *found.answers} <= set(shown)
+    assert all(f"<li>{escape(told)}</li>" in html for of in found.networks for told in of.answers)
     kept = json.loads(json.dumps(six_networks.figures(document)))
-    row = kept["networks"][0]["rows"][0]
+    row = kept["networks"][1]["rows"][0]
     assert (row["scheduler"], row["threads"], row["step_s"]) == ("fork-join", 2, pytest.approx(0.6, rel=0.004))
-    assert row["phases"]["update"][1] == found.networks[0].rows[0].phases[-1].memory_bound
+    assert row["phases"]["update"][1] == found.networks[1].rows[0].phases[-1].memory_bound
     assert "samples" not in kept
 
 
