@@ -8,8 +8,8 @@ from typing import Any
 from llvmlite import ir
 
 from gpt2core.compile import lanes
-from gpt2core.compile.jit import intrinsic, kernel, types
-from gpt2core.compile.llvm import FLOAT, I16, I32
+from gpt2core.compile.jit import intrinsic, types
+from gpt2core.compile.llvm import FLOAT, I16, I32, I64
 from gpt2core.compile.target import features
 
 
@@ -53,6 +53,14 @@ def nearest(typingctx, value):
     return types.float32(types.float32), codegen
 
 
+def to_half(builder, value, by_instruction):
+    """Emit the nearest bfloat16 of a float32."""
+    if by_instruction:
+        return builder.bitcast(builder.fptrunc(value, Bfloat()), I16)
+    bits = rounded(builder, builder.bitcast(value, I32))
+    return builder.trunc(builder.lshr(bits, lanes.constant(I32, 16)), I16)
+
+
 def rounding(is_native: Callable[[], bool]) -> Any:
     """An intrinsic that gives the nearest bfloat16 of a float32: by the processor's instruction, or as `rounded`. They
     differ for subnormal numbers only, which the instruction takes as zero."""
@@ -60,10 +68,7 @@ def rounding(is_native: Callable[[], bool]) -> Any:
     @intrinsic
     def half(typingctx, value):
         def codegen(context, builder, signature, args):
-            if is_native():
-                return builder.bitcast(builder.fptrunc(args[0], Bfloat()), I16)
-            bits = rounded(builder, builder.bitcast(args[0], I32))
-            return builder.trunc(builder.lshr(bits, lanes.constant(I32, 16)), I16)
+            return to_half(builder, args[0], is_native())
 
         return types.uint16(types.float32), codegen
 
@@ -88,7 +93,23 @@ def whole(typingctx, value):
     return types.float32(types.uint16 if is_half else types.float32), codegen
 
 
-@kernel
-def is_half(array):
-    """1 for an array of bfloat16, else 0."""
-    return 1 if array.itemsize == lanes.HALF_BYTES else 0
+@intrinsic
+def like(typingctx, value, element):
+    """A float32 as what an array with this element keeps: itself, or the nearest bfloat16 as `half` gives it."""
+    if value != types.float32 or element not in (types.uint16, types.float32):
+        return None  # no other type is accepted
+
+    def codegen(context, builder, signature, args):
+        return to_half(builder, args[0], native()) if element == types.uint16 else args[0]
+
+    return element(value, element), codegen
+
+
+@intrinsic
+def is_half(typingctx, array):
+    """1 for an array of bfloat16, else 0: a constant, so no loop branches on it."""
+
+    def codegen(context, builder, signature, args):
+        return ir.Constant(I64, int(array.dtype == types.uint16))
+
+    return types.int64(array), codegen

@@ -51,5 +51,5 @@ def resolve(function: Callable[..., Any]) -> None:
 
 
 np = module("numpy")
-half, whole, is_half = names("gpt2core.compile.bfloat16", "half", "whole", "is_half")
+half, whole, like, is_half = names("gpt2core.compile.bfloat16", "half", "whole", "like", "is_half")
 exp32, maximum32 = names("gpt2core.compile.vector", "exp32", "maximum32")

@@ -8,10 +8,11 @@ import numpy as np
 
 from gpt2core.compile.jit import kernel
 from gpt2core.compile.vector import exp32
-from gpt2core.layers.gelu import gelu_backward, gelu_backward_of_halves, gelu_forward, gelu_forward_to_halves
+from gpt2core.layers.gelu import gelu_backward, gelu_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
 CLOSE = {"rtol": 2e-6, "atol": 2e-6}
+NONE = np.empty((0, 0), np.float32)  # no array
 
 
 @kernel
@@ -29,7 +30,7 @@ def exact_gelu(x: np.ndarray) -> np.ndarray:
 def test_forward_on_its_rows(golden: Load) -> None:
     g = golden("gelu")
     out = np.full_like(g["inp"], -7)
-    gelu_forward(out, g["inp"], 1, 6)
+    gelu_forward(out, NONE, g["inp"], 1, 6)
     np.testing.assert_allclose(out[1:6], g["out"][1:6], **CLOSE)
     assert (out[[0, 6]] == -7).all()
 
@@ -37,7 +38,7 @@ def test_forward_on_its_rows(golden: Load) -> None:
 def test_backward_in_place_on_its_rows(golden: Load) -> None:
     g = golden("gelu")
     dinp, out = g["dout"].copy(), g["inp"].copy()
-    gelu_backward(dinp, out, 1, 6)
+    gelu_backward(dinp, out, NONE, 1, 6)
     np.testing.assert_allclose(out[1:6], g["out"][1:6], **CLOSE)
     np.testing.assert_array_equal(out[[0, 6]], g["inp"][[0, 6]])
     np.testing.assert_allclose(dinp[1:6], g["dinp"][1:6], **CLOSE)
@@ -51,7 +52,7 @@ def test_forward_is_accurate_everywhere() -> None:
     """
     x = np.linspace(-13, 13, 40001, dtype=np.float32)
     out = np.empty((1, len(x)), np.float32)
-    gelu_forward(out, x[None], 0, 1)
+    gelu_forward(out, NONE, x[None], 0, 1)
     exact = exact_gelu(x.astype(np.float64))
     normal = np.abs(exact) > 1e-34
     error = np.abs(out[0] - exact)[normal] / np.abs(exact)[normal]
@@ -63,7 +64,7 @@ def test_forward_is_accurate_everywhere() -> None:
 def test_backward_is_accurate_everywhere() -> None:
     x = np.linspace(-13, 13, 40001, dtype=np.float32)
     dinp = np.ones((1, len(x)), np.float32)
-    gelu_backward(dinp, x[None].copy(), 0, 1)
+    gelu_backward(dinp, x[None].copy(), NONE, 0, 1)
     at, eps = x.astype(np.float64), 1e-5
     np.testing.assert_allclose(dinp[0], (exact_gelu(at + eps) - exact_gelu(at - eps)) / (2 * eps), rtol=0, atol=2e-6)
 
@@ -83,14 +84,14 @@ def test_in_bfloat16_it_is_that_of_the_rounded_input(golden: Load) -> None:
     g = golden("gelu")
     rounded = floats(halves(g["inp"]))
     out, dinp, exact = np.empty_like(rounded), g["dout"].copy(), rounded.copy()
-    gelu_forward(out, rounded, 0, 7)
-    gelu_backward(dinp, exact, 0, 7)
+    gelu_forward(out, NONE, rounded, 0, 7)
+    gelu_backward(dinp, exact, NONE, 0, 7)
     got, kept, gradient = np.full((3, *rounded.shape), 7, np.uint16)
-    gelu_forward_to_halves(got, kept, g["inp"], 1, 6)
+    gelu_forward(got, kept, g["inp"], 1, 6)
     np.testing.assert_array_equal(kept[1:6], halves(rounded)[1:6])
     np.testing.assert_allclose(floats(got[1:6]), out[1:6], rtol=2**-8, atol=1e-30)
     assert (halves(out)[1:6] == got[1:6]).mean() > 0.99  # the two kernels may fuse products differently
-    gelu_backward_of_halves(gradient, kept, g["dout"], 1, 6)
+    gelu_backward(gradient, kept, g["dout"], 1, 6)
     np.testing.assert_allclose(floats(kept[1:6]), exact[1:6], rtol=2**-8, atol=1e-30)
     np.testing.assert_allclose(floats(gradient[1:6]), dinp[1:6], rtol=2**-8, atol=1e-30)
     assert (halves(dinp)[1:6] == gradient[1:6]).mean() > 0.99
@@ -101,9 +102,9 @@ def test_in_bfloat16_it_is_that_of_the_rounded_input(golden: Load) -> None:
 def test_far_out_it_is_zero_or_the_identity() -> None:
     x = np.array([[-1e12, -3e4, -100, 100, 3e4, 1e12, np.inf, np.nan]], np.float32)
     out, dinp = np.empty_like(x), np.ones_like(x)
-    gelu_forward(out, x, 0, 1)
+    gelu_forward(out, NONE, x, 0, 1)
     again = x.copy()
-    gelu_backward(dinp, again, 0, 1)
+    gelu_backward(dinp, again, NONE, 0, 1)
     np.testing.assert_array_equal(again, out)
     np.testing.assert_array_equal(out[0], np.array([0, 0, 0, 100, 3e4, 1e12, np.inf, np.nan], np.float32))
     np.testing.assert_array_equal(dinp[0, :6], [0, 0, 0, 1, 1, 1])
