@@ -280,6 +280,7 @@ class ExperimentSummary(Commits):
         description="key:ID, user:NAME (of a trusted proxy), local (a server without keys), alerts or calibrations",
     )
     submitter_name: str | None = Field(None, description="the name of that key")
+    group: str | None = Field(None, description="the submitter's group, with which it shares its limits; null: none")
     purpose: Literal["measure", "calibrate", "confirm"] = "measure"
     flagged_runs: int = Field(0, description="runs with flagged steps, which other processes disturbed")
     eta_s: float | None = Field(

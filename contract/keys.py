@@ -12,6 +12,7 @@ from taskloom.contract.bodies import Model, Request
 
 Scope = Literal["read", "submit", "worker", "admin"]
 LONGEST_S = 10 * 366 * 86400
+GROUP = "the group with whose other keys and users it shares the limits of runs and node hours"
 
 
 class KeyRequest(Request):
@@ -19,6 +20,9 @@ class KeyRequest(Request):
 
     scope: Scope
     name: str = Field("", max_length=200, pattern=r"^[A-Za-z0-9_ .:@/-]*$", description="name of the key")
+    group: str | None = Field(
+        None, min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:@/-]+$", description=f"{GROUP}; null: none"
+    )
     expires_in_s: float | None = Field(None, gt=0, le=LONGEST_S, description="without it, the key does not expire")
 
 
@@ -28,6 +32,7 @@ class KeySummary(Model):
     id: int
     name: str
     scope: Scope
+    group: str | None = Field(None, description=f"{GROUP}; null: none")
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
@@ -56,8 +61,11 @@ class Identity(Model):
     scope: Scope
     key_id: int | None = None
     name: str | None = Field(None, description="the key's, or the user's")
+    group: str | None = Field(None, description=f"{GROUP}; null: none")
     node_hours: float | None = Field(
-        None, description="used within the last days (TASKLOOM_QUOTA_DAYS); null: no limit, or neither key nor user"
+        None,
+        description="used within the last days (TASKLOOM_QUOTA_DAYS), by all of the group if there is one; null: no "
+        "limit, or neither key nor user",
     )
     max_node_hours: float | None = Field(None, description="limit of `node_hours` (TASKLOOM_MAX_NODE_HOURS)")
     expires_at: datetime | None = None

@@ -67,6 +67,7 @@ CREATE_KEY = (
     Option("scope", "scope of the key", choices=SCOPES, required=True),
     Option("expires-in", "days until it expires; without it, never", "DAYS", real=True, most=MOST_DAYS),
     Option("name", "name of the key: letters, digits, spaces and . : @ / - _", "NAME", default=""),
+    Option("group", "group with whose other keys and users it shares its limits", "NAME"),
     Option("output", "write it to a new file that only you can read", "FILE", short="o"),
 )
 WORKER = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -40,6 +40,7 @@ class Context:
     control: Threads  # for writing routes; readers use FastAPI's
     turns: Turns  # of readers
     ended: Callable[[], bool]  # called on any thread after attempts ended; returns whether something was queued
+    judge: Callable[[int], Awaitable[None]]  # judges the newest runs of a series by its threshold
     public: bool  # whether other machines can reach the server
 
 

@@ -296,13 +296,13 @@ class RateExceeded(ServerError):
 
 
 class QueueFull(ServerError):
-    """This key would have more queued runs than this server allows."""
+    """This key, user or group would have more queued runs than this server allows."""
 
     slug, title, status = "queue-full", "Too many queued runs", 429
 
 
 class QuotaUsed(ServerError):
-    """This key or user has used its node hours of the last days."""
+    """This key, user or group has used its node hours of the last days."""
 
     slug, title, status = "quota-used", "Node hours are used", 429
 

@@ -44,6 +44,7 @@ KNOWN: dict[str, Any] = {
     "final_loss": 4.61,
     "finished_at": WHEN,
     "graph": {"edges": 5130.0, "tasks": 2248.0},
+    "group": "vision",
     "high": 0.0423,
     "job_id": "4711",
     "known": {"cpu": "AMD EPYC 9654"},

@@ -170,6 +170,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         control=control,
         turns=Turns(settings.readers_at_once, READER_TURN_S),
         ended=ended,
+        judge=reading.alerts.judge,
         public=public,
     )
 

@@ -75,12 +75,13 @@ class Settings(BaseSettings):
     max_streams: int = Field(200, ge=0, description="open event streams of each server")
     max_runs: int = Field(10_000, ge=1, description="most runs of one experiment")
     max_queued: int = Field(
-        100_000, ge=1, description="most queued runs of one key or user; without either, of all callers"
+        100_000, ge=1, description="most queued runs of one key, user or group; without any of them, of all callers"
     )
     max_node_hours: float | None = Field(
         None,
         ge=0,
-        description="most node hours of one key or user within TASKLOOM_QUOTA_DAYS, after which it queues no more runs",
+        description="most node hours of one key, user or group within TASKLOOM_QUOTA_DAYS, after which it queues no "
+        "more runs",
     )
     quota_days: float = Field(30.0, gt=0, le=366, description="days of TASKLOOM_MAX_NODE_HOURS, up to now")
     rate_per_s: float = Field(
@@ -133,6 +134,11 @@ class Settings(BaseSettings):
         "", pattern=r"^([A-Za-z][A-Za-z0-9-]{0,99})?$",
         description="header in which a proxy of TASKLOOM_PROXY_ADDRESSES names its authenticated user, such as "
         "X-Forwarded-User; without it, such headers are ignored",
+    )
+    proxy_group_header: str = Field(
+        "", pattern=r"^([A-Za-z][A-Za-z0-9-]{0,99})?$",
+        description="header in which such a proxy names the user's group, such as X-Forwarded-Groups; of several, "
+        "separated by commas, the first counts",
     )
     proxy_addresses: str = Field(
         "", description="addresses and networks of these proxies, separated by commas: 127.0.0.1, 10.0.0.0/24"

@@ -66,7 +66,7 @@ async def _plan(reading: Reading, request: ExperimentRequest) -> Response:
 
 def _submit(context: Context, caller: Caller, request: ExperimentRequest, idempotency_key: str | None) -> JSONResponse:
     detail, new = submission.submit(
-        context.database, context.settings, request, caller.actor, idempotency_key, caller.key_id, enough, opening,
+        context.database, context.settings, request, caller.actor, idempotency_key, caller, enough, opening,
         experiment_name,
     )  # fmt: skip
     headers = {"Location": f"{context.settings.root_path}/api/v1/experiments/{detail.id}"}

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from pydantic_core import from_json, to_json
+
 from gpt2core.spec import files
-from taskloom import events, frames
+from taskloom import events, frames, request_file
 from taskloom.analyses import Analyses
 from taskloom.connection import parameters, understood
 from taskloom.contract.artifacts import ArtifactList
 from taskloom.contract.demand import PoolPage, PoolSummary, QueuedRun, QueuedRunPage
 from taskloom.contract.experiments import (
     ExperimentChange,
-    ExperimentDetail,
     ExperimentPage,
     ExperimentRequest,
     ExperimentSummary,
@@ -56,6 +57,7 @@ from taskloom.contract.webhooks import (
 from taskloom.contract.workers import WorkerPage, WorkerSummary
 from taskloom.errors import NotUnderstood
 from taskloom.events import Event
+from taskloom.experiment import Experiment
 
 if TYPE_CHECKING:  # it loads NumPy, which few methods need
     from taskloom.analysis.tuning.answer import Tuning
@@ -65,7 +67,12 @@ def _request(request: ExperimentRequest | Mapping[str, Any] | None, fields: Mapp
     if isinstance(request, ExperimentRequest) and not fields:
         return request
     given = request.model_dump(exclude_unset=True) if isinstance(request, ExperimentRequest) else dict(request or {})
-    return ExperimentRequest.model_validate({**given, **fields})
+    return request_file.parse(from_json(to_json({**given, **fields}, fallback=_plain)))
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's; anything else as text, of which the server says what it accepts."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 class Client(Analyses):
@@ -74,14 +81,14 @@ class Client(Analyses):
     def submit(
         self, request: ExperimentRequest | Mapping[str, Any] | None = None, idempotency_key: str | None = None,
         **fields: Any,
-    ) -> ExperimentDetail:  # fmt: skip
+    ) -> Experiment:  # fmt: skip
         """Queue an experiment: a request as a model or a mapping, or its fields as keywords.
 
-        idempotency_key: a repeated request with the same key queues nothing new. Raises pydantic.ValidationError,
-        which names each field that is not accepted, or BadRequest.
+        idempotency_key: a repeated request with the same key queues nothing new. Raises ConfigError or
+        BadRequest, which name each field that is not accepted.
         """
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-        return self._ask("POST", "/experiments", ExperimentDetail, body=_request(request, fields), headers=headers)
+        return self._experiment("POST", "/experiments", body=_request(request, fields), headers=headers)
 
     def plan(self, request: ExperimentRequest | Mapping[str, Any] | None = None, **fields: Any) -> DryRun:
         """Return the runs that a submission would become, without queueing them. Arguments as of `submit`."""
@@ -90,30 +97,30 @@ class Client(Analyses):
     def experiments(self, **filters: Any) -> Iterator[ExperimentSummary]:
         """Experiments, newest first, or sorted by `sort` ("-finished_at").
 
-        filters: `state`, `name`, `submitter`, `label`, `tag`, `filter` (an expression), `commit`, `branch`, `dirty`,
-        `version`, `since`, `until`, `finished_since`, `finished_until`; instants as "7d" or a datetime; several values
-        as a list.
+        filters: `state`, `name`, `submitter`, `group`, `label`, `tag`, `filter` (an expression), `commit`, `branch`,
+        `dirty`, `version`, `since`, `until`, `finished_since`, `finished_until`; instants as "7d" or a datetime;
+        several values as a list.
         """
         return self._pages(lambda query: self._page("/experiments", ExperimentPage, query), parameters(filters))
 
-    def experiment(self, experiment_id: int) -> ExperimentDetail:
-        return self._ask("GET", f"/experiments/{experiment_id}", ExperimentDetail)
+    def experiment(self, experiment_id: int) -> Experiment:
+        return self._experiment("GET", f"/experiments/{experiment_id}")
 
-    def change_experiment(self, experiment_id: int, change: ExperimentChange) -> ExperimentDetail:
+    def change_experiment(self, experiment_id: int, change: ExperimentChange) -> Experiment:
         """Change its name, tags or notes."""
-        return self._ask("PATCH", f"/experiments/{experiment_id}", ExperimentDetail, body=change)
+        return self._experiment("PATCH", f"/experiments/{experiment_id}", body=change)
 
-    def cancel_experiment(self, experiment_id: int) -> ExperimentDetail:
-        return self._ask("POST", f"/experiments/{experiment_id}/cancel", ExperimentDetail)
+    def cancel_experiment(self, experiment_id: int) -> Experiment:
+        return self._experiment("POST", f"/experiments/{experiment_id}/cancel")
 
-    def extend_experiment(self, experiment_id: int, repetitions: int) -> ExperimentDetail:
+    def extend_experiment(self, experiment_id: int, repetitions: int) -> Experiment:
         """Queue further repetitions of a finished experiment."""
         request = ExperimentExtension(repetitions=repetitions)
-        return self._ask("POST", f"/experiments/{experiment_id}/extend", ExperimentDetail, body=request)
+        return self._experiment("POST", f"/experiments/{experiment_id}/extend", body=request)
 
-    def retry_experiment(self, experiment_id: int) -> ExperimentDetail:
+    def retry_experiment(self, experiment_id: int) -> Experiment:
         """Queue every failed, cancelled or quarantined run of an experiment again."""
-        return self._ask("POST", f"/experiments/{experiment_id}/retry", ExperimentDetail)
+        return self._experiment("POST", f"/experiments/{experiment_id}/retry")
 
     def runs(
         self, experiment_id: int | None = None, state: str | Sequence[str] | None = None, **filters: Any
@@ -142,12 +149,13 @@ class Client(Analyses):
         """Queue a failed, cancelled or quarantined run again."""
         return self._ask("POST", f"/runs/{run_id}/retry", RunDetail)
 
-    def wait(self, experiment_id: int, timeout_s: float | None = None) -> ExperimentDetail:
-        """Wait until the experiment has ended. Raises TimeoutError after `timeout_s` seconds."""
+    def wait(self, experiment_id: int, timeout_s: float | None = None) -> Experiment:
+        """Wait until the experiment has ended, and return it with its verdict. Raises TimeoutError after `timeout_s`
+        seconds."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         for event in self.events(f"experiment:{experiment_id}", until=until):
             if event.event == "ended":
-                return self.experiment(experiment_id)
+                return self.experiment(experiment_id).judged()
         raise TimeoutError(f"experiment {experiment_id} has not ended within {timeout_s:g} s")
 
     def events(self, *topics: str, until: float | None = None) -> Iterator[Event]:
@@ -169,13 +177,13 @@ class Client(Analyses):
         """Iterate over the queued runs in the order of claims, with what they wait for."""
         return self._pages(lambda query: self._page("/queue/runs", QueuedRunPage, query), {})
 
-    def tune(self, base: dict[str, Any], space: dict[str, list[Any]], **more: Any) -> ExperimentDetail:
+    def tune(self, base: dict[str, Any], space: dict[str, list[Any]], **more: Any) -> Experiment:
         """Queue a tuning: a search of the best setting of a space.
 
         more: `exclude`, `name` and the request's other fields; `runs`, `confirm`, `fresh` and all of `tune`.
         """
         terms = {name: more.pop(name) for name in list(more) if name in Tune.model_fields}
-        return self.submit(ExperimentRequest.model_validate({"base": base, "space": space, "tune": terms, **more}))
+        return self.submit(base=base, space=space, tune=terms, **more)
 
     def tuning(self, experiment_id: int) -> Tuning:
         """Return the answer of a tuning so far."""
@@ -273,9 +281,9 @@ class Client(Analyses):
         """List the pools that provisioners have reported."""
         return list(self._ask("GET", "/queue/pools", PoolPage).items)
 
-    def confirm(self, run_id: int) -> ExperimentDetail:
+    def confirm(self, run_id: int) -> Experiment:
         """Queue fresh runs that confirm or dismiss the change at this run."""
-        return self._ask("POST", f"/analysis/history/{run_id}/confirm", ExperimentDetail)
+        return self._experiment("POST", f"/analysis/history/{run_id}/confirm")
 
     def prune(self, request: PruneRequest) -> PruneReport:
         """Delete old runs, some with each request. Repeat it while `more` of the answer is true."""
@@ -304,3 +312,8 @@ class Client(Analyses):
 
     def revoke_key(self, key_id: int) -> KeySummary:
         return self._ask("POST", f"/keys/{key_id}/revoke", KeySummary)
+
+    def _experiment(self, method: str, path: str, **more: Any) -> Experiment:
+        found = self._ask(method, path, Experiment, **more)
+        found._client = self
+        return found

@@ -356,13 +356,15 @@ def deliveries(items: Iterable[DeliverySummary]) -> Table:
 
 
 def keys(items: Iterable[KeySummary]) -> Table:
-    table = new_table("times in UTC", "key", "name", "scope", "created", "expires", "last used", "revoked", left=7)
+    table = new_table("times in UTC", "key", "name", "scope", "group", "created", "expires", "last used", "revoked",
+                      left=8)  # fmt: skip
     for key in items:
         instants = (key.created_at, key.expires_at, key.last_used_at, key.revoked_at)
         table.add_row(
             str(key.id),
             key.name or NONE,
             key.scope,
+            key.group or NONE,
             *(NONE if at is None else at.strftime("%Y-%m-%d %H:%M") for at in instants),
         )
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterable
 
@@ -12,9 +11,9 @@ from gpt2core.spec.wording import counted
 from taskloom import tables
 from taskloom.client import Client
 from taskloom.contract.attempts import STEPPING
-from taskloom.contract.experiments import ExperimentDetail, Verdict
 from taskloom.contract.runs import LogLine, RunDetail, RunSummary
 from taskloom.errors import TaskloomError
+from taskloom.experiment import Experiment
 from taskloom.progress import Bar
 
 POLL_S, MOST_POLL_S = 0.5, 5.0
@@ -54,7 +53,7 @@ def until_finished(
     shown: bool = True,
     check: Callable[[], None] = lambda: None,
     follow_logs: bool = False,
-) -> ExperimentDetail:
+) -> Experiment:
     """Wait until an experiment has ended, and return it with its verdict. `console` shows its progress, if wanted.
 
     `check` is called with every request, and may raise. follow_logs: print the trainers' output on `console`.
@@ -76,7 +75,7 @@ def until_finished(
             if experiment.state != "active":  # with a stopping rule, more runs may follow the last one
                 if shown and FAILED & experiment.by_state.keys():
                     _say_failures(client, experiment_id, console)
-                return _judged(client, experiment, console)
+                return _judged(experiment, console)
             if shown:
                 bar.update(_doing(client, experiment_id))
             time.sleep(pause_s(time.monotonic() - begun))
@@ -92,16 +91,13 @@ def _say_failures(client: Client, experiment_id: int, console: Console) -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _judged(client: Client, experiment: ExperimentDetail, console: Console) -> ExperimentDetail:
-    """An ended experiment with its verdict: the stored one, or else that of its sweep now."""
-    if experiment.verdict is not None:
-        return experiment
+def _judged(experiment: Experiment, console: Console) -> Experiment:
+    """An ended experiment with its verdict, if that can be had."""
     try:
-        found = client.sweep(experiment.id).verdict
+        return experiment.judged()
     except TaskloomError as error:  # the runs have ended all the same
         console.print(f"the verdict is not known yet: {error}", markup=False, highlight=False, soft_wrap=True)
         return experiment
-    return experiment.model_copy(update={"verdict": Verdict.model_validate(dataclasses.asdict(found))})
 
 
 def pause_s(waited_s: float) -> float:

@@ -1,4 +1,4 @@
-"""Users that a trusted proxy has authenticated, and names in a header. Off by default."""
+"""Users that a trusted proxy has authenticated, and names in a header, with their groups. Off by default."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.errors import StartRefused, Unauthenticated
 from taskloom.server.settings import Settings
 
-USER = re.compile(r"[!-~]{1,100}")
+NAME = re.compile(r"[!-~]{1,100}")
+GROUP = re.compile(r"[ -~]{1,100}")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
 class Proxies:
-    """The header that names a user, the addresses from which it is believed, and the scope of such users."""
+    """The headers that name a user and its group, the addresses from which they are believed, and the scope of such
+    users."""
 
     header: str
+    group_header: str
     networks: tuple[Network, ...]
     scope: str
 
@@ -40,7 +43,12 @@ class Proxies:
                 f"TASKLOOM_PROXY_USER_HEADER = {settings.proxy_user_header!r} and TASKLOOM_PROXY_ADDRESSES = "
                 f"{settings.proxy_addresses!r}: a header is believed only from the addresses of proxies, so set both"
             )
-        return cls(settings.proxy_user_header, tuple(networks), settings.proxy_user_scope)
+        if settings.proxy_group_header and not networks:
+            raise StartRefused(
+                f"TASKLOOM_PROXY_GROUP_HEADER = {settings.proxy_group_header!r}: groups are those of users, so set "
+                "TASKLOOM_PROXY_USER_HEADER too"
+            )
+        return cls(settings.proxy_user_header, settings.proxy_group_header, tuple(networks), settings.proxy_user_scope)
 
     def caller(self, request: Request) -> Caller | None:
         """The user that a trusted proxy names; None without one, and for a request with a key. Raises Unauthenticated.
@@ -50,11 +58,21 @@ class Proxies:
         users = request.headers.getlist(self.header)
         if not users:
             return None
-        if len(users) > 1 or USER.fullmatch(users[0]) is None:
+        if len(users) > 1 or NAME.fullmatch(users[0]) is None:
             raise Unauthenticated(f"{self.header} must name one user, in 1 to 100 printable ASCII characters")
         if request.method not in ("GET", "HEAD") and not _is_same_site(request):
             raise Unauthenticated("a request of another site's page needs a key")
-        return Caller(None, self.scope, users[0])
+        return Caller(None, self.scope, users[0], self._group(request))
+
+    def _group(self, request: Request) -> str | None:
+        """The first group that a proxy names. Raises Unauthenticated."""
+        given = request.headers.getlist(self.group_header) if self.group_header else []
+        if len(given) > 1:
+            raise Unauthenticated(f"{self.group_header} must be sent once, with groups separated by commas")
+        group = "".join(given).partition(",")[0].strip()
+        if group and GROUP.fullmatch(group) is None:
+            raise Unauthenticated(f"{self.group_header} must name groups in 1 to 100 printable ASCII characters")
+        return group or None
 
     def _is_trusted(self, request: Request) -> bool:
         """Whether the connection comes from a proxy."""

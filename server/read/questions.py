@@ -27,7 +27,7 @@ from taskloom.contract.variants import VariantTable
 from taskloom.server.db import Database
 from taskloom.server.read.analysis import alerts, analyses
 from taskloom.server.read.analysis.selection import parse
-from taskloom.server.read.analysis.thresholds import Judgement, judgements
+from taskloom.server.read.analysis.thresholds import Judgement, judgements, newest
 from taskloom.server.read.experiments.variants import variants
 from taskloom.server.read.experiments.verdict import verdict
 from taskloom.server.read.history.listing import changes
@@ -106,6 +106,7 @@ QUESTIONS: Mapping[str, Question] = {
     "calibration": Question(lambda s: CalibrationList(analyses.calibrations(s.database)), CalibrationList),
     "suspects": Question(lambda s, *args: alerts.suspects(s.database, *args), list[alerts.Suspect]),
     "judgements": Question(lambda s, *args: judgements(s.database, *args), list[Judgement]),
+    "newest": Question(lambda s, *args: newest(s.database, *args), list[Judgement]),
     "confirmation": Question(_confirmation, bytes),
     "report": Question(_report, dict[str, Any]),
     "card": Question(lambda s, *args: analyses.card(s.database, *args), dict[str, Any]),

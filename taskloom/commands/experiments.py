@@ -39,6 +39,7 @@ def experiments() -> None:
 )
 @click.option("--name", help="only with this text in the name")
 @click.option("--submitter", metavar="WHO", help="only submitted by key:ID, user:NAME, local, alerts or calibrations")
+@click.option("--group", help="only submitted by a key or user of this group")
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="only experiments that require this label")
 @click.option("--tag", multiple=True, help="only with this tag; repeated: with all of them")
 @listing.commit_options

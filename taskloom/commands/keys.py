@@ -29,15 +29,16 @@ def keys() -> None:
 @server_option
 @json_option
 def create(
-    scope: Scope, expires_in: float | None, name: str, output: str | None, server: str, as_json: bool
-) -> None:
+    scope: Scope, expires_in: float | None, name: str, group: str | None, output: str | None, server: str,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Create a key and print it once; the server stores only a hash. The first key needs the scope admin.
 
     TASKLOOM_TOKEN_FILE=FILE uses the key of a file, also one written with --json.
     """
     expires_in_s = None if expires_in is None else expires_in * DAY_S
     # The server checks the values.
-    request = KeyRequest.model_construct(scope=scope, name=name, expires_in_s=expires_in_s)
+    request = KeyRequest.model_construct(scope=scope, name=name, group=group, expires_in_s=expires_in_s)
     with connect(server) as client:
         if output is None:
             made = client.create_key(request)

@@ -38,8 +38,8 @@ def series_options(command: F) -> F:
 def thresholds() -> None:
     """Set, list and delete thresholds of step times in the history.
 
-    A series is all runs of one configuration on one machine. When an experiment has ended, its runs of a series are
-    judged by the threshold of the series; an alert is raised if they are outside.
+    A series is all runs of one configuration on one machine. Its newest experiment is judged when its threshold is set,
+    and each later one when it has ended; an alert is raised if the runs are outside.
     """
 
 
@@ -139,8 +139,13 @@ def _set(client: Client, series_id: int, given: limits.StepLimits) -> None:
 
 
 def _print(client: Client, chosen: list[int], as_json: bool) -> None:
-    """Print what was set."""
+    """Print what was set, and which series are outside now."""
+    found = [series for series in client.series(threshold=True) if series.id in chosen]
     if as_json:
-        print_json([series for series in client.series(threshold=True) if series.id in chosen])
-    else:
-        click.echo(f"{counted(len(chosen), 'threshold')} set; see: taskloom thresholds list")
+        print_json(found)
+        return
+    click.echo(f"{counted(len(chosen), 'threshold')} set; see: taskloom thresholds list")
+    for series in found:
+        for alert in series.alerts:
+            if alert.kind == "threshold" and alert.state in limits.EXCEEDED:
+                click.echo(alert.reason)

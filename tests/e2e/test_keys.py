@@ -29,13 +29,14 @@ def admin(home: House) -> str:
 
 @pytest.mark.slow
 def test_keys_are_made_listed_and_revoked(home: House, admin: str) -> None:
-    made: dict[str, Any] = json.loads(
-        taskloom(home, "keys", "create", "--scope", "read", "--expires-in", "0.5", "--json", token=admin)
-    )
+    create = ("keys", "create", "--scope", "read", "--group", "vision", "--expires-in", "0.5", "--json")
+    made: dict[str, Any] = json.loads(taskloom(home, *create, token=admin))
     assert made["expires_at"] is not None
     listed = json.loads(taskloom(home, "keys", "list", "--json", token=admin))
-    assert [(key["id"], key["scope"], key["name"]) for key in listed] == [(1, "admin", "operator"), (2, "read", "")]
-    assert "operator" in taskloom(home, "keys", "list", token=admin)
+    shown = [(key["id"], key["scope"], key["name"], key["group"]) for key in listed]
+    assert shown == [(1, "admin", "operator", None), (2, "read", "", "vision")]
+    table = taskloom(home, "keys", "list", token=admin)
+    assert all(word in table for word in ("operator", "group", "vision"))
     taskloom(home, "runs", "list", token=made["token"])
     assert "key 2 is revoked" in taskloom(home, "keys", "revoke", "2", token=admin)
     assert "was revoked" in taskloom(home, "runs", "list", token=made["token"], status=3)

@@ -8,6 +8,7 @@ import math
 import re
 from pathlib import Path
 
+import numpy
 import pandas
 import polars
 import pyarrow.ipc
@@ -15,8 +16,10 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
-from taskloom import Client
+from gpt2core.spec.errors import ConfigError
+from taskloom import Client, Experiment
 from taskloom.cli import main
+from taskloom.contract.experiments import ExperimentRequest
 from taskloom.errors import BadRequest, FrameLibraryMissing
 from taskloom.server.read.exports import formats, tables
 from tests.support.exchanges import exchanged
@@ -210,6 +213,41 @@ def test_the_client_waits_and_hears(done):
         assert [row.runs for row in client.variants(1)] == [2, 2]
         assert [e.id for e in client.experiments(state="active")] == [2]
         assert [r.id for r in client.runs(sort="-id", filter={"scheduler": "task"}, experiment_id=1)] == [4, 3]
+
+
+def test_an_experiment_of_the_client_waits_has_a_verdict_and_gives_frames(done):
+    with Client(str(done.http.base_url)) as client:
+        experiment = client.experiment(1).wait(timeout_s=20)
+        assert isinstance(experiment, Experiment)
+        assert experiment.verdict.verdict == "refused"  # losses differ
+        assert experiment.refresh().judged().verdict == experiment.verdict
+        assert len(experiment.frame()) == 2
+        steps = experiment.frame("steps", "polars", filter={"scheduler": "fork-join"})
+        assert steps["run_id"].to_list() == [1, 1, 1, 2, 2, 2]
+        states = "finished, 4 runs (1 failed and 3 succeeded)"
+        assert repr(experiment) == str(experiment) == f'Experiment 1 (a, "b"): {states}. {experiment.verdict.sentence}'
+        link = f'<a href="{client.server}/ui/experiment?id=1">Experiment 1</a> (a, &quot;b&quot;): {states}. '
+        assert experiment._repr_html_().startswith(link)
+        assert json.loads(experiment.model_dump_json()).keys() == done.get("/experiments/1").keys()
+
+
+def test_the_client_takes_a_request_as_a_model_a_mapping_or_keywords(done):
+    fields = {"base": {"threads": 2}, "axes": {"seed": [1, 2]}, "tags": ["night"]}
+    with Client(str(done.http.base_url)) as client:
+        forms = (
+            client.submit(ExperimentRequest.model_validate(fields)), client.submit(fields), client.submit(**fields),
+            client.submit({"base": {"threads": 2}}, axes={"seed": numpy.array([1, 2])}, tags=("night",)),
+        )  # fmt: skip
+        assert [made.request for made in forms] == [fields] * 4
+        assert client.plan(fields).runs == client.plan(**fields).runs == 2
+        for wrong, said in (
+            ({"base": {"threads": 0}}, "base.threads = 0 is not accepted"),
+            ({"repetition": 2}, "did you mean repetitions?"),
+            ({"base": {"threads": 2, "batch": 4}, "axes": {"batch_slice": [8]}}, "batch_slice = 8 is not accepted"),
+        ):
+            with pytest.raises((ConfigError, BadRequest)) as refused:
+                client.submit(wrong)
+            assert said in str(refused.value)
 
 
 def test_the_command_line_filters_sorts_and_exports(done, tmp_path):

@@ -74,6 +74,8 @@ def test_several_filters_must_all_match_and_exports_take_them(api, measured):
 
 EXPERIMENTS = {
     "name ~ SCHEDULER": [1],
+    "name = 'Which scheduler?'": [1],
+    "group = null": [2, 1],
     "scheduler = task": [2, 1],  # task is the default
     "scheduler = fork-join": [1],
     "median_step_s < 0.1 and scheduler = task and threads = 2": [1],
@@ -108,7 +110,10 @@ WRONG = [
     ("/runs", "threads = 1.5", "threads: an integer, not 1.5"),
     ("/runs", "threads = 0", "threads: an integer from 1 to"),
     ("/runs", "threads = 1 and threads = 2", "threads in (A, B)"),
-    ("/runs", "median_step_s < fast", "median_step_s: a number, not 'fast'"),
+    ("/runs", "median_step_s < fast", "median_step_s: a number of seconds, not 'fast'"),
+    ("/runs", "median_step_s < 100ms", "median_step_s: a number of seconds, not '100ms'"),
+    ("/runs", "tokens_per_s > 1k", "tokens_per_s: a number, not '1k'"),
+    ("/experiments", "group = vision", "group: a stored value, which 'vision' is not: there is none"),
     ("/runs", "median_step_s < NaN", "a number"),
     ("/runs", "id < " + "9" * 30, "a number"),
     ("/runs", "id < " + "9" * 1900, "a number"),

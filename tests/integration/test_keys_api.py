@@ -272,3 +272,48 @@ def test_a_key_queues_nothing_more_once_it_has_used_its_node_hours(start_server,
 def test_without_a_limit_node_hours_are_not_counted(api):
     api.use(key(api, "admin")["token"])
     assert (api.get("/whoami")["node_hours"], api.get("/whoami")["max_node_hours"]) == (None, None)
+
+
+def test_keys_of_a_group_share_its_limits(start_server, make_result):
+    api = start_server(max_queued=2, max_node_hours=1.0)
+    api.use(key(api, "admin")["token"])
+    made = {name: key(api, "submit", name=name, group="vision") for name in ("ada", "bob")}
+    assert made["ada"]["group"] == "vision"
+    ada, bob, other, workers = (
+        each["token"] for each in (*made.values(), key(api, "submit"), key(api, "worker"))
+    )
+    assert [each["group"] for each in api.get("/keys")["items"]] == [None, "vision", "vision", None, None]
+    api.use(ada)
+    mine = api.submit()
+    assert (mine["group"], api.get("/whoami")["group"], api.get("/whoami")["node_hours"]) == ("vision", "vision", 0.0)
+    api.use(bob)
+    api.submit()
+    full = api.submit(429)
+    assert (full["type"], full["group"], full["queued"]) == ("/problems/queue-full", "vision", 2)
+    assert full["detail"] == "2 runs of group vision are queued and 1 would be added; the limit is 2"
+    api.use(other)
+    assert api.submit(axes={"seed": [1, 2]})["group"] is None
+    assert api.submit(429)["detail"].startswith("2 runs of key:4 are queued")
+    for query in ({"group": "vision"}, {"filter": "group = vision"}):
+        assert [each["id"] for each in api.get("/experiments", **query)["items"]] == [2, 1]
+    assert [each["id"] for each in api.get("/experiments", filter="group = null")["items"]] == [3]
+    assert "group: a stored value" in api.get("/experiments", 422, filter="group = speech")["detail"]
+    api.use(workers)
+    node = api.worker()
+    lease = node.claim()
+    node.upload(lease, make_result())
+    api.sql("UPDATE attempt SET claimed_at = finished_at - 5400")
+    api.use(bob)
+    assert api.get("/whoami")["node_hours"] == 1.5
+    used = api.post(f"/experiments/{mine['id']}/extend", {"repetitions": 1}, 429)
+    assert (used["type"], used["group"]) == ("/problems/quota-used", "vision")
+    assert used["detail"].startswith("group vision has used 1.5 of 1 node hours of the last 30 days")
+    api.use(other)
+    assert api.get("/whoami")["node_hours"] == 0.0
+
+
+@pytest.mark.usefixtures("admin")
+@pytest.mark.on_sqlite
+@pytest.mark.parametrize("group", ["", "two words", "a,b", "x" * 101])
+def test_a_bad_group_names_the_field(api, group):
+    assert api.post("/keys", {"scope": "read", "group": group}, 422)["errors"][0]["field"] == "group"

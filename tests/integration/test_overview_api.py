@@ -196,7 +196,7 @@ def test_the_rate_of_a_variant_is_its_tokens_by_their_time(api, make_result):
 def test_the_server_says_who_asks(api):
     assert api.get("/whoami") == {
         "actor": "local", "scope": "admin", "key_id": None, "name": None, "expires_at": None, "keys_exist": False,
-        "node_hours": None, "max_node_hours": None,
+        "group": None, "node_hours": None, "max_node_hours": None,
     }  # fmt: skip
     admin = api.post("/keys", {"scope": "admin"}, 201)["token"]
     api.use(admin)

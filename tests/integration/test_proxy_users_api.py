@@ -113,8 +113,49 @@ def test_each_user_has_a_queue_and_a_rate_of_their_own(behind, start_server):
         ({"proxy_addresses": "127.0.0.1"}, "set both"),
         ({**USERS, "proxy_addresses": "proxy.example.org"}, "'proxy.example.org' is not accepted"),
         ({**USERS, "proxy_addresses": "10.0.0.5/8"}, "has host bits set"),
+        ({"proxy_group_header": "X-Forwarded-Groups"}, "set TASKLOOM_PROXY_USER_HEADER too"),
     ],
 )
 def test_settings_that_would_believe_nobody_or_everybody_are_refused_at_the_start(settings, said):
     with pytest.raises(StartRefused, match=said):
         Proxies.of(Settings(**settings))
+
+
+GROUPED = {**USERS, "proxy_group_header": "X-Forwarded-Groups"}
+
+
+@pytest.mark.both_databases
+def test_users_and_keys_of_a_group_share_its_queue(start_server):
+    api = start_server(**GROUPED, max_queued=3)
+    api.use(api.post("/keys", {"scope": "admin", "group": "vision"}, 201)["token"])
+    api.submit()
+    api.use(None)
+    ada, bob = ({"X-Forwarded-User": user, "X-Forwarded-Groups": "vision , speech"} for user in ("ada", "bob"))
+    assert submitted(api, ada).json()["group"] == "vision"
+    assert submitted(api, bob).status_code == 201
+    assert "group vision" in submitted(api, ada).json()["detail"]
+    speech = {**ada, "X-Forwarded-Groups": "speech,vision"}
+    assert api.http.get("/api/v1/whoami", headers=speech).json()["group"] == "speech"
+    assert submitted(api, speech).status_code == 201
+    for none in ({**ADA, "X-Forwarded-Groups": ""}, ADA):
+        assert api.http.get("/api/v1/whoami", headers=none).json()["group"] is None
+
+
+@pytest.mark.parametrize("settings", [USERS, {**GROUPED, "proxy_addresses": "10.1.0.0/16"}])
+def test_a_group_is_believed_only_where_the_user_is_and_under_its_name(start_server, settings):
+    api = start_server(**settings)
+    token = api.post("/keys", {"scope": "admin"}, 201)["token"]
+    headers = {**ADA, "X-Forwarded-Groups": "vision", "Authorization": f"Bearer {token}"}
+    assert submitted(api, headers).json()["group"] is None
+    del headers["Authorization"]
+    whoami = api.http.get("/api/v1/whoami", headers=headers)
+    assert whoami.status_code == 401 if "proxy_group_header" in settings else whoami.json()["group"] is None
+
+
+@pytest.mark.parametrize("given", [["größe".encode()], ["x" * 101], ["vision", "speech"]])
+def test_bad_groups_are_refused(start_server, given):
+    api = start_server(**GROUPED)
+    api.post("/keys", {"scope": "admin"}, 201)
+    headers = [*ADA.items(), *(("X-Forwarded-Groups", group) for group in given)]
+    answer = api.http.get("/api/v1/whoami", headers=headers)
+    assert (answer.status_code, "X-Forwarded-Groups must" in answer.json()["detail"]) == (401, True)

@@ -124,12 +124,35 @@ def test_an_alert_of_a_threshold_that_is_deleted_is_dismissed(watching, make_res
     api = watching
     measure(api, make_result, 1.0)
     api.put(f"{SERIES}/1/threshold", {"reference_s": 0.5, "upper": 5})
-    measure(api, make_result, 1.0)
+    assert alerts(api) == [("threshold", 1, "above", 2.0)]
     api.http.delete(f"/api/v1{SERIES}/1/threshold")
     (alert,) = api.get("/analysis/alerts")["items"]
     assert (alert["state"], alert["reason"]) == ("dismissed", "local deleted the threshold")
     measure(api, make_result, 1.0)
-    assert alerts(api) == [("threshold", 5, "dismissed", 2.0)]
+    assert alerts(api) == [("threshold", 1, "dismissed", 2.0)]
+
+
+def test_the_newest_experiment_is_judged_when_a_threshold_is_set(watching, make_result):
+    api = watching
+    api.post("/webhooks", {"url": "http://127.0.0.1:9/", "events": ["alert"]}, 201)
+    api.put(f"{SERIES}/1/threshold", LIMITS, 404)
+    measure(api, make_result, 2.0)
+    measure(api, make_result, 1.2)
+    measure(api, make_result, 3.0, builds=["a" * 64, "b" * 64], confirms=5)  # in the series, but not judged
+    api.sql("DELETE FROM alert")
+    api.submit(base={"token_slice": 64, "batch_slice": 1}, repetitions=2)  # not ended
+    node = api.worker()
+    node.upload(node.claim(), make_result([9, 4, 4]))
+
+    def judged(upper: float) -> list[tuple[Any, ...]]:
+        api.put(f"{SERIES}/1/threshold", {"reference_s": 1.0, "upper": upper})
+        return alerts(api)
+
+    assert judged(5) == judged(6) == [("threshold", 5, "above", 1.2)]
+    assert judged(30) == [("threshold", 5, "within", 1.2)]
+    assert judged(5) == [("threshold", 5, "above", 1.2)]
+    told = [json.loads(body)["alert"]["state"] for (body,) in api.sql("SELECT body FROM webhook_delivery ORDER BY id")]
+    assert told[-3:] == ["above", "within", "above"]
 
 
 @pytest.mark.parametrize("more", [{}, {"confirms": 1}])

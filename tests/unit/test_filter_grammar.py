@@ -47,6 +47,10 @@ A, B, C = of("a", "=", "1"), of("b", "<", "2.5"), of("c", "~", "x")
         ("data=cifar10:a/b.bin", of("data", "=", "cifar10:a/b.bin")),
         ('name = "a \\"b\\" (c)"', Comparison("name", "=", (Value('a "b" (c)', quoted=True),))),
         ("android = orange", of("android", "=", "orange")),
+        ("name = 'a \"b\" (c)'", Comparison("name", "=", (Value('a "b" (c)', quoted=True),))),
+        ("name in ('a b', c)", Comparison("name", "in", (Value("a b", quoted=True), Value("c")))),
+        ("name = 'tis", of("name", "=", "'tis")),
+        ("name = 'tis-o'clock", of("name", "=", "'tis-o'clock")),
     ],
 )  # fmt: skip
 def test_what_is_parsed(text, tree):

@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
 def _lines(database: Database, given: argparse.Namespace) -> list[str]:
     if given.command == "create":
         expires_in_s = None if given.expires_in is None else given.expires_in * DAY_S
-        request = KeyRequest(scope=given.scope, name=given.name, expires_in_s=expires_in_s)
+        request = KeyRequest(scope=given.scope, name=given.name, group=given.group, expires_in_s=expires_in_s)
         if given.output is None:
             return [keyring.create(database, request).token]
         with key_files.new(Path(given.output)) as file:

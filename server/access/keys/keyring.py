@@ -27,11 +27,12 @@ USER = "user:"  # how the actors begin that a trusted proxy names
 @dataclass(frozen=True)
 class Caller:
     """The caller of a request. If no key is required, callers without one may do everything. user: the name by which a
-    trusted proxy knows the caller."""
+    trusted proxy knows the caller. group: shares its limits."""
 
     key_id: int | None
     scope: str
     user: str | None = None
+    group: str | None = None
 
     @property
     def actor(self) -> str:
@@ -57,6 +58,7 @@ def create(database: Database, request: KeyRequest) -> KeyCreated:
         key = Key(
             name=request.name,
             scope=request.scope,
+            group=request.group,
             secret_sha256=_sha256(secret),
             created_at=at,
             expires_at=None if request.expires_in_s is None else at + request.expires_in_s,
@@ -117,7 +119,7 @@ def identify(database: Database, token: str | None, open_without_keys: bool) -> 
     if key.last_used_at is None or key.last_used_at < at - USE_NOTED_EVERY_S:
         with database.write() as session:
             session.execute(update(Key).where(Key.id == key.id).values(last_used_at=db_now()))
-    return Caller(key.id, key.scope)
+    return Caller(key.id, key.scope, group=key.group)
 
 
 def describe(database: Database, caller: Caller) -> Identity:
@@ -130,6 +132,7 @@ def describe(database: Database, caller: Caller) -> Identity:
         scope=caller.scope,
         key_id=caller.key_id,
         name=caller.user if key is None else key.name,
+        group=caller.group,
         expires_at=None if key is None or key.expires_at is None else utc(key.expires_at),
         keys_exist=exist,
     )
@@ -154,6 +157,7 @@ def _summary(key: Key) -> KeySummary:
         id=key.id,
         name=key.name,
         scope=key.scope,
+        group=key.group,
         created_at=utc(key.created_at),
         expires_at=None if key.expires_at is None else utc(key.expires_at),
         last_used_at=None if key.last_used_at is None else utc(key.last_used_at),

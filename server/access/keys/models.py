@@ -19,6 +19,7 @@ class Key(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(Text)
     scope: Mapped[str] = mapped_column(String(20))
+    group: Mapped[str | None] = mapped_column("group_name", Text)
     # A fast hash is sufficient: slow ones protect guessable secrets, and 256 random bits cannot be guessed.
     secret_sha256: Mapped[str] = mapped_column(String(64))
     created_at: Mapped[float]

@@ -62,6 +62,7 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
             finished_at=None if experiment.finished_at is None else utc(experiment.finished_at),
             submitter=experiment.owner,
             submitter_name=names.get(experiment.id),
+            group=experiment.group,
             purpose=purpose(experiment.request),
             flagged_runs=flagged.get(experiment.id, 0),
             verdict=None if experiment.finished_at is None else experiment.verdict,

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.wording import counted
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
+from taskloom.server.access.keys.keyring import Caller
 from taskloom.server.db import Database, now
 from taskloom.server.errors import InvalidTransition
 from taskloom.server.queue.experiments import blocks, quotas
@@ -22,7 +23,7 @@ from taskloom.server.settings import Settings
 
 
 def extend(
-    database: Database, settings: Settings, experiment_id: int, repetitions: int, actor: str, key_id: int | None = None
+    database: Database, settings: Settings, experiment_id: int, repetitions: int, caller: Caller
 ) -> ExperimentDetail:
     """Queue further repetitions of every variant, on the node and cores of the experiment's last block.
 
@@ -45,10 +46,10 @@ def extend(
             raise InvalidTransition(
                 f"experiment {experiment_id} was extended meanwhile", current="finished", allowed=["extend"]
             )
-        quotas.check(session, settings, actor, key_id, len(new))
+        quotas.check(session, settings, caller, len(new))
         last = select(Block.node, Block.core_set).where(Block.experiment_id == experiment_id, Block.node.is_not(None))
         place = session.execute(last.order_by(Block.number.desc()).limit(1)).first()
-        cause = Cause(actor, now(session), f"extended by {counted(repetitions, 'repetition')}")
+        cause = Cause(caller.actor, now(session), f"extended by {counted(repetitions, 'repetition')}")
         blocks.insert_runs(session, experiment, request, variants, new, cause)
         if place is not None:
             ours = update(Block).where(Block.experiment_id == experiment_id, Block.number >= new[0].block)

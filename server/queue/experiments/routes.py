@@ -65,8 +65,6 @@ async def extend(
 
 
 def _extend(context: Context, caller: Caller, experiment_id: int, repetitions: int) -> ExperimentDetail:
-    detail = extending.extend(
-        context.database, context.settings, experiment_id, repetitions, caller.actor, caller.key_id
-    )
+    detail = extending.extend(context.database, context.settings, experiment_id, repetitions, caller)
     context.waiting.changed()
     return detail

@@ -17,6 +17,7 @@ from taskloom.contract.experiments import (
     TuningState,
 )
 from taskloom.contract.labels import INSTALLED, KEPT, MPI, NODES, build_label, runtime_label
+from taskloom.server.access.keys.keyring import ANYBODY, Caller
 from taskloom.server.db import Database, now, utc
 from taskloom.server.errors import IdempotencyConflict
 from taskloom.server.queue.attempts import commits, node_time
@@ -40,7 +41,7 @@ def submit(
     request: ExperimentRequest,
     owner: str,
     idempotency_key: str | None,
-    key_id: int | None = None,
+    caller: Caller = ANYBODY,
     enough: Enough = one,
     opening: tuning.Open | None = None,
     named: Callable[[Mapping[str, Any]], str] | None = None,
@@ -48,8 +49,8 @@ def submit(
     """Queue every run of an experiment. Returns the experiment, and whether it is new.
 
     owner: the actor in histories, to whom the idempotency key belongs. The same idempotency key and body of one owner
-    get the first answer again. key_id: the API key whose queue limit applies. enough: chooses the number of
-    repetitions if the request does not. opening: plans a request with `tune`, whose limit is for all its planned runs.
+    get the first answer again. caller: whose limits apply. enough: chooses the number of repetitions if the request
+    does not. opening: plans a request with `tune`, whose limit is for all its planned runs.
     named: names a request that has no name.
 
     Raises InvalidRequest, ExpansionTooLarge, ExclusionTooLarge, SpaceTooLarge, QueueFull, QuotaUsed or
@@ -72,13 +73,14 @@ def submit(
         body["repetitions"] = planned[-1].repetition
     try:
         with database.write() as session:
-            quotas.check(session, settings, owner, key_id, runs)
+            quotas.check(session, settings, caller, runs)
             experiment = Experiment(
                 name=called,
                 notes=request.notes,
                 request=body,
                 request_sha256=sha256,
                 owner=owner,
+                group=caller.group,
                 idempotency_key=idempotency_key,
                 runs=len(planned),
                 created_at=now(session),
@@ -91,8 +93,8 @@ def submit(
             )
             session.add(experiment)
             session.flush()
-            if key_id is not None:
-                session.add(ExperimentKey(experiment_id=experiment.id, key_id=key_id))
+            if caller.key_id is not None:
+                session.add(ExperimentKey(experiment_id=experiment.id, key_id=caller.key_id))
             tag(session, experiment.id, request.tags)
             runtimes = {variant.runtime for variant in variants if variant.runtime is not None}
             ranks = [variant.config.ranks for variant in variants]
@@ -163,6 +165,7 @@ def _first_answer(session: Session, experiment: Experiment, name: str) -> Experi
         by_state={RUN.states[0]: runs},
         created_at=utc(experiment.created_at),
         submitter=experiment.owner,
+        group=experiment.group,
         node_time_missing=node_time.NO_RESULT,
         **commits.named(experiment),
         purpose=purpose(experiment.request),

@@ -19,6 +19,7 @@ class Experiment(Base):
     request: Mapped[dict[str, Any]]
     request_sha256: Mapped[str] = mapped_column(String(64))
     owner: Mapped[str] = mapped_column(Text)  # the submitter, as an actor of histories
+    group: Mapped[str | None] = mapped_column("group_name", Text)  # the submitter's at that time
     idempotency_key: Mapped[str | None] = mapped_column(String(200))
     runs: Mapped[int]
     created_at: Mapped[float]
@@ -58,6 +59,7 @@ class Experiment(Base):
         ),
         Index("ix_experiment_finished_at", "finished_at", "id"),
         Index("ix_experiment_created_at", "created_at", "id"),
+        Index("ix_experiment_group_name", "group_name", "id"),
         LASTING_IDS,
     )
 

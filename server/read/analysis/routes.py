@@ -161,7 +161,7 @@ async def confirm(context: Ctx, reading: Reads, caller: Who, run_id: Id) -> Expe
 
     Idempotent: a repeated request returns the same experiment.
     """
-    detail, new = await reading.alerts.confirm(run_id, caller.key_id)
+    detail, new = await reading.alerts.confirm(run_id, caller)
     if new:
         context.waiting.changed()
     return detail

@@ -38,6 +38,7 @@ OWN = (
         "submitter", "text", "key:ID, user:NAME, local, alerts or calibrations", Experiment.owner,
         stored=select(Experiment.owner).distinct(), nullable=False,
     ),
+    Field("group", "text", "group of the submitter", Experiment.group, stored=select(Experiment.group).distinct()),
     *names(commits.COLUMNS, commits.COLUMNS, "that the submitter named"),
     Field("runs", "integer", "number of its runs", Experiment.runs, nullable=False),
     Field("verdict", "choice", "verdict after its end", Experiment.verdict, ("verdict",), choices=VERDICTS),

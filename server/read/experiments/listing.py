@@ -38,6 +38,7 @@ class Filters:
     states: Sequence[State] = ()
     name: str | None = None
     submitter: str | None = None
+    group: str | None = None
     labels: Sequence[str] = ()
     tags: Sequence[str] = ()
     where: Tree | None = None
@@ -53,6 +54,8 @@ class Filters:
             given["name"] = func.lower(Experiment.name).contains(self.name.lower(), autoescape=True)
         if self.submitter is not None:
             given["submitter"] = Experiment.owner == self.submitter
+        if self.group is not None:
+            given["group"] = Experiment.group == self.group
         given |= self.period.conditions(Experiment)
         given |= self.commit.conditions()
         for label in self.labels:

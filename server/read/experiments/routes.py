@@ -37,6 +37,7 @@ async def _filters(
     submitter: Annotated[
         str | None, Query(max_length=200, description="key:ID, user:NAME, local, alerts or calibrations")
     ] = None,
+    group: Annotated[str | None, Query(max_length=100, description="group of the submitter")] = None,
     label: Labels = None,
     tag: Annotated[list[Tag] | None, Query(max_length=20, description="a tag; several: all must match")] = None,
     *,
@@ -47,6 +48,7 @@ async def _filters(
         states=state or (),
         name=name,
         submitter=submitter,
+        group=group,
         labels=label or (),
         tags=tag or (),
         where=where,

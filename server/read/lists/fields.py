@@ -291,7 +291,8 @@ def _number(field: Field, value: Value, _: Stored) -> float:
         found = None
     # The size first: no float is as large as integers may be.
     if isinstance(found, bool) or not isinstance(found, int | float) or abs(found) > MOST or not math.isfinite(found):
-        raise Refused(f"a number, not {value.text!r}")
+        unit = " of seconds" if field.name.endswith("_s") and not field.name.endswith("_per_s") else ""
+        raise Refused(f"a number{unit}, not {value.text!r}")
     if field.kind == "integer" and isinstance(found, float):
         raise Refused(f"an integer, not {value.text}")
     return found

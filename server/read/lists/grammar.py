@@ -113,9 +113,10 @@ def _grammar() -> ParserElement:
     opening, closing = (Suppress(mark).set_name(mark) for mark in "()")
     name = Regex(rf"{NO_KEYWORD}[A-Za-z_][A-Za-z0-9_]*")
     quoted = Regex(r'"(?:[^"\\\n]|\\["\\/bfnrtu])*"').add_parse_action(_quoted)
+    single = Regex(rf"'[^'\n]*'(?!{LETTER})").add_parse_action(lambda found: Value(found[0][1:-1], quoted=True))
     structure = Regex(r"\[[^\[\]]*\]|\{[^{}]*\}").add_parse_action(lambda found: Value(found[0]))
     word = Regex(f"{NO_KEYWORD}{LETTER}+").add_parse_action(lambda found: Value(found[0]))
-    value = MatchFirst([each.set_name("a value") for each in (quoted, structure, word)]).set_name("a value")
+    value = MatchFirst([each.set_name("a value") for each in (quoted, single, structure, word)]).set_name("a value")
     values = opening - Group(DelimitedList(value)) - closing
     operator = Regex("==|!=|<=|>=|=|<|>|~").add_parse_action(lambda found: "=" if found[0] == "==" else found[0])
     compared = MatchFirst([operator - Group(value), among - values]).set_name("one of " + " ".join(OPERATORS))

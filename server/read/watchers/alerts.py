@@ -17,6 +17,7 @@ from sqlalchemy import or_, select, update
 
 from taskloom.analysis.thresholds import EXCEEDED
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
+from taskloom.server.access.keys.keyring import ANYBODY, Caller
 from taskloom.server.alerts import raised
 from taskloom.server.alerts.models import Alert
 from taskloom.server.db import LOCKED, Database, hold, now
@@ -82,7 +83,7 @@ class Alerts:
             log.info("fresh runs of the slowdown at run %s were queued", run_id)
         return new
 
-    async def confirm(self, run_id: int, key_id: int | None = None) -> tuple[ExperimentDetail, bool]:
+    async def confirm(self, run_id: int, caller: Caller = ANYBODY) -> tuple[ExperimentDetail, bool]:
         """Queue fresh runs of the change at a run. Returns their experiment, and whether it is new.
 
         Raises NotFound, InvalidRequest, QueueFull, QuotaUsed, AnalysisTooLong or TooManyQuestions.
@@ -91,7 +92,12 @@ class Alerts:
         if known is not None:  # not computed again, since the stored builds may have changed since
             return known, False
         request = await self._pool.answer("confirmation", (run_id,), None)
-        return await self._control.run(_queue, self._database, self._settings, run_id, request, key_id)
+        return await self._control.run(_queue, self._database, self._settings, run_id, request, caller)
+
+    async def judge(self, series_id: int) -> None:
+        """Store what the newest runs of a series are by its threshold. Raises AnalysisTooLong or TooManyQuestions."""
+        judged = JUDGEMENTS.validate_json(await self._pool.answer("newest", (series_id,), None))
+        await self._control.run(self._keep, (), judged)
 
     def _ended(self) -> Sequence[Experiment]:
         unsearched = or_(Experiment.alerts_at.is_(None), Experiment.alerts_at < Experiment.finished_at)
@@ -137,11 +143,11 @@ def _confirming(database: Database, run_id: int) -> ExperimentDetail | None:
 
 
 def _queue(
-    database: Database, settings: Settings, run_id: int, body: bytes, key_id: int | None
+    database: Database, settings: Settings, run_id: int, body: bytes, caller: Caller
 ) -> tuple[ExperimentDetail, bool]:
     """Submit the request of `confirmation`. Raises InvalidRequest, QueueFull or QuotaUsed."""
     request = ExperimentRequest.model_validate_json(body)
-    detail, new = submit(database, settings, request, OWNER, _key(run_id), key_id)
+    detail, new = submit(database, settings, request, OWNER, _key(run_id), caller)
     if new:
         of_it = Alert.kind == "change", Alert.run_id == run_id
         with database.write() as session:
