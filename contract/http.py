@@ -28,6 +28,7 @@ SHORT = re.compile(r"(0x[0-9a-f]+|\d+)(\.(0x[0-9a-f]+|\d+)){0,3}")  # of IPv4 ad
 PROXIES = ("http", "https")  # schemes of proxies that need no further package
 # What a request can raise: no connection, an answer that cannot be decoded, an address that is none or no name.
 FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL, UnicodeError)
+MOST_PORT = 65535
 MOST_BYTES = 64 << 20  # of an answer to a worker or a provisioner
 
 
@@ -44,6 +45,8 @@ class Client(httpx.Client):
         self._short_answers, self._timeout_s = short_answers, timeout_s
         given: dict[str, Any] = {}
         url = httpx.URL(server.rstrip("/") + API)
+        if url.port is not None and not 0 < url.port <= MOST_PORT:  # the system would take another one
+            raise httpx.InvalidURL(f"{url.port} is no port")
         if url.userinfo:  # of a proxy before the server; no message shows it
             given["auth"] = url.username, url.password
             url = url.copy_with(userinfo=b"")

@@ -156,3 +156,14 @@ def test_an_older_sqlite_is_refused_when_the_server_starts(tmp_path):
 def test_a_host_that_no_name_is_is_refused(host):
     with pytest.raises(StartRefused, match="port 0"):
         resolve(host, 0)
+
+
+@pytest.mark.parametrize("url", [
+    "sqlite:///a%00b", "postgresql://u:w0rd%00@h/d", "postgresql://u:w0rd@h/d%00", "postgresql://u:w0rd\udcff@h/d",
+    "postgresql://u:w0rd@h/d?application_name=%00", "postgresql://u:w0rd@a..b/d", f"postgresql://u:w0rd@{70 * 'x'}/d",
+    f"postgresql://u:w0rd@h:5432,{70 * 'x'}:5432/d",
+])  # fmt: skip
+def test_text_that_no_client_passes_on_is_refused_and_not_shown(url):
+    with pytest.raises(StartRefused, match="the database URL cannot be read") as raised:
+        Database(url)
+    assert "w0rd" not in str(raised.value)
