@@ -49,7 +49,8 @@ def test_loopback_is_known_by_its_address(monkeypatch, host):
 
 
 def test_an_address_that_no_request_can_use_is_named():
-    for server in ("http://127.0.0.1:x", "http://127.0.0.1:99999", "http://127.0.0.1:0", "http://" + "a" * 70 + ".example", "http://a..example", "http://\udcff"):
+    names = ("127.0.0.1:x", "127.0.0.1:99999", "127.0.0.1:0", "a" * 70 + ".example", "a..example", "\udcff")
+    for server in (f"http://{name}" for name in names):
         with pytest.raises(ConfigError, match="server = "):
             http.reached(server, None)
     assert http.reached("http://127.0.0.1:1", "key") == "http://127.0.0.1:1, with a key"
