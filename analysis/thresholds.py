@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from taskloom.analysis.wording import settings as named
 State = Literal["within", "above", "below", "undecided", "missing"]
 EXCEEDED = ("above", "below", "missing")
 FIELDS = ("settings", "reference", "lower", "upper")
+MOST = sys.float_info.max  # infinity is no JSON
 LIMITS = {"lower": (-100.0, 0.0), "upper": (0.0, math.inf)}
 
 
@@ -94,7 +96,7 @@ def _number(entry: Mapping[str, Any], name: str, place: str, least: float, most:
     value = entry.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= min(most, MOST):
         limits = f"from {least:g} to {most:g}" if most < math.inf else f"from {least:g}"
         raise InvalidThreshold(f"{place}: {name}: {value!r}; accepted are numbers {limits}")
     return float(value)

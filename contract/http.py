@@ -28,6 +28,7 @@ SHORT = re.compile(r"(0x[0-9a-f]+|\d+)(\.(0x[0-9a-f]+|\d+)){0,3}")  # of IPv4 ad
 PROXIES = ("http", "https")  # schemes of proxies that need no further package
 # What a request can raise: no connection, an answer that cannot be decoded, an address that is none or no name.
 FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL, UnicodeError)
+MOST_PORT = 65535
 MOST_BYTES = 64 << 20  # of an answer to a worker or a provisioner
 
 
@@ -42,10 +43,15 @@ class Client(httpx.Client):
         self, server: str, headers: Mapping[str, str], timeout_s: float, short_answers: bool = False
     ) -> None:
         self._short_answers, self._timeout_s = short_answers, timeout_s
-        url = httpx.URL(server.rstrip("/") + API)
-        variable, proxy = _proxy(url)
-        self.through = f", through the proxy {_shown(proxy)} ({variable})" if proxy else ""
         given: dict[str, Any] = {}
+        url = httpx.URL(server.rstrip("/") + API)
+        if url.port is not None and not 0 < url.port <= MOST_PORT:  # the system would take another one
+            raise httpx.InvalidURL(f"{url.port} is no port")
+        if url.userinfo:  # of a proxy before the server; no message shows it
+            given["auth"] = url.username, url.password
+            url = url.copy_with(userinfo=b"")
+        variable, proxy = _proxy(url)
+        self.through = f", through the proxy {shown(proxy)} ({variable})" if proxy else ""
         if proxy:
             given["proxy"] = httpx.Proxy(proxy, ssl_context=_certificates() if proxy.startswith("https:") else None)
         # Without TLS no certificates are loaded: what the environment says of them is then of no concern.
@@ -115,9 +121,9 @@ def reached(server: str, token: str | None) -> str:
     try:
         with Client(server, authorization(token), 1.0) as client:
             client.base_url.raw_host.decode().encode("idna")  # as a connection will
-            return f"{server}{client.through}{', with a key' if token else ''}"
+            return f"{shown(server)}{client.through}{', with a key' if token else ''}"
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise ConfigError("server", server, f"a URL such as {DEFAULT_SERVER} ({error})") from error
+        raise ConfigError("server", shown(server), f"a URL such as {DEFAULT_SERVER} ({error})") from error
 
 
 def _proxy(url: httpx.URL) -> tuple[str, str]:
@@ -145,13 +151,13 @@ def _checked(variable: str, value: str) -> str:
     except (ValueError, httpx.InvalidURL):
         usable = False
     if not usable:
-        raise ConfigError(variable, _shown(value), accepted)
+        raise ConfigError(variable, shown(value), accepted)
     return proxy
 
 
-def _shown(proxy: str) -> str:
-    """A proxy without its user and password."""
-    scheme, _, place = proxy.rpartition("://")
+def shown(url: str) -> str:
+    """An address without its user and password."""
+    scheme, _, place = url.rpartition("://")
     return f"{scheme}://{place.rpartition('@')[2]}" if scheme else place.rpartition("@")[2]
 
 

@@ -12,6 +12,7 @@ from typing import TextIO
 
 from gpt2core.spec.errors import FileError
 from gpt2core.spec.settings import expanded
+from taskloom.contract.keys import is_token
 
 TOKEN, TOKEN_FILE = "TASKLOOM_TOKEN", "TASKLOOM_TOKEN_FILE"
 
@@ -19,7 +20,7 @@ TOKEN, TOKEN_FILE = "TASKLOOM_TOKEN", "TASKLOOM_TOKEN_FILE"
 def token(environment: Mapping[str, str], file: Path | None = None) -> str | None:
     """The key in TASKLOOM_TOKEN, in this file or in TASKLOOM_TOKEN_FILE; None if none of them is set. Raises
     FileError."""
-    given = environment.get(TOKEN)
+    given = environment.get(TOKEN, "").strip()  # files of variables may have line ends of Windows
     named = file or environment.get(TOKEN_FILE)
     if given or not named:
         return given or None
@@ -44,11 +45,16 @@ def read(path: Path) -> str:
         raise FileError(path, "not a file of a key: it is not text") from error
     if text.startswith("{"):
         try:
-            text = json.loads(text)["token"]
-        except (ValueError, KeyError, RecursionError) as error:
+            tokens = [value for name, value in json.loads(text, object_pairs_hook=list) if name == "token"]
+        except (ValueError, RecursionError) as error:
             raise FileError(path, "not a file of a key: JSON without `token`") from error
+        if len(tokens) != 1:
+            raise FileError(path, f"not a file of a key: JSON {'with two' if tokens else 'without'} `token`")
+        text = tokens[0]
     if not isinstance(text, str) or not text:
         raise FileError(path, "not a file of a key: it holds no token")
+    if not is_token(text):  # such as two keys, a comment, or a mark of an editor within
+        raise FileError(path, "not a file of a key: it must hold the token alone, in printable ASCII characters")
     return text
 
 

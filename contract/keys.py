@@ -72,12 +72,17 @@ class Identity(Model):
     keys_exist: bool = Field(description="whether keys are required: one was created, even if it is revoked or expired")
 
 
+def is_token(text: str) -> bool:
+    """Whether a header can carry this text as a key."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
 def authorization(token: str | None) -> dict[str, str]:
     """The header of requests with this key, if there is one. Raises ConfigError, which does not contain the key, for a
     key that no header can carry.
     """
     if not token:
         return {}
-    if not (token.isascii() and token.isprintable() and " " not in token):
+    if not is_token(token):
         raise ConfigError("token", "(not shown)", "printable ASCII characters without spaces")
     return {"Authorization": f"Bearer {token}"}

@@ -14,7 +14,7 @@ from gpt2core.process import streams
 from gpt2core.spec import preflight
 from gpt2core.spec.errors import InputError
 from gpt2core.spec.threads import end_with_threads
-from taskloom.contract import logs, options
+from taskloom.contract import http, logs, options
 from taskloom.contract.retry import Refused
 from taskloom.provisioner.jobs import Jobs
 from taskloom.provisioner.loop import Provisioner, log
@@ -59,10 +59,11 @@ def main(arguments: Sequence[str]) -> int:
             if lines is not None:
                 print(json.dumps({"plan": lines}) if given.json else "\n".join(lines))
             return EXIT_FAILED if lines is None else EXIT_OK
-        text = f"provisioning {len(pools.pools)} pools for {pools.server}"
+        address = http.shown(pools.server)
+        text = f"provisioning {len(pools.pools)} pools for {address}"
         if not jobs.is_locked:
             log("no-locks", f"the file system of {state} has no locks: no other provisioner may use this file")
-        log("started", text, server=pools.server, metrics=metrics.url)
+        log("started", text, server=address, metrics=metrics.url)
         provisioner.run(stop, given.once)
         log("stopped", "provisioner stopped; its jobs continue")
     except Refused as error:

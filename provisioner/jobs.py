@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gpt2core.spec import files
-from gpt2core.spec.errors import InputError
+from gpt2core.spec.errors import FileError, InputError
 from gpt2core.spec.locks import Taken, lock
 from taskloom.provisioner.slurm import QueuedJob
 
@@ -45,7 +45,7 @@ class Job:
 
 
 class Jobs:
-    """Every job of this provisioner that may exist. Raises AlreadyRunning, OSError, ValueError (unreadable state)."""
+    """Every job of this provisioner that may exist. Raises AlreadyRunning, OSError, FileError (unreadable state)."""
 
     def __init__(self, name: str, state: Path) -> None:
         self._prefix, self._path = f"{name}.", state
@@ -59,8 +59,12 @@ class Jobs:
         except Taken as error:
             self._lock.close()
             raise AlreadyRunning(f"{state}: another provisioner uses it; give one of them another `name`") from error
-        kept = json.loads(state.read_text(encoding="utf-8")) if state.exists() else []
-        self._jobs = {job["name"]: Job(**job) for job in kept}
+        try:
+            kept = json.loads(state.read_text(encoding="utf-8")) if state.exists() else []
+            self._jobs = {job["name"]: Job(**job) for job in kept}
+        except (ValueError, LookupError, TypeError) as error:
+            self._lock.close()
+            raise FileError(state, "not the state of a provisioner; give another --state, or delete it") from error
 
     def close(self) -> None:
         self._lock.close()

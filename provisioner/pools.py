@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from datetime import timedelta
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
 
-from gpt2core.spec.errors import FileError, InputError
+from gpt2core.spec.errors import FileError, InputError, said
 from gpt2core.spec.settings import NoHome
 from taskloom.contract import durations, key_files
 from taskloom.contract.demand import Need
@@ -19,6 +20,7 @@ from taskloom.contract.labels import MOST_NODES, NODES
 from taskloom.contract.options import DEFAULT_SERVER
 
 NAME = r"^[A-Za-z0-9_-]{1,40}$"
+MOST_CHARS = 40  # of a number, a time or a size
 
 
 def _positive(value: timedelta) -> timedelta:
@@ -33,7 +35,32 @@ def _duration(value: object) -> object:
     return value if found is None else found
 
 
-Duration = Annotated[timedelta, AfterValidator(_positive), BeforeValidator(_duration), Field(strict=False)]
+def _number(value: object) -> object:
+    """The value of a number, a time or a size. Raises ValueError for true, which pydantic would take for 1, and for
+    what is too large for a float."""
+    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError("must be a finite number")
+    if len(str(value)) > MOST_CHARS:
+        raise ValueError(f"must have at most {MOST_CHARS} characters")
+    return value
+
+
+def _path(value: Path) -> Path:
+    if "\0" in str(value):
+        raise ValueError("must be a path")
+    return value
+
+
+Duration = Annotated[
+    timedelta, AfterValidator(_positive), BeforeValidator(_duration), BeforeValidator(_number), Field(strict=False)
+]
+Whole = Annotated[int, BeforeValidator(_number)]
+Size = Annotated[ByteSize, BeforeValidator(_number)]
+File = Annotated[Path, AfterValidator(_path)]
+# In arguments of commands, and as a worker accepts labels.
+Word = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
+Label = Annotated[str, Field(pattern=r"^[^=\x00-\x1f\x7f]{1,200}$")]
+Short = Annotated[Word, Field(max_length=200)]
 
 
 class PoolsFileRefused(InputError):
@@ -48,22 +75,24 @@ class Pool(_Settings):
     """Jobs of one kind: each is one worker on its first node."""
 
     name: str = Field(pattern=NAME)
-    partition: str | None = None
-    constraint: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    nodes: int = Field(1, ge=1, le=MOST_NODES)
-    cores: int = Field(ge=1, le=1 << 16)
-    memory: ByteSize = Field(gt=0)
+    partition: Word | None = None
+    constraint: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    nodes: Whole = Field(1, ge=1, le=MOST_NODES)
+    cores: Whole = Field(ge=1, le=1 << 16)
+    memory: Size = Field(gt=0)
     walltime: Duration
     exclusive: bool = True
-    max_jobs: int = Field(ge=1, le=1000)
-    max_pending: int = Field(1, ge=1, le=1000)
+    max_jobs: Whole = Field(ge=1, le=1000)
+    max_pending: Whole = Field(1, ge=1, le=1000)
     idle_exit: Duration = timedelta(seconds=120)
     peaks: Literal["once", "never"] = "once"
-    labels: dict[str, str] = Field(default_factory=dict)
-    sbatch_options: tuple[str, ...] = ()
-    prelude: str = Field("", description="shell commands that make `taskloom` available on a node")
+    labels: dict[Label, Short] = Field(default_factory=dict)
+    sbatch_options: tuple[Word, ...] = ()
+    prelude: str = Field(
+        "", pattern=r"^[^\x00]*$", description="shell commands that make `taskloom` available on a node"
+    )
 
     @property
     def worker_labels(self) -> dict[str, str]:
@@ -104,9 +133,9 @@ class Pools(_Settings):
 
     name: str = Field("taskloom", pattern=NAME)
     server: str = DEFAULT_SERVER
-    token_file: Path | None = None
+    token_file: File | None = None
     interval: Duration = timedelta(seconds=30)
-    log_folder: Path = Path("taskloom-jobs")
+    log_folder: File = Path("taskloom-jobs")
     pools: tuple[Pool, ...] = Field(min_length=1)
 
     @property
@@ -128,7 +157,9 @@ def read(path: Path, server: str | None = None) -> Pools:
         given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PoolsFileRefused(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        raise PoolsFileRefused(f"{path}: not TOML: save it as UTF-8 ({error})") from error
+    except (ValueError, RecursionError) as error:  # ValueError: also of numbers with thousands of digits
         raise PoolsFileRefused(f"{path}: not TOML: {error}") from error
     tables = given.get("pools")
     if isinstance(tables, dict):
@@ -140,7 +171,8 @@ def read(path: Path, server: str | None = None) -> Pools:
     try:
         pools = Pools.model_validate(given)
     except ValidationError as error:
-        raise PoolsFileRefused("\n".join(_explained(path, given, item) for item in error.errors())) from error
+        wrong = [item for item in error.errors() if item["type"] != "too_short"] or error.errors()  # no pool is left
+        raise PoolsFileRefused("\n".join(_explained(path, given, item) for item in wrong)) from error
     if len({pool.name for pool in pools.pools}) < len(pools.pools):
         raise PoolsFileRefused(f"{path}: pools: two pools have the same name")
     return pools
@@ -155,5 +187,5 @@ def _explained(path: Path, given: dict[str, Any], error: Any) -> str:
         else:
             at = at.get(key, {}) if isinstance(at, dict) else {}
             place.append(str(key))
-    value = "" if error["type"] == "missing" else f" is {error['input']!r}"
+    value = "" if error["type"] == "missing" else f" is {said(error['input'])}"
     return f"{path}: {'.'.join(place)}{value}: {error['msg']}"

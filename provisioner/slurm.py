@@ -13,7 +13,10 @@ from pathlib import Path
 from taskloom.provisioner.pools import Pool, Pools
 
 ANSWER_S = 30.0
-CUSTOMISING = ("SQUEUE_", "SBATCH_", "SCANCEL_")  # options of the user's own calls, such as SQUEUE_STATES
+# Options of the user's own calls, such as SQUEUE_STATES, and facts of a job from which this process was started: sbatch
+# would pass them on, and srun refuses two kinds of memory.
+CUSTOMISING = ("SQUEUE_", "SBATCH_", "SCANCEL_", "SLURM_")
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_KEY")  # which Slurm to ask
 HEADER = ["JOBID", "NAME", "STATE", "REASON"]
 JOB_ID = r"^[ \t]*(?:Submitted batch job )?(\d+)(?:;\S+| on cluster \S+)?[ \t]*$"  # front ends may drop --parsable
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -43,10 +46,10 @@ def queue() -> list[QueuedJob]:
     printed = _run(["squeue", "--user", str(os.getuid()), "--format", COLUMNS])
     jobs, others, headed = [], [], False
     for line in filter(None, map(str.strip, printed.splitlines())):
-        parts = line.split("|", 3)
+        parts = list(map(str.strip, line.split("|", 3)))
         if len(parts) == 4 and re.match(r"\d", parts[0]):
             jobs.append(QueuedJob(*parts))
-        elif line.split("|") == HEADER:
+        elif parts == HEADER:
             headed = True
         else:
             others.append(line)
@@ -115,11 +118,11 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-def _run(command: Sequence[str], given: str | None = None) -> str:
+def _run(command: Sequence[str], given: str = "") -> str:
     try:
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False,
-            env={name: value for name, value in os.environ.items() if not name.startswith(CUSTOMISING)},
+            env={name: value for name, value in os.environ.items() if name in KEPT or not name.startswith(CUSTOMISING)},
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise SlurmUnknown(f"{command[0]} did not answer within {ANSWER_S:g} s") from error

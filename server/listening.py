@@ -35,7 +35,7 @@ def resolve(host: str, port: int) -> Address:
     """Resolve the host name. Raises StartRefused."""
     try:
         family, _, _, _, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
         raise StartRefused(f"{host} port {port}: {error}") from None
     return Address(family, sockaddr, host, port)
 

@@ -31,6 +31,6 @@ def checks(database_url: str | None = None) -> tuple[Check, ...]:
         return ", ".join(str(writable(PREFIX + name, root)) for name, root in given.items() if root) or "by default"
 
     return (
-        *SETTINGS[:1], Check("variables of the server", variables), Check("database", database),
+        *SETTINGS[:2], Check("variables of the server", variables), Check("database", database),
         Check("folders of the server", folders),
     )  # fmt: skip

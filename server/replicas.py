@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from gpt2core.process import launch
 from gpt2core.process.temporary import TemporaryFolder
 from taskloom.server.errors import StartRefused
 from taskloom.server.metrics import SHARED
@@ -83,7 +84,8 @@ def _start(
 
 def _wait_until_listening(replica: subprocess.Popen[bytes]) -> None:
     assert replica.stdout
-    if not replica.stdout.readline():
+    # A preloaded library may print lines before the event.
+    if not any(launch.parse_event(line.decode(errors="replace")) for line in replica.stdout):
         raise StartRefused("a server process could not start; its log has the reason")
 
 

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
+from gpt2core.spec.errors import said
 from taskloom.contract.options import DEFAULT_DATABASE
 from taskloom.server.errors import StartRefused
 
@@ -217,4 +218,4 @@ class Settings(BaseSettings):
 
 def _explained(error: ErrorDetails) -> str:
     accepted = ACCEPTED.get(error["type"], error["msg"]).format_map(error.get("ctx", {}))
-    return f"{PREFIX}{str(error['loc'][0]).upper()} = {error['input']!r} is not accepted: {accepted}"
+    return f"{PREFIX}{str(error['loc'][0]).upper()} = {said(error['input'])} is not accepted: {accepted}"

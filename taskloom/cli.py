@@ -81,6 +81,8 @@ class Taskloom(click.Group):
         wants_json = "--json" in context.meta[ARGUMENTS]
         try:
             return super().invoke(context)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(streams.EXIT_INTERRUPTED) from None
         except TaskloomError as error:
             raise failure(str(error), error.to_dict(), error.exit_code, wants_json) from error
         except CoreError as error:
@@ -98,7 +100,8 @@ class Taskloom(click.Group):
 def main() -> None:
     """Controlled experiments on how to parallelise the training of neural networks on CPUs.
 
-    Exit codes: 0 ok, 1 the work failed, 2 bad usage or bad input, 3 the server is unreachable or refuses.
+    Exit codes: 0 ok, 1 the work failed, 2 bad usage or bad input, 3 the server is unreachable or refuses,
+    130 ended by Ctrl-C before the command could end in order.
     """
 
 

@@ -40,12 +40,13 @@ class Connection:
         Raises ConfigError for a key that no request can carry and for proxies or certificates of the environment that
         cannot be used, FileError for a key's file, ServerUnreachable for an address that is none.
         """
-        self.server = (server or os.environ.get("TASKLOOM_SERVER") or DEFAULT_SERVER).rstrip("/")
+        address = (server or os.environ.get("TASKLOOM_SERVER") or DEFAULT_SERVER).rstrip("/")
+        self.server = http.shown(address)
         self._patience = patience or Patience()
         headers = authorization(token or key_files.token(os.environ))
         try:
-            self._http = http.Client(self.server, headers, timeout_s)
-        except httpx.InvalidURL as error:
+            self._http = http.Client(address, headers, timeout_s)
+        except (httpx.InvalidURL, UnicodeError) as error:
             raise ServerUnreachable(self.server, str(error)) from error
 
     def close(self) -> None:

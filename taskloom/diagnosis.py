@@ -21,6 +21,7 @@ from gpt2core.measure import counters, energy
 from gpt2core.node import host
 from gpt2core.node.load import MOST_BUSY_CORES
 from gpt2core.process import launch
+from gpt2core.process.child import spawning_on
 from gpt2core.spec import extras, preflight
 from gpt2core.spec.settings import cache_folder
 
@@ -62,12 +63,10 @@ def cores() -> Check:
 def affinity() -> Check:
     allowed = launch.allowed_cores()
     try:
-        os.sched_setaffinity(0, [allowed[-1]])
-        pinned = os.sched_getaffinity(0) == {allowed[-1]}
+        with spawning_on([allowed[-1]]):
+            pinned = os.sched_getaffinity(0) == {allowed[-1]}
     except OSError as error:
         return warn("affinity", f"a thread cannot be pinned: {error}", "allow sched_setaffinity in the sandbox")
-    finally:
-        os.sched_setaffinity(0, allowed)
     listed = ",".join(map(str, allowed))
     if not pinned:
         return warn("affinity", "pinning has no effect", "use a kernel that honours sched_setaffinity")
@@ -81,6 +80,19 @@ def smt() -> Check:
         advice = "give the worker one core of each pair with --cores"
         return warn("SMT", "logical cores share physical ones: " + "; ".join(pairs), advice)
     return ok("SMT", "every usable core is a physical one, as far as the machine reports")
+
+
+def speeds() -> Check:
+    """Whether the processor is hybrid."""
+    allowed = launch.allowed_cores()
+    speed = {core: host.capacity(core) for core in allowed}
+    highest = max(speed.values())
+    fastest = [core for core in allowed if speed[core] == highest]
+    if len(fastest) == len(allowed):
+        return ok("kinds of cores", "all usable cores are equally fast, as far as the machine reports")
+    listed = ",".join(map(str, fastest))
+    found = f"hybrid: of {len(allowed)} usable cores, {listed} are faster than the others"
+    return warn("kinds of cores", found, f"give the worker cores of one kind: --cores {listed}")
 
 
 def governor() -> Check:
@@ -214,6 +226,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     cores,
     affinity,
     smt,
+    speeds,
     governor,
     turbo,
     load,
@@ -242,20 +255,27 @@ def surroundings() -> tuple[list[Check], str | None]:
     """What each of our processes checks before its work; and why nothing can be trained here, or None."""
     started = {
         module: subprocess.Popen(
-            [sys.executable, "-P", "-m", module, preflight.OPTION], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
+            [sys.executable, "-P", "-m", module, preflight.OPTION],
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for this process
         )
         for module, can_start in PROCESSES.items()
         if can_start()
     }
     found: dict[str, preflight.Finding] = {}
     unfit = None
-    for module, process in started.items():
-        output, _ = process.communicate()
-        for finding in preflight.read(output.decode()):
-            if finding.name not in found or finding.advice:
-                found[finding.name] = finding
-            if module == "gpt2core" and finding.advice and unfit is None:
-                unfit = finding.advice
+    try:
+        for module, process in started.items():
+            output, _ = process.communicate()
+            for finding in preflight.read(output.decode(errors="replace")):
+                if finding.name not in found or finding.advice:
+                    found[finding.name] = finding
+                if module == "gpt2core" and finding.advice and unfit is None:
+                    unfit = finding.advice
+    finally:
+        for process in started.values():
+            process.kill()  # after Ctrl-C; else all have ended
     checks = [Check(each.name, "fail" if each.advice else "ok", each.found, each.advice) for each in found.values()]
     return checks, unfit
 

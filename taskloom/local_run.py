@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -14,7 +14,7 @@ from gpt2core.process import launch
 from gpt2core.process.child import Child, Exited, Printed, Reported, Waiting
 from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec import extras, preflight
-from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.errors import ConfigError, MachineError
 from taskloom.stopping import Stopped, Stopping
 
 Command = Callable[[Path], list[str]]
@@ -75,7 +75,7 @@ def run(
         with stopping.listening():
             try:
                 with stopping.held_back():
-                    child = Child(Waiting(command(path), config.cores), config.to_dict(), inbox)
+                    child = Child(_started(command(path), config.cores), config.to_dict(), inbox)
                 return _listen(inbox, path, on_event, on_line)
             except Stopped:
                 if child is not None:
@@ -85,6 +85,14 @@ def run(
             finally:
                 if child is not None:
                     child.kill()
+
+
+def _started(command: Sequence[str], cores: Sequence[int] | None) -> Waiting:
+    """Raises MachineError."""
+    try:
+        return Waiting(command, cores)
+    except OSError as error:  # such as no memory, no process, or a sandbox without sched_setaffinity
+        raise MachineError(f"the trainer cannot be started: {error}") from error
 
 
 def _listen(

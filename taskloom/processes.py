@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import IO
 
 import click
 
+from gpt2core.process import launch
 from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
 from taskloom.stopping import Stopped, Stopping
 
@@ -41,6 +41,7 @@ class Processes:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                errors="replace",
                 start_new_session=True,  # Ctrl-C reaches only this command, which stops them in order
             )
             self._running[name] = process
@@ -49,10 +50,11 @@ class Processes:
 
     def start_both(self, server: list[str], worker: list[str]) -> str:
         """Start a server, and a worker of it; return the server's URL. Raises ProcessEnded."""
-        line = self.start("server", *server).readline()
-        if not line:
+        # A preloaded library or sitecustomize may print lines before it.
+        events = filter(None, map(launch.parse_event, self.start("server", *server)))
+        url = next((str(event["url"]) for event in events if "url" in event), None)
+        if url is None:
             raise ProcessEnded("the server did not start" + self._last_words("server"))
-        url = str(json.loads(line)["url"])
         self.start("worker", "--server", url, *worker)
         return url
 

@@ -39,14 +39,18 @@ def read(path: Path) -> ExperimentRequest:
         content: Any = reader(path.read_text(encoding="utf-8-sig"))  # editors of Windows begin a file with a mark
     except OSError as error:
         raise UnreadableFile(path, error.strerror or str(error)) from error
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise BadRequestFile(path, f"not readable as {path.suffix[1:]}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BadRequestFile(path, f"not readable as {path.suffix[1:]}: save it as UTF-8 ({error})") from error
+    except (ValueError, LookupError, OverflowError, yaml.YAMLError, RecursionError) as error:  # such as !!bool x
+        why = " ".join(str(error).split())
+        raise BadRequestFile(path, f"not readable as {path.suffix[1:]}: {why}") from error
     if not isinstance(content, dict):
         raise BadRequestFile(path, "contains no fields of an experiment, such as name, base and axes")
     return parse(content)
 
 
 FLOAT, INT, TEXT, DATE = (f"tag:yaml.org,2002:{name}" for name in ("float", "int", "str", "timestamp"))
+OTHERS = tuple(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "binary", "omap", "pairs", "set"))
 MOST_VALUES = 100_000  # of a file, where each alias counts as what it stands for
 
 
@@ -67,6 +71,8 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+# What an experiment does not consist of is refused, also where it is written as !!set or !!timestamp.
+_Loader.yaml_constructors = {tag: make for tag, make in yaml.SafeLoader.yaml_constructors.items() if tag not in OTHERS}
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, expression) for tag, expression in rules if tag not in (FLOAT, INT, DATE)]
     for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()

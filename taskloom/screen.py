@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any
 
 from rich import box
@@ -20,7 +22,10 @@ class Screen(Console):
     control no terminal."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(markup=False, emoji=False, **options)
+        # The library would fail on other digits than ours, and fill lines of millions of columns.
+        odd = [name for name in ("COLUMNS", "LINES") if not re.fullmatch("[0-9]{1,4}", os.environ.get(name, ""))]
+        kept = {name: value for name, value in os.environ.items() if name not in odd}
+        super().__init__(markup=False, emoji=False, _environ=kept, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable_lines(text), **options)

@@ -32,11 +32,11 @@ def spare_cores(process_cores: Collection[int], measured: Collection[int]) -> tu
 def move_agent(cores: Collection[int]) -> None:
     """Move every thread of this process to these cores; later threads inherit them."""
     for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(ProcessLookupError):  # a thread may end meanwhile
+        with contextlib.suppress(OSError):  # a thread may end meanwhile, or a sandbox forbids it
             os.sched_setaffinity(int(thread.name), cores)
 
 
 def raise_priority() -> None:
     """Raise the agent's priority, where the system allows it, so that it answers beside a busy trainer."""
-    with contextlib.suppress(PermissionError):
+    with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, -5)

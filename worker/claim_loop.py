@@ -13,6 +13,7 @@ from typing import Any
 
 from gpt2core.process.node_time import NodeTime
 from gpt2core.spec.wording import counted
+from taskloom.contract import http
 from taskloom.contract.attempts import Lease, LeaseRequest
 from taskloom.contract.retry import GaveUp, Refused, RetryPolicy, Unreachable, call_until_answered
 from taskloom.contract.workers import WorkerRegistration
@@ -184,7 +185,7 @@ class ClaimLoop:
         call_until_answered(lambda: self._client.register(introduction), self._pause_while_wanted, self._tell_retry)
         self._registered, self._announced = True, kept
         name, cores = self._settings.worker_id, list(self._settings.cores)
-        text = f"worker {name} (cores {cores}) registered with {self._settings.server}"
+        text = f"worker {name} (cores {cores}) registered with {http.shown(self._settings.server)}"
         self._report.say("registered", text, worker_id=name)
 
     def _introduction(self) -> WorkerRegistration:

@@ -26,11 +26,11 @@ class Report:
         self._last = ""
 
     def say(self, event: str, message: str, **fields: Any) -> None:
+        line = printable(message)  # one line, whatever another program answered
         if not sys.stderr.isatty():
-            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            streams.say(f"{stamp} {message}", sys.stderr)
+            streams.say(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {line}", sys.stderr)
         elif self._needed(event, fields):
-            streams.say(f"{time.strftime('%H:%M:%S')} {printable(message)}", sys.stderr)
+            streams.say(f"{time.strftime('%H:%M:%S')} {line}", sys.stderr)
         if self._as_json:
             streams.say(json.dumps({"event": event, **fields}))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shlex
@@ -20,7 +21,7 @@ from gpt2core.process.ranks import over_nodes
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import parse_cores
 from gpt2core.spec.settings import NoHome, home
-from taskloom.contract import key_files, options
+from taskloom.contract import http, key_files, options
 from taskloom.contract.keys import authorization
 from taskloom.contract.labels import MOST_NODES
 from taskloom.worker import slurm
@@ -29,6 +30,8 @@ from taskloom.worker.walltime import Walltime, parse_s
 
 Drain = Literal["finish", "release"]
 Peaks = Literal["once", "forced", "idle", "never"]
+MOST_CHARS = 200  # of a worker's id, and of a label's key and value
+MOST_OWN_LABELS = 40  # of an operator; builds, runtimes and MPI have others, and a server takes 64 in all
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,14 @@ def core_ranges(cores: Sequence[int]) -> str:
     return ".".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
+def default_id(cores: Sequence[int]) -> str:
+    """The id of a worker that is given none. Many cores with gaps would be too long: their hash then names them."""
+    found = default_prefix() + core_ranges(cores)
+    if len(found) <= MOST_CHARS:
+        return found
+    return f"{default_prefix()}{len(cores)}-cores-{hashlib.sha256(found.encode()).hexdigest()[:12]}"
+
+
 def default_prefix() -> str:
     """Beginning of the default ids of this node's workers."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname()) + ":"
@@ -95,7 +106,7 @@ def _server(url: str) -> str:
     except ValueError:
         known = False
     if not known:
-        raise ConfigError("server", url, f"a URL such as {options.DEFAULT_SERVER}")
+        raise ConfigError("server", http.shown(url), f"a URL such as {options.DEFAULT_SERVER}")
     return url.rstrip("/")
 
 
@@ -108,6 +119,8 @@ def _label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise ConfigError("label", text, "key=value")
+    if len(key) > MOST_CHARS or len(value) > MOST_CHARS or not text.isprintable():
+        raise ConfigError("label", text, f"printable text of at most {MOST_CHARS} characters on each side of =")
     return key, value
 
 
@@ -146,7 +159,7 @@ def _default_grace_s(job: SlurmJob | None) -> float:
 def _nodes(text: str | None, job: SlurmJob | None) -> int:
     if text is None:
         return 1 if job is None else job.nodes
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_NODES:
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= MOST_NODES:
         raise ConfigError("nodes", text, f"a whole number from 1 to {MOST_NODES}")
     return int(text)
 
@@ -180,16 +193,18 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
 
     job = slurm.job(environment)
     cores = _cores(value("cores"), job)
-    worker_id = value("worker_id") or default_prefix() + core_ranges(cores)
-    if not re.fullmatch(r"[\w.:@-]{1,200}", worker_id) or worker_id.strip(".") == "":
-        raise ConfigError("worker_id", worker_id, "1 to 200 letters, digits or _ . : @ -")
+    worker_id = value("worker_id") or default_id(cores)
+    if not re.fullmatch(r"[\w.:@-]+", worker_id) or len(worker_id) > MOST_CHARS or worker_id.strip(".") == "":
+        raise ConfigError("worker_id", worker_id, f"1 to {MOST_CHARS} letters, digits or _ . : @ -")
     drain = value("drain") or "finish"
     if drain not in ("finish", "release"):
         raise ConfigError("drain", drain, "finish or release")
     peaks = value("peaks") or "once"
     if peaks not in get_args(Peaks):
         raise ConfigError("peaks", peaks, "once, forced, idle or never")
-    labels = given.label or list(filter(None, environment.get("TASKLOOM_LABELS", "").split(",")))
+    labels = given.label or list(filter(None, map(str.strip, environment.get("TASKLOOM_LABELS", "").split(","))))
+    if len(labels) > MOST_OWN_LABELS:
+        raise ConfigError("label", len(labels), f"at most {MOST_OWN_LABELS} labels")
     wait_s = value("wait_s") or 25.0
     try:
         wait_s = float(wait_s)

@@ -12,6 +12,8 @@ from gpt2core.spec.errors import ConfigError
 
 ANSWER_S = 10.0  # a slower controller is treated as unreachable
 NO_LIMIT = ("NONE", "UNLIMITED", "N/A")
+END = re.compile("[0-9]{1,15}")  # seconds since 1970
+CUSTOMISING = ("SQUEUE_", "SCONTROL_")  # options of the user's own calls
 KILL_WAIT = re.compile(r"^KillWait\s*=\s*(\d+)", re.MULTILINE)
 
 
@@ -45,7 +47,7 @@ def job(environment: Mapping[str, str]) -> SlurmJob | None:
         return None
     ends_at, unknown = None, None
     if given:
-        if not given.isdecimal():
+        if not END.fullmatch(given):
             raise ConfigError("SLURM_JOB_END_TIME", given, "seconds since 1970")
         ends_at = float(given)
     elif job_id:
@@ -59,7 +61,7 @@ def job(environment: Mapping[str, str]) -> SlurmJob | None:
 def _number(environment: Mapping[str, str], name: str) -> int | None:
     """A positive number, or None; 0 stands for "all" or "not limited"."""
     text = environment.get(name, "")
-    return int(text) or None if text.isdecimal() else None
+    return int(text) or None if re.fullmatch("[0-9]{1,15}", text) else None
 
 
 def _nodes(environment: Mapping[str, str]) -> int:
@@ -80,11 +82,11 @@ def _end_from_queue(job_id: str, environment: Mapping[str, str]) -> tuple[float 
     text, problem = _asked(["squeue", "-h", "-j", job_id, "-o", "%e"], {**environment, "SLURM_TIME_FORMAT": "%s"})
     if problem is not None:
         return None, problem
-    if text in NO_LIMIT:
-        return None, None
-    if not text.isdecimal():
-        return None, f"squeue says that job {job_id} ends at {text!r}"
-    return float(text), None
+    # A site's messages may surround the answer.
+    said = [line for line in map(str.strip, text.splitlines()) if line in NO_LIMIT or END.fullmatch(line)]
+    if not said:
+        return None, f"squeue says that job {job_id} ends at {text[:200]!r}"
+    return None if said[-1] in NO_LIMIT else float(said[-1]), None
 
 
 def _kill_wait_s(environment: Mapping[str, str]) -> float | None:
@@ -95,10 +97,12 @@ def _kill_wait_s(environment: Mapping[str, str]) -> float | None:
 
 def _asked(command: list[str], environment: Mapping[str, str]) -> tuple[str, str | None]:
     """Run a Slurm command. Returns its output and None, or "" and the reason of its failure."""
+    given = {**os.environ, **environment}
     try:
         done = subprocess.run(
-            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=ANSWER_S, check=False
-        )
+            command, env={name: value for name, value in given.items() if not name.startswith(CUSTOMISING)},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "", f"{command[0]} did not answer within {ANSWER_S:g} s"
     except OSError as error:

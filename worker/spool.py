@@ -70,7 +70,7 @@ class Spool:
     def _lasting_id(self) -> str:
         """Identity of this spool, independent of its path."""
         path = self.folder / "id"
-        if not path.exists():
+        if not path.exists() or not re.fullmatch("[0-9a-f]{32}", path.read_text(errors="replace")):
             files.write_text(path, uuid.uuid4().hex)
         return path.read_text(encoding="utf-8")
 
@@ -104,7 +104,7 @@ class Spool:
 
     def entries(self) -> Iterator[Entry]:
         """Undelivered entries, oldest attempt first. Unreadable files are set aside."""
-        names = [path.stem for path in self.folder.glob("*.json") if path.stem.isdecimal()]
+        names = [path.stem for path in self.folder.glob("*.json") if re.fullmatch("[1-9][0-9]{0,17}", path.stem)]
         for attempt_id in sorted(map(int, names)):
             try:
                 stored = json.loads(self._path(attempt_id).read_bytes())

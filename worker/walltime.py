@@ -9,10 +9,11 @@ from gpt2core.spec.errors import ConfigError
 from taskloom.worker.slurm import SlurmJob
 
 RESERVE_S = 30.0  # end of the walltime, reserved to stop a trainer and deliver its result
-ACCEPTED = "a time such as 2h, 90m, 1h30m, 3600s, or in Slurm's form: 1-12:00:00, 02:00:00"
+ACCEPTED = "a time such as 2h, 90m, 1h30m, 3600s, or in Slurm's form: 1-12:00:00, 02:00:00; at most ten years"
 SLACK_S = 5.0  # part of the reserve for the answer to a claim
-UNITS = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-SLURM = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
+UNITS = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+SLURM = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9}):([0-9]{1,9}):([0-9]{1,9})")
+MOST_S = 10 * 366 * 86400  # timers of Python and of servers end somewhere
 SECONDS = (86400, 3600, 60, 1)
 
 
@@ -20,7 +21,7 @@ def parse_s(text: str, field: str = "walltime") -> float:
     """Seconds of a time in one of the forms of ACCEPTED. Raises ConfigError, which names the field."""
     found = UNITS.fullmatch(text) or SLURM.fullmatch(text)
     total_s = sum(int(part or 0) * unit for part, unit in zip(found.groups(), SECONDS, strict=True)) if found else 0
-    if total_s <= 0:
+    if not 0 < total_s <= MOST_S:
         raise ConfigError(field, text, ACCEPTED)
     return float(total_s)
 

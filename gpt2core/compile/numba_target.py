@@ -45,7 +45,7 @@ def used(shown: frozenset[str]) -> frozenset[str]:
     field, value = ("NUMBA_CPU_FEATURES", features) if name is None else ("NUMBA_CPU_NAME", name)
     if done.returncode != 0 or "is not a recognized processor" in done.stderr:
         raise ConfigError(field, value, "a processor that LLVM knows, such as x86-64-v3")
-    register, rounds, enabled = json.loads(done.stdout)
+    register, rounds, enabled = json.loads(done.stdout.splitlines()[-1])  # others may print before it
     needed = {OF_REGISTER[register], *([BF16] if rounds else [])}
     if not needed <= shown:
         missing = ", ".join(sorted(needed - shown))

@@ -11,6 +11,7 @@ from typing import Any
 CPU = Path("/sys/devices/system/cpu")
 CGROUP = Path("/sys/fs/cgroup")
 UNLIMITED_BYTES = 1 << 60  # version 1 cgroups write a number of about this size for "no limit"
+FASTEST, EFFICIENT = 1024, 512  # capacity of cores where Linux gives no number
 
 
 def read_text(path: Path) -> str | None:
@@ -130,6 +131,22 @@ def smt(core: int) -> bool | None:
     """Whether this core shares its physical core with another one; None if the machine does not say."""
     siblings = smt_siblings(core)
     return None if siblings is None else siblings != str(core)
+
+
+def capacity(core: int, root: Path | None = None) -> int:
+    """How fast a core is in units of 1/1024 of the machine's fastest, as far as Linux says that its cores differ: as
+    performance and efficiency cores, big and LITTLE ones do. root: the folder of the `cpuN` folders."""
+    root = root or CPU
+    found = read_int(root / f"cpu{core}/cpu_capacity")
+    if found is None and core in _listed(read_text(root.parents[1] / "cpu_atom/cpus") or ""):
+        return EFFICIENT
+    return FASTEST if found is None else found
+
+
+def _listed(text: str) -> set[int]:
+    """Core numbers in Linux's notation, such as 0-3,8."""
+    spans = (part.partition("-") for part in text.split(",") if part)
+    return {core for low, _, high in spans for core in range(int(low), int(high or low) + 1)}
 
 
 def governor(core: int) -> str | None:

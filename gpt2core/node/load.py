@@ -29,5 +29,6 @@ class Others:
 
 def _used_s() -> float | None:
     """Core seconds used by other processes."""
-    busy_s = host.core_times_s(range(os.cpu_count() or 1))[0]
-    return None if busy_s is None else busy_s - time.process_time()
+    ticks = host.cpu_times_ticks()  # of all cores: the numbers of those online may have gaps
+    busy = sum(ticks.get(name, 0) for name in ("user", "nice", "system", "irq", "softirq"))
+    return busy / os.sysconf("SC_CLK_TCK") - time.process_time() if ticks else None

@@ -25,7 +25,10 @@ def choose_cores(chosen: tuple[int, ...] | None, threads: int, oversubscribe: bo
 
 def pin_this_thread(core: int) -> tuple[int, ...]:
     """Bind the calling thread to a core; the affinity read back afterwards. Raises MachineError if it has no effect."""
-    os.sched_setaffinity(0, {core})  # 0: the calling thread
+    try:
+        os.sched_setaffinity(0, {core})  # 0: the calling thread
+    except OSError as error:  # a sandbox forbids it, or the core went offline
+        raise MachineError(f"a thread cannot be pinned to core {core}: {error.strerror}") from error
     observed = tuple(sorted(os.sched_getaffinity(0)))
     if observed != (core,):
         raise MachineError(f"the thread was pinned to core {core}, but may run on {observed}")

@@ -13,7 +13,8 @@ def spread(cores: Iterable[int], root: Path | None = None) -> tuple[int, ...]:
     """These cores in the order in which threads take them.
 
     One logical core of each physical core comes first, then the second ones, and so on, because two threads on one
-    physical core share its arithmetic units. Within each round, cores with a common last-level cache are neighbours.
+    physical core share its arithmetic units. Within each round, the faster cores of a hybrid processor come first, and
+    cores with a common last-level cache are neighbours.
     Otherwise the given order stays, and cores that the machine does not describe count as physical ones. root: the
     folder of the `cpuN` folders.
     """
@@ -22,7 +23,9 @@ def spread(cores: Iterable[int], root: Path | None = None) -> tuple[int, ...]:
     lasts = [host.last_level_cache(core, root) for core in given]
     caches = [None if last is None else read_text(last / "shared_cpu_list") for last in lasts]
     rounds = [physical[:place].count(siblings) for place, siblings in enumerate(physical)]
-    return tuple(given[place] for place in sorted(range(len(given)), key=lambda i: (rounds[i], _first(caches, i))))
+    speeds = [host.capacity(core, root) for core in given]
+    ordered = sorted(range(len(given)), key=lambda i: (rounds[i], -speeds[i], _first(caches, i)))
+    return tuple(given[place] for place in ordered)
 
 
 def _first(caches: Sequence[str | None], place: int) -> int:

@@ -6,11 +6,21 @@ import contextlib
 import errno
 import io
 import os
+import signal
 import sys
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TextIO
 
 UNWRITABLE = {errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}  # errors of streams, which name no file
+
+EXIT_INTERRUPTED = 130
+
+
+def become(module: str, arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by one of our modules, so that signals reach it. Ctrl-C waits until it is in
+    `guarded`: while Python loads modules, it would be a traceback."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])
 
 
 def fill() -> None:
@@ -41,15 +51,18 @@ def say(line: str, stream: TextIO | None = None) -> None:
 
 
 def guarded(main: Callable[[], int | None]) -> int:
-    """Call the main function of a process that may lack standard streams. Return its exit code; 1, with the error in a
-    line, if a file that the error names could not be used, or a stream could not be written. Characters that standard
-    output cannot encode are escaped, as on standard error."""
+    """Call the main function of a process that may lack standard streams. Return its exit code; 130 after Ctrl-C; 1,
+    with the error in a line, if a file that the error names could not be used, or a stream could not be written.
+    Characters that standard output cannot encode are escaped, as on standard error."""
     fill()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     code, failed = 1, ""
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         code = main() or 0
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except OSError as error:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from gpt2core.node.files import replacing
 from gpt2core.process.launch import EXIT_BAD_INPUT, EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
 from gpt2core.process.streams import forget_output
-from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard
+from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard, UnreadableFile
 from gpt2core.spec.extras import NotLoaded
 from gpt2core.spec.preflight import TRAINING, require
 
@@ -47,7 +47,9 @@ def main(work: Callable[[threading.Event], None]) -> int:
         return EXIT_BAD_INPUT
     except (MemoryError, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.ENOMEM:  # mmap's
-            raise
+            if error.filename is None:
+                raise
+            return failed(UnreadableFile(error.filename, error.strerror or str(error)))
         emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
         return EXIT_FAILED
     return EXIT_OK

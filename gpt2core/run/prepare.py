@@ -186,7 +186,8 @@ def _compiling_beside(planned: RunPlan, kernels: Sequence[tuple[Kernel, tuple[st
     names = [f"{kernel.__module__}:{kernel.__name__}:{','.join(dtypes)}" for kernel, dtypes in kernels]
     command = launch.loop_command(planned.config.scheduler, planned.config.runtime, names)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr) as other:
-        os.sched_setaffinity(other.pid, cores)
+        with contextlib.suppress(OSError):  # it has ended, or a sandbox forbids it
+            os.sched_setaffinity(other.pid, cores)
         try:
             yield
         except BaseException:

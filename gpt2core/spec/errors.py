@@ -3,8 +3,11 @@ people."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
+
+MOST_CHARS = 300  # of a value in a message
 
 
 class CoreError(Exception):
@@ -39,13 +42,31 @@ class ConfigError(InputError, ValueError):
     slug = "bad-config"
 
     def __init__(self, field: str, value: object, accepted: str, others: Sequence[ConfigError] = ()) -> None:
-        this = f"{field} = {value!r} is not accepted: {accepted}"
+        this = f"{field} = {said(value)} is not accepted: {accepted}"
         super().__init__("; ".join([this, *map(str, others)]))
         self.field, self.value, self.accepted, self.others = field, value, accepted, tuple(others)
 
     def fields(self) -> dict[str, object]:
-        this: dict[str, object] = {"field": self.field, "value": self.value, "accepted": self.accepted}
+        this: dict[str, object] = {"field": self.field, "value": _in_json(self.value), "accepted": self.accepted}
         return {**this, "others": [other.fields() for other in self.others]} if self.others else this
+
+
+def said(value: object) -> str:
+    """A value in a message."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of thousands of digits
+        text = "an integer of thousands of digits"
+    return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}..."
+
+
+def _in_json(value: object) -> object:
+    """The value, or the text of one that JSON does not know, such as a date of TOML or infinity."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return said(value)
+    return value
 
 
 def raise_together(errors: Sequence[ConfigError]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,8 @@ def parse_goal(value: object) -> dict[str, float]:
     ((metric, limit),) = given.items()
     if metric not in METRICS:
         raise ConfigError("stop_at", value, "a metric of " + " or ".join(METRICS) + f", not {metric!r}: " + ACCEPTED)
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not math.isfinite(limit) or limit < 0:
+    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if not is_number or not 0 <= limit <= sys.float_info.max:  # nan compares false
         raise ConfigError("stop_at", value, ACCEPTED)
     if metric == ACCURACY and not 0 < limit <= 1:
         raise ConfigError("stop_at", value, ACCEPTED)

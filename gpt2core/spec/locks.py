@@ -6,8 +6,9 @@ import errno
 import fcntl
 from typing import IO, Any
 
-# What flock fails with where there are no locks. EWOULDBLOCK alone means that another process holds the lock.
-LACKING = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EBADF)
+# What flock fails with where there are no locks, or a sandbox forbids them. EWOULDBLOCK alone means that another
+# process holds the lock.
+LACKING = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL, errno.EPERM, errno.ENOTTY)
 
 
 class Taken(Exception):
@@ -16,7 +17,7 @@ class Taken(Exception):
 
 def lock(file: IO[Any], shared: bool = False, wait: bool = True) -> bool:
     """Lock an open file until it is closed. False: its file system has no locks. Raises Taken unless it may wait,
-    OSError for a disk error."""
+    OSError with the file's name for a disk error."""
     how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
     try:
         fcntl.flock(file, how)
@@ -25,5 +26,5 @@ def lock(file: IO[Any], shared: bool = False, wait: bool = True) -> bool:
     except OSError as error:
         if error.errno in LACKING:
             return False
-        raise
+        raise OSError(error.errno, error.strerror, file.name) from error
     return True

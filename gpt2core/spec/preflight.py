@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gpt2core.spec import locks, settings
-from gpt2core.spec.errors import FileError, InputError
+from gpt2core.spec.errors import ConfigError, FileError, InputError
 
 OPTION = "--preflight"  # of our processes: print the list as JSON and exit
 
@@ -61,7 +61,7 @@ def tell(checks: Iterable[Check], out: IO[str]) -> None:
 
 def read(text: str) -> list[Finding]:
     """Findings that another process printed."""
-    values: list[dict[str, Any]] = json.loads(text)
+    values: list[dict[str, Any]] = json.loads((text.splitlines() or [""])[-1])  # others may print before it
     return [Finding(**each) for each in values]
 
 
@@ -78,6 +78,14 @@ def _processes() -> str:
     except OSError as error:
         raise FileError("/proc", f"{error.strerror}: mount it, it tells what threads and machine do") from None
     return f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} processors"
+
+
+def _mask() -> str:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    if mask & 0o700:
+        raise ConfigError("umask", f"{mask:04o}", "one that leaves new files to their owner, such as 0022")
+    return f"{mask:04o}"
 
 
 def _temporary() -> str:
@@ -101,7 +109,7 @@ def _numba() -> str:
 
 
 SETTINGS = (
-    Check("temporary folder", _temporary), Check("processors", _processes),
+    Check("umask", _mask), Check("temporary folder", _temporary), Check("processors", _processes),
     Check("variables of the trainer", _variables),
 )  # fmt: skip
 TRAINING = (*SETTINGS, Check("cache folder", _cache), Check("variables of Numba", _numba))

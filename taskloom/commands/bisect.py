@@ -224,7 +224,7 @@ class Bisection:
         command = [sys.executable, "-P", "-m", "taskloom.worker.commits", str(HERE.absolute()), commit.sha]
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         try:
-            answer = json.loads(done.stdout)
+            answer = json.loads((done.stdout.splitlines() or [""])[-1])  # others may print before it
         except ValueError:
             answer = {"error": done.stderr.strip()}
         if "build" not in answer:

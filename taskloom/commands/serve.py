@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import click
 
+from gpt2core.process import streams
 from gpt2core.spec import extras
 from taskloom.commands.forwarded import arguments, forwarded
 from taskloom.contract.options import DATABASE, SERVE
@@ -21,6 +21,5 @@ def serve(database_url: str | None, **given: Any) -> None:
     # A database URL may hold a password, which process arguments would show to everyone on the machine.
     if database_url is not None:
         os.environ["TASKLOOM_DATABASE_URL"] = database_url
-    # exec, so that signals reach the server itself.
     options = arguments((each for each in SERVE if each is not DATABASE), given)
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "taskloom.server", *options])
+    streams.become("taskloom.server", options)

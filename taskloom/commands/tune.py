@@ -80,7 +80,7 @@ def tune(
     if as_json:
         print_json(found)
     else:
-        _say(f"see: {server.rstrip('/')}/ui/experiment?id={experiment.id}", found.sentence)
+        _say(f"see: {client.server}/ui/experiment?id={experiment.id}", found.sentence)
     if found.base is None:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)
     if export is not None:

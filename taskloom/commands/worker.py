@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import click
 
+from gpt2core.process import streams
 from gpt2core.spec import extras
 from taskloom.commands.forwarded import arguments, forwarded
 from taskloom.contract.options import WORKER
@@ -22,5 +22,4 @@ def worker(token: str | None, **given: Any) -> None:
     extras.require("worker")
     if token is not None:
         os.environ["TASKLOOM_TOKEN"] = token
-    # exec, so that signals reach the worker itself
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "taskloom.worker", *arguments(WORKER, given)])
+    streams.become("taskloom.worker", arguments(WORKER, given))

@@ -99,7 +99,7 @@ def workload(
     else:
         for part in analysis_tables.workload(found):
             console().print(part) if not isinstance(part, str) else _say(part)
-        _say(shown_at(experiment, server))
+        _say(shown_at(experiment, client.server))
     if experiment.by_state.get("succeeded", 0) < experiment.runs:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)
 

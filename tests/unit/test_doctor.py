@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpt2core.node import load, peaks
+from gpt2core.node.pinning import pin_this_thread
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import MachineError
+from taskloom import diagnosis, local_run
 from taskloom.cli import main
+from taskloom.worker import affinity
 
 ROOF = """
 import json, pathlib, sys
@@ -72,3 +79,16 @@ def test_a_check_of_server_or_worker_that_fails_is_the_exit_code(
     checks = json.loads(found.stdout)["checks"]
     assert [named in check["advice"] for check in checks if check["status"] == "fail"] == [True]
     assert "cores" in {check["name"] for check in checks}  # the machine is examined all the same
+
+
+def test_a_sandbox_that_pins_no_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "sched_setaffinity", refused)
+    assert "allow sched_setaffinity" in diagnosis.affinity().advice
+    with pytest.raises(MachineError, match="cannot be pinned to core 0"):
+        pin_this_thread(0)
+    with pytest.raises(MachineError, match="the trainer cannot be started"):
+        local_run.run(TrainConfig(cores=(0,)), lambda _: ["true"], lambda _: None, lambda _: None)
+    affinity.move_agent([0])

@@ -1,5 +1,7 @@
 """Files that people edit: marks of editors, line ends, keys given twice, numbers, and what is no text."""
 
+import json
+
 import click
 import pytest
 
@@ -8,6 +10,7 @@ from gpt2core.spec.errors import BadMagic, ConfigError, FileError
 from taskloom.commands import report
 from taskloom.contract import key_files
 from taskloom.provisioner import pools
+from taskloom.provisioner.jobs import Jobs
 from taskloom.request_file import BadRequestFile, read
 
 MARK = "\ufeff"
@@ -156,3 +159,90 @@ def test_a_checkpoint_with_a_configuration_that_is_none_is_refused(tmp_path, con
     (tmp_path / shards.CONFIG).write_bytes(content)
     with pytest.raises(BadMagic, match=f"{shards.CONFIG}: is no JSON"):
         shards.read_config(tmp_path)
+
+
+@pytest.mark.parametrize("text", [
+    'base: {steps: !!int ""}', "base: {steps: !!bool x}", 'base: {lr: !!float ""}', "name: !!timestamp x",
+    "axes: !!set {a, b}", 'name: !!binary "AAAA"', r'name: "\UFFFFFFFF"', "base: {lr: 1.0, steps: [}", "name: a\n---\n",
+])  # fmt: skip
+def test_tags_and_escapes_that_no_value_has_are_refused_in_one_line(tmp_path, text):
+    with pytest.raises(BadRequestFile, match=r"a\.yaml: not readable as yaml") as raised:
+        request(tmp_path, "a.yaml", text)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.toml", "a.json"])
+def test_a_file_in_another_encoding_says_which_one_is_read(tmp_path, name):
+    with pytest.raises(BadRequestFile, match="save it as UTF-8"):
+        request(tmp_path, name, 'name = "x"'.encode("utf-16"))
+    (tmp_path / "pools.toml").write_bytes(POOL.encode("utf-16"))
+    with pytest.raises(pools.PoolsFileRefused, match="save it as UTF-8"):
+        pools.read(tmp_path / "pools.toml")
+
+
+@pytest.mark.parametrize("text", [
+    '"base": {"lr": 1%s}', '"axes": {"lr": [0.1, 1%s]}, "x": 1', '"base": {"stop_at": {"loss": 1%s}}',
+    '"base": {"steps": 1%s}',
+])  # fmt: skip
+def test_numbers_beyond_every_float_are_refused(tmp_path, text):
+    with pytest.raises(ConfigError, match=r"(lr|loss|stop_at|steps)"):
+        request(tmp_path, "a.json", "{" + text % (400 * "0") + "}")
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "2026-11-29", "10:00:00", "0x" + 5000 * "F", "'" + 5000 * "x" + "'"])
+def test_a_refused_value_of_toml_is_told_in_short_also_as_json(tmp_path, value):
+    with pytest.raises(ConfigError, match=r"base\.steps") as raised:
+        request(tmp_path, "a.toml", f"base.steps = {value}\n")
+    assert len(str(raised.value)) < 1000
+    json.dumps(raised.value.fields(), allow_nan=False)
+
+
+@pytest.mark.parametrize(("old", "new", "named"), [
+    ('"1GiB"', "inf", "memory"), ('"1GiB"', f'"{400 * "9"}GiB"', "memory"), ("600", "inf", "walltime"),
+    ("600", "1" + 5000 * "0", "pools.toml"), ("600", "0x" + 5000 * "F", "walltime"),
+    ("cores = 1", "cores = true", "cores"),
+    ("max_jobs = 1", 'max_jobs = 1\npartition = "a\\u0000"', "partition"),
+    ("max_jobs = 1", 'max_jobs = 1\nsbatch_options = ["a\\u0000"]', "sbatch_options"),
+    ("max_jobs = 1", 'max_jobs = 1\nprelude = "a\\u0000"', "prelude"),
+    ("max_jobs = 1", 'max_jobs = 1\nlabels = {"a=b" = "c"}', "labels"),
+    ("[pools", 'log_folder = "a\\u0000"\n[pools', "log_folder"),
+    ("[pools", 'token_file = "a\\u0000"\n[pools', "token_file"),
+])  # fmt: skip
+def test_a_value_of_a_pool_that_nothing_can_use_is_named(tmp_path, old, new, named):
+    (tmp_path / "pools.toml").write_text(POOL.replace(old, new))
+    with pytest.raises(pools.PoolsFileRefused, match=named) as raised:
+        pools.read(tmp_path / "pools.toml")
+    assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize("text", [
+    "tlk_1_a\ntlk_1_b\n", "# mine\ntlk_1_a\n", "tlk\u200b_1_a", MARK + MARK + "tlk_1_a", '{"token": "tlk\u200b"}',
+    '{"token": "tlk_1_a", "token": "tlk_1_b"}',
+])  # fmt: skip
+def test_a_file_that_holds_more_than_a_key_is_named(tmp_path, text):
+    path = tmp_path / "key"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    with pytest.raises(FileError, match=f"{path}: not a file of a key"):
+        key_files.read(path)
+
+
+def test_a_key_in_a_variable_may_end_with_a_line_end():
+    assert key_files.token({"TASKLOOM_TOKEN": "tlk_1_a\r\n"}) == "tlk_1_a"
+
+
+@pytest.mark.parametrize("reference", ["inf", "1" + 400 * "0", "nan"])
+def test_a_threshold_beyond_every_number_is_refused(tmp_path, reference):
+    path = tmp_path / "limits.toml"
+    path.write_text(LIMITS.replace("= 1\n", f"= {reference}\n"))
+    with pytest.raises(click.BadParameter, match=r"limits\.toml: threshold 1: reference"):
+        report.read_thresholds(path, "--thresholds")
+
+
+@pytest.mark.parametrize(
+    "content", ["", '{"name": "a"}', "null", "[1]", '[{"name": 1}]', '[{"name": "a", "pool": "b", "new": 1}]']
+)  # fmt: skip
+def test_a_state_of_a_provisioner_that_is_none_is_named(tmp_path, content):
+    (tmp_path / "state.json").write_text(content)
+    with pytest.raises(FileError, match=r"state\.json: not the state of a provisioner"):
+        Jobs("a", tmp_path / "state.json")

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from gpt2core.measure import counters
-from gpt2core.node import host, pages
+from gpt2core.node import host, load, pages
 from gpt2core.spec.sources import source_hash
 from taskloom import diagnosis
 
@@ -172,3 +172,12 @@ def test_memory_that_is_released_makes_no_piece_negative(monkeypatch):
     for piece in ("plan", "blas", "compiled", "blas"):
         resident.grew_by(piece)
     assert resident.pieces == {"interpreter": 100, "plan": 0, "blas": 50, "compiled": 0}
+
+
+def test_the_load_of_others_is_seen_where_numbers_of_cores_have_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a machine whose core 1 is offline."""
+    ticks = iter([f"cpu {2 * n} 0 0 0\ncpu0 {n} 0 0 0\ncpu2 {n} 0 0 0\n" for n in (50, 4500)])
+    original = host.read_text
+    monkeypatch.setattr(host, "read_text", lambda path: next(ticks) if path == Path("/proc/stat") else original(path))
+    monkeypatch.setattr(load, "LOOK_S", 0.05)
+    assert load.Others().busy_cores() > 1

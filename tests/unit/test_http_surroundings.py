@@ -5,7 +5,9 @@ import httpx
 import pytest
 
 from gpt2core.spec.errors import ConfigError
+from taskloom import Client
 from taskloom.contract import http
+from taskloom.errors import Problem, ServerUnreachable
 from tests.support.http_clients import ANSWERS, FAILURES, ask
 from tests.support.http_double import scripted
 
@@ -47,7 +49,8 @@ def test_loopback_is_known_by_its_address(monkeypatch, host):
 
 
 def test_an_address_that_no_request_can_use_is_named():
-    for server in ("http://127.0.0.1:x", "http://" + "a" * 70 + ".example", "http://a..example", "http://\udcff"):
+    names = ("127.0.0.1:x", "127.0.0.1:99999", "127.0.0.1:0", "a" * 70 + ".example", "a..example", "\udcff")
+    for server in (f"http://{name}" for name in names):
         with pytest.raises(ConfigError, match="server = "):
             http.reached(server, None)
     assert http.reached("http://127.0.0.1:1", "key") == "http://127.0.0.1:1, with a key"
@@ -101,3 +104,25 @@ def test_an_answer_that_cannot_be_decoded_is_no_answer(kind, status):
             script.answers[0] = (200, b"\x1f\x8b\x08", {"Content-Encoding": "deflate"})
         with pytest.raises(FAILURES):
             ask(kind, script.url)
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_a_password_in_the_address_is_sent_and_never_shown(kind):
+    with scripted() as script:
+        address = script.url.replace("://", "://user:w0%40rd@")
+        script.answer(200, ANSWERS[kind])
+        ask(kind, address)
+        assert script.asked[0].headers["Authorization"] == httpx.BasicAuth("user", "w0@rd")._auth_header
+        script.answer(502, b"<html>no")
+        with pytest.raises((*FAILURES, Problem)) as raised:
+            ask(kind, address)
+        assert "w0" not in str(raised.value)
+    with pytest.raises(FAILURES) as raised:
+        ask(kind, address)
+    assert "w0" not in str(raised.value)
+    assert http.reached(address, None) == script.url
+
+
+def test_an_address_in_another_encoding_is_no_server():
+    with pytest.raises(ServerUnreachable):
+        Client("http://127.0.0.1:1/\udcff")

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gpt2core.spec.locks import LACKING, Taken, lock
+from gpt2core.spec.locks import Taken, lock
 from taskloom.provisioner.jobs import AlreadyRunning, Jobs
 from taskloom.server.artifact_store import LEFT_S, Store
 from taskloom.server.errors import StoreUnavailable
@@ -36,7 +36,11 @@ def test_one_of_two_holds_a_lock(tmp_path):
                 lock(other, shared, wait=False)
 
 
-@pytest.mark.parametrize("number", LACKING)
+# What file systems without locks, and sandboxes, answer.
+WITHOUT = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL, errno.EPERM, errno.ENOTTY)
+
+
+@pytest.mark.parametrize("number", WITHOUT)
 def test_without_locks_everything_goes_on(failing, tmp_path, number):
     failing(number)
     with contextlib.closing(Spool(tmp_path / "spool")) as spool, contextlib.closing(Jobs("a", tmp_path / "b")) as jobs:
@@ -74,6 +78,9 @@ def test_a_disk_error_is_neither_a_missing_lock_nor_a_taken_one(failing, tmp_pat
     for make in (lambda: Spool(tmp_path / "spool"), lambda: Jobs("a", tmp_path / "b"), Store(tmp_path / "c").try_out):
         with pytest.raises((OSError, StoreUnavailable), match=os.strerror(number)):
             make()
+    with (tmp_path / "d").open("w") as file, pytest.raises(OSError, match=rf"{tmp_path}/d") as raised:
+        lock(file)
+    assert raised.value.errno == number
 
 
 def test_another_process_is_named_as_such(tmp_path):

@@ -89,3 +89,19 @@ def test_findings_are_json_with_three_values() -> None:
     told = io.StringIO()
     preflight.tell([Check("folder", lambda: os.fsdecode(b"/\xff"))], told)
     assert json.loads(told.getvalue()) == [{"name": "folder", "found": "/\udcff", "advice": ""}]
+
+
+@pytest.mark.parametrize("mask", [0o777, 0o200])
+def test_a_umask_that_takes_files_from_their_owner_is_named(mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        with pytest.raises(ConfigError, match=r"umask = '0[27][07][07]' is not accepted"):
+            require(TRAINING)
+    finally:
+        assert os.umask(before) == mask
+
+
+def test_lines_of_preloaded_libraries_before_the_findings_are_skipped() -> None:
+    told = io.StringIO()
+    preflight.tell([Check("a", lambda: "fine")], told)
+    assert [each.found for each in preflight.read("hello {from} a library\n" + told.getvalue())] == ["fine"]

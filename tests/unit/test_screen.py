@@ -72,3 +72,15 @@ def test_names_have_no_markup_and_control_no_terminal(name: str, shown: str, wid
     file = io.StringIO()
     Screen(file=file, width=width, force_terminal=True, color_system=None).print(name, highlight=False, soft_wrap=True)
     assert file.getvalue() == f"{shown}\n"
+
+
+@pytest.mark.parametrize("columns", ["²", "٨٠", "99999999", 5000 * "9", "-3", ""])
+def test_widths_that_no_terminal_has_are_not_taken(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("LINES", columns)
+    assert Screen(file=io.StringIO()).width < 10_000
+
+
+def test_the_width_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "47")
+    assert Screen(file=io.StringIO()).width == 47

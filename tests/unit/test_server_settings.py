@@ -9,6 +9,7 @@ import pytest
 from taskloom.server import database_url
 from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
+from taskloom.server.listening import resolve
 from taskloom.server.settings import Settings
 from tests.support.patience import DEADLINE_S
 
@@ -149,3 +150,20 @@ def test_an_older_sqlite_is_refused_when_the_server_starts(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "SQLite 3.38 or later is needed, and this Python has 3.34.1" in done.stderr
+
+
+@pytest.mark.parametrize("host", ["a..b", 70 * "x", ".", "256.1.1.1"])
+def test_a_host_that_no_name_is_is_refused(host):
+    with pytest.raises(StartRefused, match="port 0"):
+        resolve(host, 0)
+
+
+@pytest.mark.parametrize("url", [
+    "sqlite:///a%00b", "postgresql://u:w0rd%00@h/d", "postgresql://u:w0rd@h/d%00", "postgresql://u:w0rd\udcff@h/d",
+    "postgresql://u:w0rd@h/d?application_name=%00", "postgresql://u:w0rd@a..b/d", f"postgresql://u:w0rd@{70 * 'x'}/d",
+    f"postgresql://u:w0rd@h:5432,{70 * 'x'}:5432/d",
+])  # fmt: skip
+def test_text_that_no_client_passes_on_is_refused_and_not_shown(url):
+    with pytest.raises(StartRefused, match="the database URL cannot be read") as raised:
+        Database(url)
+    assert "w0rd" not in str(raised.value)

@@ -56,6 +56,11 @@ def test_a_sites_messages_are_no_jobs(command):
     assert slurm.queue() == []
 
 
+def test_columns_may_be_padded(command):
+    command("squeue", "JOBID | NAME | STATE | REASON\n 12 | taskloom.a.1 | PENDING | (None)\n")
+    assert slurm.queue() == [QueuedJob("12", "taskloom.a.1", "PENDING", "(None)")]
+
+
 @pytest.mark.parametrize("printed", ["nonsense", BANNER, "x|y\n", "12|a|PENDING|x\nx|y\n", "JOBID|NAME\n"])
 def test_what_is_no_list_of_jobs_is_not_taken_for_an_empty_one(command, printed):
     command("squeue", printed)
@@ -68,6 +73,7 @@ def test_the_users_own_options_of_commands_are_left_out(command, monkeypatch, na
     theirs = {
         "SQUEUE_STATES": "RUNNING", "SQUEUE_FORMAT": "%A", "SQUEUE_PARTITION": "x", "SBATCH_WAIT": "1",
         "SBATCH_ARRAY_INX": "0-9", "SCANCEL_STATE": "RUNNING",
+        "SLURM_MEM_PER_CPU": "1", "SLURM_STEP_ID": "0", "SLURM_CPUS_PER_TASK": "7",
     }  # fmt: skip
     for variable, value in {**theirs, "SLURM_CONF": "/etc/slurm.conf"}.items():
         monkeypatch.setenv(variable, value)
@@ -126,3 +132,19 @@ def test_the_end_of_a_prelude_does_not_reach_the_next_line(tmp_path, end):
     _, script = slurm.submission(Pools(pools=(pool,), token_file=tmp_path / "key"), pool, "a.1")
     done = in_bash(script, {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7"})
     assert done.stdout == f"prelude\nkey {tmp_path}/key\n", done.stderr
+
+
+def test_a_command_that_asks_back_gets_no_answer(tmp_path, monkeypatch):
+    (tmp_path / "scancel").write_text("#!/bin/sh\nread answer || exit 0\nexit 1\n")
+    (tmp_path / "scancel").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ours, theirs = os.pipe()  # an input that stays open
+    with os.fdopen(ours) as given, os.fdopen(theirs, "w"):
+        monkeypatch.setattr(slurm, "ANSWER_S", 5.0)
+        before = os.dup(0)
+        os.dup2(given.fileno(), 0)
+        try:
+            slurm.cancel("1")
+        finally:
+            os.dup2(before, 0)
+            os.close(before)

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from gpt2core.process import streams
+
 PRINT = "from gpt2core.process import streams; streams.guarded(lambda: print('gr\\xf6\\xdfe \\u6f22 \\udcff'))"
 
 
@@ -18,3 +20,17 @@ def test_characters_that_standard_output_cannot_encode_are_escaped(encoding, pri
         [sys.executable, "-c", PRINT], env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=True
     )
     assert (done.stdout, done.stderr) == (printed, b"")
+
+
+INTERRUPTED = "import os, signal; from gpt2core.process import streams; "
+HELD = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); os.kill(os.getpid(), signal.SIGINT); "
+
+
+@pytest.mark.parametrize("program", [
+    INTERRUPTED + "raise SystemExit(streams.guarded(lambda: os.kill(os.getpid(), signal.SIGINT)))",
+    INTERRUPTED + HELD + "raise SystemExit(streams.guarded(lambda: 0))",
+    INTERRUPTED + HELD + "streams.become('taskloom.worker', ['--cores', '4000'])",
+], ids=["within", "before", "before another module is loaded"])  # fmt: skip
+def test_an_interrupted_process_ends_without_a_traceback(program):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (streams.EXIT_INTERRUPTED, b"")

@@ -13,6 +13,7 @@ from gpt2core.node.pinning import choose_cores
 from gpt2core.node.topology import spread
 from gpt2core.run import roof
 from gpt2core.spec.config import TrainConfig
+from taskloom import diagnosis
 from taskloom.worker.affinity import team_cores
 
 
@@ -77,3 +78,32 @@ def test_trainer_worker_and_peaks_take_the_same_cores(tmp_path: Path, monkeypatc
 def test_a_result_says_whether_its_cores_have_siblings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "CPU", machine(tmp_path, {0: "0-1", 1: "0-1", 2: "2"}))
     assert [environment.describe("none", "", [core])["smt"] for core in (0, 2, 3)] == [True, False, None]
+
+
+def hybrid(root: Path, capacities: dict[int, int]) -> Path:
+    """The folder of a machine, such as a big.LITTLE one, with each core's capacity."""
+    machine(root, {core: str(core) for core in capacities}, dict.fromkeys(capacities, "0-7"))
+    for core, capacity in capacities.items():
+        (root / f"cpu{core}/cpu_capacity").write_text(f"{capacity}\n")
+    return root
+
+
+def test_faster_cores_of_a_hybrid_processor_come_first(tmp_path: Path) -> None:
+    root = hybrid(tmp_path / "system/cpu", {0: 446, 1: 446, 2: 871, 3: 1024, 5: 1024})  # core 4 is offline
+    assert spread((0, 1, 2, 3, 5), root) == (3, 5, 2, 0, 1)
+    assert spread((0, 1), root) == (0, 1)
+
+
+def test_efficiency_cores_come_after_performance_cores_and_before_their_siblings(tmp_path: Path) -> None:
+    root = machine(tmp_path / "system/cpu", {0: "0", 1: "1", 2: "2-3", 3: "2-3", 4: "4-5", 5: "4-5"})
+    (tmp_path / "cpu_atom").mkdir()
+    (tmp_path / "cpu_atom/cpus").write_text("0-1\n")
+    assert spread(range(6), root) == (2, 4, 0, 1, 3, 5)
+
+
+def test_doctor_names_the_faster_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CPU", hybrid(tmp_path / "system/cpu", {0: 446, 1: 1024, 3: 1024}))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 3})
+    assert diagnosis.speeds().advice.endswith("--cores 1,3")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
+    assert diagnosis.speeds().status == "ok"

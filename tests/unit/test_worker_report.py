@@ -52,3 +52,8 @@ def test_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert [json.loads(line)["event"] for line in told.out.splitlines()] == [
         "registered", *["retrying"] * 3, "claimed", "finished", "delivered", "finished",
     ]  # fmt: skip
+
+
+def test_a_message_is_one_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    Report(as_json=False).say("retrying", "server: a\nb\x1b[2Jc")
+    assert capsys.readouterr().err.count("\n") == 1

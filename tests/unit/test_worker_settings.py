@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpt2core.spec.errors import ConfigError
+from taskloom.worker import settings
 from taskloom.worker.settings import core_ranges, parse
 
 
@@ -79,3 +80,30 @@ def test_each_worker_of_a_node_has_its_own_spool(tmp_path: Path, monkeypatch: py
     spools = {parse(["--worker-id", name], {}).spool for name in ("one", "two")}
     assert len(spools) == 2
     assert all(spool.is_relative_to(tmp_path) for spool in spools)
+
+
+def test_many_cores_with_gaps_have_a_short_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a node whose second threads of each core are offline."""
+    monkeypatch.setattr(settings, "allowed_cores", lambda: list(range(0, 512, 2)))
+    one, again = parse([], {}).worker_id, parse([], {}).worker_id
+    assert one == again
+    assert len(one) <= settings.MOST_CHARS
+    assert "256-cores-" in one
+    monkeypatch.setattr(settings, "allowed_cores", lambda: list(range(0, 514, 2)))
+    assert parse([], {}).worker_id != one
+
+
+@pytest.mark.parametrize(("arguments", "field"), [
+    (["--label", "a=" + 5000 * "x"], "label"), (["--label", "a=\x1b[31m"], "label"), (["--label", "a=\udcff"], "label"),
+    ([f"--label=a{n}=b" for n in range(60)], "label"), (["--idle-exit", "1" + 400 * "0" + "s"], "idle_exit"),
+    (["--grace", 5000 * "9" + "s"], "grace"), (["--walltime", "99999999d"], "walltime"),
+    (["--nodes", 5000 * "9"], "nodes"),
+])  # fmt: skip
+def test_what_no_server_or_timer_takes_is_named(arguments: list[str], field: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{field} = ") as raised:
+        parse(arguments, {})
+    assert len(str(raised.value)) < 1000
+
+
+def test_labels_of_the_environment_may_have_spaces_between() -> None:
+    assert parse([], {"TASKLOOM_LABELS": " a=b , c=d,"}).labels == {"a": "b", "c": "d"}

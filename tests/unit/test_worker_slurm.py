@@ -137,3 +137,15 @@ def test_a_worker_takes_no_more_cores_than_its_job_has(commands: Path, monkeypat
         parse([], one)
     assert parse([], two).cores == (0, 1, 2, 3)  # Slurm counts cores there, and binds whole ones
     assert parse(["--cores", "1"], one).cores == (1,)
+
+
+@pytest.mark.parametrize("banner", ["Welcome to the Example Supercomputer", r"Gr\374\337e", "2 jobs"])
+def test_a_sites_messages_may_surround_the_end(commands: Path, banner: str) -> None:
+    program(commands, "squeue", f"printf '{banner}\\n'; echo 1795334187; printf '{banner}\\n'")
+    assert slurm.job({"SLURM_JOB_ID": "7"}) == slurm.SlurmJob("7", 1795334187.0, None, 6.0)
+
+
+def test_the_users_own_options_are_left_out(commands: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQUEUE_FORMAT2", "jobid")
+    program(commands, "squeue", 'test -z "$SQUEUE_FORMAT2" && echo 1795334187')
+    assert slurm.job({"SLURM_JOB_ID": "7"}) == slurm.SlurmJob("7", 1795334187.0, None, 6.0)
