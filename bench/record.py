@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import rounds
+from gpt2core.node import host
 from gpt2core.process import launch
 
 ROOT = Path(__file__).parents[1]
@@ -58,10 +59,8 @@ def save(out: Path, report: Mapping[str, Any], text: str, indent: int | None = 1
 
 def machine() -> Measured:
     """Known facts about the machine."""
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
-    names = [line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name")]
     return {
-        "cpu_model": names[0] if names else platform.processor(),
+        "cpu_model": host.cpu_model(),
         "cores": len(launch.allowed_cores()),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),

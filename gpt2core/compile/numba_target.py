@@ -38,14 +38,17 @@ def used(shown: frozenset[str]) -> frozenset[str]:
     that LLVM does not know, or whose vectors this one lacks.
     """
     name, features = settings.numba_processor()
-    if (name is None and features is None) or platform.machine() != "x86_64":
+    if name is None and features is None:
         return shown
     command = [sys.executable, "-P", "-m", __name__, json.dumps([name, features])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     field, value = ("NUMBA_CPU_FEATURES", features) if name is None else ("NUMBA_CPU_NAME", name)
     if done.returncode != 0 or "is not a recognized processor" in done.stderr:
-        raise ConfigError(field, value, "a processor that LLVM knows, such as x86-64-v3")
+        known = "x86-64-v3" if platform.machine() == "x86_64" else "generic"
+        raise ConfigError(field, value, f"a processor that LLVM knows, such as {known}")
     register, rounds, enabled = json.loads(done.stdout.splitlines()[-1])  # others may print before it
+    if register is None:  # not x86: our code asks for no feature that only some processors have
+        return shown
     needed = {OF_REGISTER[register], *([BF16] if rounds else [])}
     if not needed <= shown:
         missing = ", ".join(sorted(needed - shown))
@@ -57,8 +60,8 @@ def used(shown: frozenset[str]) -> frozenset[str]:
 
 
 def main(argument: str) -> None:
-    """Print [the widest vector register, whether an instruction rounds to bfloat16, the enabled features] of code for a
-    processor: JSON of [name, features], null for this processor's."""
+    """Print [x86's widest vector register or null, whether an instruction rounds to bfloat16, the enabled features] of
+    code for a processor: JSON of [name, features], null for this processor's."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -70,7 +73,7 @@ def main(argument: str) -> None:
         cpu=name, features=f"{features},-prefer-256-bit".lstrip(",")
     )
     code = machine.emit_assembly(llvm.parse_assembly(MODULE))
-    widest = max(re.findall(r"%([xyz]mm)", code))
+    widest = max(re.findall(r"%([xyz]mm)", code), default=None)
     print(json.dumps([widest, "vcvtneps2bf16" in code, features.split(",")]))
 
 

@@ -47,8 +47,10 @@ def is_zen4() -> bool:
 
 @functools.cache
 def clock() -> str:
-    """tsc, the processor's counter, where its rate is constant, or clock_gettime. Raises ConfigError."""
-    return settings.clock() or ("tsc" if "constant_tsc" in features() else "clock_gettime")
+    """The processor's counter where its rate is constant, tsc or 64-bit Arm's cntvct, or clock_gettime. Raises
+    ConfigError."""
+    counter = "cntvct" if platform.machine() == "aarch64" else "tsc" if "constant_tsc" in features() else None
+    return settings.clock() or counter or "clock_gettime"
 
 
 def _processor() -> tuple[str, ...]:

@@ -12,6 +12,7 @@ CPU = Path("/sys/devices/system/cpu")
 CGROUP = Path("/sys/fs/cgroup")
 UNLIMITED_BYTES = 1 << 60  # version 1 cgroups write a number of about this size for "no limit"
 FASTEST, EFFICIENT = 1024, 512  # capacity of cores where Linux gives no number
+ARM_NUMBERS = ("implementer", "part", "variant", "revision")  # each after "CPU" in /proc/cpuinfo
 
 
 def read_text(path: Path) -> str | None:
@@ -41,10 +42,12 @@ def processor() -> dict[str, str]:
 
 
 def cpu_model() -> str:
-    """The processor's name as Linux reports it."""
+    """The processor's name as Linux reports it, or the numbers that Arm's have instead."""
     about = processor()
     named = (about[key] for key in ("model name", "Hardware", "cpu model") if key in about)
-    return next(named, "") or platform.processor() or platform.machine()
+    numbers = [f"{key} {about[f'CPU {key}']}" for key in ARM_NUMBERS if f"CPU {key}" in about]
+    described = ", ".join([platform.machine(), *numbers]) if numbers else platform.processor()
+    return next(named, "") or described or platform.machine()
 
 
 def memory_info_bytes(key: str) -> int | None:

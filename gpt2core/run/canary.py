@@ -1,9 +1,9 @@
 """A canary: fixed work that is timed before and after a run's steps, on its cores, with all threads at once.
 
-It is machine code, listed below, so no version of Taskloom, LLVM or NumPy changes it. If step times change and the
-canary's do not, the software changed; if both change, the machine did (analysis/history.py). Half of its time goes to
-arithmetic in registers, half to memory that a core's own cache does not hold. It shows neither the clock rate of wide
-vectors nor effects of larger memory.
+It is machine code, listed below for x86-64 and 64-bit Arm, so no version of Taskloom, LLVM or NumPy changes it. If step
+times change and the canary's do not, the software changed; if both change, the machine did (analysis/history.py). Half
+of its time goes to arithmetic in registers, half to memory that a core's own cache does not hold. It shows neither the
+clock rate of wide vectors nor effects of larger memory.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ THREAD_BYTES = 4 << 20
 PASSES = 4  # over a thread's memory in a repetition: about 1 ms
 REPETITIONS = 16  # before the steps, and as many after them
 
-# Any x86-64 processor; r8: memory, r9: lines. Eight chains x = x / 2 + 1 / 2; all four parts of a line are read.
-CODE = "\n".join([
+# Address and number of lines are $0 and $1. Eight chains x = x / 2 + 1 / 2; all four parts of a line are read.
+X86_64 = "\n".join([
     "mov $0, %r8", "mov $1, %r9",
     "mov $$0x3f000000, %eax", "movd %eax, %xmm8", "shufps $$0, %xmm8, %xmm8",
     *(f"xorps %xmm{i}, %xmm{i}" for i in (*range(8), 9)),
@@ -40,9 +40,30 @@ CODE = "\n".join([
     *(f"orps {16 * part}(%r8), %xmm9" for part in range(4)),
     f"add $${LINE_BYTES}, %r8", "dec %r9", "jnz 1b",
 ])  # fmt: skip
-CLOBBERED = ["rax", "r8", "r9", *(f"xmm{i}" for i in range(10)), "memory", "dirflag", "fpsr", "flags"]
-IDENTITY = hashlib.sha256(f"{CODE} {THREAD_BYTES} {PASSES}".encode()).hexdigest()
-UNAVAILABLE = None if platform.machine() == "x86_64" else f"no canary exists for {platform.machine()}"
+AARCH64 = "\n".join([
+    "mov x8, $0", "mov x9, $1",
+    "fmov v8.4s, #0.5",
+    *(f"movi v{i}.2d, #0" for i in (*range(8), 9)),
+    ".p2align 6", "1:",
+    *(f"fmul v{i}.4s, v{i}.4s, v8.4s\nfadd v{i}.4s, v{i}.4s, v8.4s" for i in range(8)),
+    *(f"ldr q10, [x8, #{16 * part}]\norr v9.16b, v9.16b, v10.16b" for part in range(4)),
+    f"add x8, x8, #{LINE_BYTES}", "subs x9, x9, #1", "b.ne 1b",
+])  # fmt: skip
+CODES = {"x86_64": X86_64, "aarch64": AARCH64}
+CLOBBERED = {
+    "x86_64": ["rax", "r8", "r9", *(f"xmm{i}" for i in range(10)), "memory", "dirflag", "fpsr", "flags"],
+    "aarch64": ["x8", "x9", *(f"v{i}" for i in range(11)), "memory", "cc"],
+}
+CODE = CODES.get(platform.machine(), "")
+UNAVAILABLE = None if CODE else f"no canary exists for {platform.machine()}"
+
+
+def identity(code: str) -> str:
+    """A hash of the work."""
+    return hashlib.sha256(f"{code} {THREAD_BYTES} {PASSES}".encode()).hexdigest()
+
+
+IDENTITY = identity(CODE)
 
 
 @intrinsic
@@ -50,7 +71,7 @@ def one_pass(typingctx, address, lines):
     """The fixed code over a number of lines at an address, which is a multiple of 16."""
 
     def codegen(context, builder, signature, args):
-        constraint = ",".join(["r", "r", *(f"~{{{name}}}" for name in CLOBBERED)])
+        constraint = ",".join(["r", "r", *(f"~{{{name}}}" for name in CLOBBERED[platform.machine()])])
         builder.asm(ir.FunctionType(VOID, [I64, I64]), CODE, constraint, args, side_effect=True)
         return context.get_dummy_value()
 

@@ -26,6 +26,7 @@ from tests.support import every_command, fake_slurm
 from tests.support.command_line import TINY, taskloom, told
 from tests.support.patience import DEADLINE_S
 from tests.support.processes import House
+from tests.support.processors import WITH_MKL
 from tests.support.runs import SMALL, succeeded
 
 NAME = "gr\xf6\xdfe \u6f22\u5b57 \U0001f469\u200d\U0001f467 e\u0301 " + 60 * "x"
@@ -239,7 +240,7 @@ def tried(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
-    [("--threads", "1", "--blas", "mkl"), ("--threads", "1", "--blas", "openblas"),
+    [pytest.param(("--threads", "1", "--blas", "mkl"), marks=WITH_MKL), ("--threads", "1", "--blas", "openblas"),
      *(("--threads", "2", "--allow-oversubscription", "--scheduler", "omp-task", "--runtime", runtime)
        for runtime in openmp.find())],
     ids=lambda how: how[-1],

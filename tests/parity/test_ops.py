@@ -24,6 +24,7 @@ from gpt2core.layers.loss import cross_entropy
 from gpt2core.layers.residual import residual_forward
 from gpt2core.optimizers.adamw import adamw_update
 from gpt2core.optimizers.sgd import sgd_update
+from tests.support.processors import MKL
 
 pytestmark = [pytest.mark.parity, pytest.mark.parametrize("seed", range(5))]
 TOLERANCE = 3e-6
@@ -85,7 +86,7 @@ def test_layernorm(seed: int) -> None:
     assert_close(dbias, bias64.grad)
 
 
-@pytest.mark.parametrize("library", ["own", "mkl", "openblas"])
+@pytest.mark.parametrize("library", ["own", MKL, "openblas"])
 def test_matmul(seed: int, library: str) -> None:
     p, (words, scratch) = Problem(seed), new_scratch()
     by = gemm.load(library)[0].by(200, scratch)
@@ -103,7 +104,7 @@ def test_matmul(seed: int, library: str) -> None:
     del words
 
 
-@pytest.mark.parametrize("library", ["own", "mkl", "openblas"])
+@pytest.mark.parametrize("library", ["own", MKL, "openblas"])
 def test_attention(seed: int, library: str) -> None:
     p, (words, scratch) = Problem(seed), new_scratch()
     by = gemm.load(library)[0].by(0, scratch)

@@ -17,6 +17,7 @@ from gpt2core.spec.fields import FUSIONS
 from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
 from tests.support import poison
+from tests.support.processors import WITH_MKL
 
 SMALL = TrainConfig(
     model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16),
@@ -37,8 +38,8 @@ SMALL = TrainConfig(
     [
         ("own", "fp32"),
         ("own", "bf16"),
-        pytest.param("mkl", "bf16", marks=pytest.mark.slow),
-        pytest.param("mkl", "fp32", marks=pytest.mark.slow),
+        pytest.param("mkl", "bf16", marks=[pytest.mark.slow, WITH_MKL]),
+        pytest.param("mkl", "fp32", marks=[pytest.mark.slow, WITH_MKL]),
         pytest.param("openblas", "fp32", marks=pytest.mark.slow),
     ],
 )

@@ -59,18 +59,24 @@ def test_no_groups_no_limits(cgroups: Path) -> None:
 
 
 X86 = "processor : 0\nmodel name : One CPU\nflags : fpu avx\n\nprocessor : 1\nmodel name : Another\nflags : fpu\n"
-ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU part\t: 0xd0c\n\nHardware\t: A board\n"
+ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\nCPU revision\t: 1\n"
 
 
 @pytest.mark.parametrize(
     ("text", "name", "features"),
-    [(X86, "One CPU", "fpu avx"), (ARM, "A board", "fp asimd"), ("", "fallback", "")],
+    [
+        (X86, "One CPU", "fpu avx"),
+        (ARM + "\nHardware\t: A board\n", "A board", "fp asimd"),
+        (ARM, "aarch64, implementer 0x41, part 0xd0c, revision 1", "fp asimd"),
+        ("", "fallback", ""),
+    ],
 )
 def test_processors_are_described_as_linux_does(
     monkeypatch: pytest.MonkeyPatch, text: str, name: str, features: str
 ) -> None:
     monkeypatch.setattr(host, "read_text", lambda _: text or None)
     monkeypatch.setattr(host.platform, "processor", lambda: "fallback")
+    monkeypatch.setattr(host.platform, "machine", lambda: "aarch64")
     assert host.cpu_model() == name
     about = host.processor()
     assert about.get("flags", about.get("Features", "")) == features

@@ -16,6 +16,7 @@ from gpt2core.compile import bfloat16
 from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.compile.lanes import LANES
+from gpt2core.gemm import blocking as blockings
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import microkernel, register_tile, table, tiles
 from gpt2core.gemm.blocking import BLOCKINGS, blocking
@@ -26,6 +27,7 @@ from gpt2core.gemm.sizes import PANEL as WIDEST
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH, panels_shape
 from gpt2core.gemm.words import pair
 from gpt2core.step.tensors import ALIGN
+from tests.support.processors import MKL, WITH_MKL
 
 BLOCKING = blocking()
 BLOCK, DEPTH, PANEL = BLOCKING.block, BLOCKING.depth, BLOCKING.panel
@@ -202,7 +204,9 @@ def test_any_shape(precision, m, n, k, trans_a, trans_b, seed):
     check(precision, m, n, k, trans_a, trans_b, seed)
 
 
-@pytest.mark.parametrize("by", ["own", "own bf16", "own rounded", "mkl", "mkl bf16", "openblas"])
+@pytest.mark.parametrize("by", [
+    "own", "own bf16", "own rounded", MKL, pytest.param("mkl bf16", marks=WITH_MKL), "openblas",
+])  # fmt: skip
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize(("m", "n", "k"), [(7, 9, 5), (64, 64, 40), (17, 130, 2 * DEPTH + 1)])
 def test_adding_to_part_of_a_matrix(by, trans_a, trans_b, m, n, k):
@@ -244,6 +248,18 @@ def test_a_packed_operand_gives_the_same_bits(m: int, n: int, k: int, trans_b: i
     assert got.tobytes() == expected.tobytes()
     assert (got[:, n:] == 2).all()
     del words
+
+
+@pytest.mark.parametrize(
+    ("features", "family"),
+    [("avx avx2 fma avx512f", "avx512"), ("avx avx2 fma", "avx2"), ("avx avx2", "generic"), ("fp asimd bf16", "neon"),
+     ("", "generic")],
+)  # fmt: skip
+def test_the_family_is_that_of_the_features(monkeypatch: pytest.MonkeyPatch, features: str, family: str) -> None:
+    monkeypatch.setattr(blockings, "features", lambda: frozenset(features.split()))
+    monkeypatch.setattr(blockings, "is_zen4", lambda: False)
+    assert blockings.family() == family
+    assert blockings.blocking.__wrapped__() == BLOCKINGS[family]
 
 
 def test_every_blocking_fits_the_scratch_and_its_tiles() -> None:

@@ -23,6 +23,7 @@ from gpt2core.spec.errors import MachineError
 from gpt2core.step.ops import Product
 from taskloom import diagnosis
 from tests.support.patience import DEADLINE_S
+from tests.support.processors import WITH_MKL
 
 WIDE, TALL = Product(0, 1, 32, 3200, 64), Product(1, 0, 768, 96, 128)
 
@@ -78,6 +79,7 @@ def test_a_product_with_a_packed_operand_is_measured_as_such():
     assert load("auto", [packed], silent).choices == found.choices  # as the file has them
 
 
+@WITH_MKL
 def test_products_with_a_packed_operand_are_measured_one_after_another(monkeypatch):
     """A recurrence reads its weights at each time. The first products, which bring them into a cache, decide nothing.
     """
@@ -140,6 +142,7 @@ def test_a_table_that_is_none_is_refused(cache):
         load("auto", [WIDE], silent)
 
 
+@WITH_MKL
 def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatch):
     """The products are real; only the reported time is changed."""
     fast = two()[1].address
@@ -151,6 +154,7 @@ def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatc
         assert table.measure(TALL, two()) == Choice(wanted)
 
 
+@WITH_MKL
 def test_pieces_are_tried_where_there_are_several():
     assert [str(c) for c in table.candidates(WIDE, two()[:1])] == ["mkl", "mkl/768", "mkl/1536"]
     assert [str(c) for c in table.candidates(TALL, two())] == ["mkl", "openblas"]
