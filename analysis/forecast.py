@@ -20,6 +20,7 @@ from taskloom.analysis.roofline import Peaks
 
 Beyond = Literal["grows", "held"]
 REPLAYED = ("fork-join", "task")  # op after op, and as the graph allows
+LARGE_ERROR = 0.1  # against a measured step; with a larger error nothing else is forecast
 ITERATIONS = 3  # replayed; the first fills the pipeline where steps overlap
 
 
@@ -64,7 +65,7 @@ class Span:
 class Cores:
     """Tasks that run now, and the next of them to end. Tasks below the ridge have their own clock, which slows down
     while the running tasks need more bandwidth than there is. So an event costs a heap operation for any number of
-    cores."""
+    cores. A subclass may have tasks that hold no core (`apart`), each in a place of its own below 0."""
 
     def __init__(self, profile: Profile, cores: int, ceiling: Ceiling | None, overhead_s: float = 0.0) -> None:
         self.now_s = 0.0
@@ -76,7 +77,8 @@ class Cores:
         self._demand = [0.0] * len(self._seconds)
         self._below = [False] * len(self._seconds)
         self._limit = float("inf")
-        self._kind, self._begun = profile.kind, [0.0] * cores
+        self._kind = profile.kind
+        self._begun: dict[int, float] = {}
         self.spans: list[Span] = []
         if ceiling is not None:
             peaks, alone = ceiling.at(cores), ceiling.at(1).triad_gb_per_s * 1e9
@@ -85,6 +87,10 @@ class Cores:
                 # Bandwidth above triad's comes from a cache.
                 self._demand[task] = min(size / s, alone) if s > 0 else 0.0
                 self._below[task] = size > 0 and flop / size < peaks.ridge
+
+    def apart(self, task: int) -> bool:  # noqa: ARG002
+        """Whether a task holds no core under a scheduler that follows the graph."""
+        return False
 
     def begin(self, task: int, core: int) -> None:
         self._begun[core] = self.now_s
@@ -118,7 +124,12 @@ def task_step_s(
 
     The mean of the iterations after the first. Raises ValueError if the graph never completes.
     """
-    done_s = _replay(profile, Cores(profile, cores, ceiling, overhead_s), cores, iterations)
+    return task_step_on(Cores(profile, cores, ceiling, overhead_s), profile, cores, iterations)
+
+
+def task_step_on(machine: Cores, profile: Profile, cores: int, iterations: int = ITERATIONS) -> float:
+    """As `task_step_s`, on a machine of so many cores that has not yet begun."""
+    done_s = _replay(profile, machine, cores, iterations)
     return done_s[0] if iterations == 1 else (done_s[-1] - done_s[0]) / (iterations - 1)
 
 
@@ -157,6 +168,10 @@ def _replay(profile: Profile, machine: Cores, cores: int, iterations: int) -> li
     def make_ready(node: int, step: int, stack: list[tuple[int, int]]) -> None:
         if nodes[node] == WAIT:
             stack.append((node, step))
+        elif machine.apart(nodes[node]):
+            place = -1 - node - step * count
+            running[place] = (node, step)
+            machine.begin(nodes[node], place)
         else:
             (spare if profile.filler[nodes[node]] else ready).append((node, step))
 
@@ -174,7 +189,8 @@ def _replay(profile: Profile, machine: Cores, cores: int, iterations: int) -> li
             running[core] = (node, step)
             machine.begin(nodes[node], core)
         _, core = machine.end()
-        idle.append(core)
+        if core >= 0:
+            idle.append(core)
         release(running.pop(core))
     if any(left):
         raise ValueError("the graph never completes: it has a cycle")
@@ -186,7 +202,11 @@ def fork_join_step_s(
 ) -> float:
     """A step under `fork-join`: op after op, each with all cores. Static: equal contiguous shares of an op's tiles;
     dynamic: a free core takes the next."""
-    machine = Cores(profile, cores, ceiling, overhead_s)
+    return fork_join_step_on(Cores(profile, cores, ceiling, overhead_s), profile, cores, dynamic)
+
+
+def fork_join_step_on(machine: Cores, profile: Profile, cores: int, dynamic: bool = False) -> float:
+    """As `fork_join_step_s`, on a machine of so many cores that has not yet begun."""
     _fork_join(profile, machine, cores, dynamic)
     return machine.now_s
 

@@ -1,21 +1,23 @@
-"""Forecasts for an experiment from the profile of a one-thread run, compared with every measured number of threads."""
+"""Forecasts for an experiment, for more cores from the profile of a one-thread run, compared with every measured number
+of threads, and for more ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gpt2core.spec import schedulers
 from gpt2core.spec.result import median
 from gpt2core.spec.wording import counted, slices
-from taskloom.analysis.forecast import REPLAYED, Ceiling, Curve, curves, waits_for_ops
+from taskloom.analysis.forecast import LARGE_ERROR, REPLAYED, Ceiling, Curve, curves, waits_for_ops
+from taskloom.analysis.meaning import says
 from taskloom.analysis.processes import Facts, Process
 from taskloom.analysis.profile import Profile
+from taskloom.analysis.rank_forecast import RankForecast, rank_forecasts, rank_sources, several
 from taskloom.analysis.roofline import Peaks, peaks_of
 from taskloom.analysis.statistics import step_median
 from taskloom.analysis.variants import Group, Variant, by_variant, loops_of, variant_of
 
-LARGE_ERROR = 0.1  # against a measured step; with a larger error nothing else is forecast
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -46,22 +48,26 @@ class Outlook:
 
     forecasts: list[Forecast]
     missing: list[str]
+    ranks: list[RankForecast] = field(
+        default_factory=list, metadata=says("with more ranks, of each variant with several")
+    )
 
 
-def one_thread_runs(processes: Sequence[Process]) -> list[int]:
-    """Runs whose profiles a forecast can use."""
-    return [process.run_id for process in processes if _alone(process)]
+def usable_runs(processes: Sequence[Process]) -> list[int]:
+    """Runs whose profiles a forecast can use: those of one thread, and those of several ranks."""
+    return [process.run_id for process in processes if _alone(process) or several(process)]
 
 
 def _alone(process: Process) -> bool:
     """Whether one thread ran all tasks: a profile of several ranks has those of rank 0."""
-    return bool(process.config["threads"] == 1 and process.config.get("ranks", 1) == 1)
+    return bool(process.config["threads"] == 1 and not several(process))
 
 
 def sources(processes: Sequence[Process], profiled: Container[int]) -> list[int]:
     """Choose the runs whose profiles a forecast uses."""
-    found: list[int] = []
-    for alike in _by_tiles(by_variant(processes)):
+    groups = by_variant(processes)
+    found = rank_sources(groups, profiled)
+    for alike in _by_tiles(groups):
         candidates = _profiled(alike, profiled)
         if candidates:
             found += (_source(candidates, scheduler)[1].run_id for scheduler in _schedulers(candidates))
@@ -82,13 +88,16 @@ def _profiled(alike: Sequence[Group], profiled: Container[int]) -> list[tuple[Gr
 def outlook(
     processes: Sequence[Process], profiles: Mapping[int, Profile], cores: Sequence[int] = CORES
 ) -> Outlook:
-    """A forecast for each way to slice that has a profile. profiles: by run."""
-    missing = []
+    """A forecast for each way to slice that has a profile, and for each variant with several ranks.
+
+    profiles: by run.
+    """
+    groups = by_variant(processes)
+    of_ranks, missing = rank_forecasts(groups, profiles)
     found = []
-    for alike in _by_tiles(by_variant(processes)):
+    for alike in _by_tiles(groups):
         profiled = _profiled(alike, profiles)
-        if alike[0][0].config.get("ranks", 1) > 1:
-            missing.append(f"slices {slices(variant_of(alike[0]))}: several ranks are not forecast")
+        if several(alike[0][0]):
             continue
         if not profiled:
             missing.append(f"slices {slices(variant_of(alike[0]))}: no one-thread run has a profile")
@@ -100,7 +109,7 @@ def outlook(
                 f"slices {slices(made.source)}: the forecast differs from measured steps by up to "
                 f"{made.worst_error:.0%}, more than {LARGE_ERROR:.0%}, so no other number of cores is forecast"
             )
-    return Outlook(found, list(dict.fromkeys(missing)))
+    return Outlook(found, list(dict.fromkeys(missing)), of_ranks)
 
 
 def _source(profiled: Sequence[tuple[Group, Process]], scheduler: str) -> tuple[Group, Process]:

@@ -28,17 +28,25 @@ WAIT_VALUES = {BARRIER: 1, STARVATION: 2, IDLE: 3}
 
 def prv(trace: Trace, at: datetime) -> Iterator[str]:
     """The lines of the .prv file."""
-    cores, ranks, duration_ns = cpu_of(trace), trace.ranks, duration(trace)
-    threads = ",".join(f"{len(each.threads)}:1" for each in ranks)
-    yield f"#Paraver ({at:%d/%m/%Y} at {at:%H:%M}):{duration_ns}_ns:1({len(cores)}):1:{len(ranks)}({threads})"
-    for _, _, line in sorted(records(trace, cores)):
+    cpus, ranks, duration_ns, nodes = cpu_of(trace), trace.ranks, duration(trace), nodes_of(trace)
+    cores = ",".join(str(sum(node == name for node, _ in cpus)) for name in nodes)
+    threads = ",".join(f"{len(each.threads)}:{1 + nodes.index(each.node)}" for each in ranks)
+    about = f"{duration_ns}_ns:{len(nodes)}({cores}):1:{len(ranks)}({threads})"
+    yield f"#Paraver ({at:%d/%m/%Y} at {at:%H:%M}):{about}"
+    for _, _, line in sorted(records(trace, cpus)):
         yield line
 
 
-def cpu_of(trace: Trace) -> dict[int, int]:
-    """The number, from 1, of each core."""
-    cores = {core for each in trace.ranks for core in each.cores}
-    return {core: number for number, core in enumerate(sorted(cores), start=1)}
+def nodes_of(trace: Trace) -> list[str]:
+    """The nodes of the ranks, in the ranks' order."""
+    return list(dict.fromkeys(each.node for each in trace.ranks))
+
+
+def cpu_of(trace: Trace) -> dict[tuple[str, int], int]:
+    """The number, from 1, of each (node, core), node by node."""
+    nodes = nodes_of(trace)
+    cpus = {(each.node, core) for each in trace.ranks for core in each.cores}
+    return {cpu: number for number, cpu in enumerate(sorted(cpus, key=lambda c: (nodes.index(c[0]), c[1])), start=1)}
 
 
 def duration(trace: Trace) -> int:
@@ -52,11 +60,11 @@ def numbers_of(trace: Trace) -> dict[tuple[str, str], int]:
     return dict(zip(kinds, op_numbers(kinds), strict=True))
 
 
-def records(trace: Trace, cpus: dict[int, int]) -> Iterator[tuple[int, int, str]]:
+def records(trace: Trace, cpus: dict[tuple[str, int], int]) -> Iterator[tuple[int, int, str]]:
     """(time, kind, line) of every record, in no order."""
     numbers, end_ns, ranks = numbers_of(trace), duration(trace), trace.ranks
     places = [
-        [f"{cpus[core]}:1:{rank}:{thread}" for thread, core in enumerate(each.cores, start=1)]
+        [f"{cpus[each.node, core]}:1:{rank}:{thread}" for thread, core in enumerate(each.cores, start=1)]
         for rank, each in enumerate(ranks, start=1)
     ]
     for each, place in zip(ranks, places, strict=True):
@@ -147,14 +155,20 @@ def pcf(trace: Trace) -> str:
 
 
 def row(trace: Trace) -> str:
-    """The .row file: names of cores and threads."""
-    cores, several = list(cpu_of(trace)), bool(trace.others)
+    """The .row file: names of cores, nodes and threads. A core is named with its node if there are several."""
+    nodes, several = nodes_of(trace), bool(trace.others)
+
+    def named(node: str, core: int) -> str:
+        return f"core {core}" + (f" of {node}" if len(nodes) > 1 else "")
+
+    cores = [named(*cpu) for cpu in cpu_of(trace)]
     names = [
-        (f"rank {rank}, " if several else "") + f"thread {thread} on core {core}"
+        (f"rank {rank}, " if several else "") + f"thread {thread} on {named(each.node, core)}"
         for rank, each in enumerate(trace.ranks)
         for thread, core in enumerate(each.cores)
     ]
     return "\n".join([
-        f"LEVEL CPU SIZE {len(cores)}", *(f"core {core}" for core in cores), "",
+        f"LEVEL CPU SIZE {len(cores)}", *cores, "",
+        *([f"LEVEL NODE SIZE {len(nodes)}", *nodes, ""] if len(nodes) > 1 else []),
         f"LEVEL THREAD SIZE {len(names)}", *names, "",
     ])  # fmt: skip

@@ -66,9 +66,9 @@ class Trace:
     flags it, empty for undisturbed steps and for older traces.
 
     A run of several ranks has the trace of rank 0, and those of the `others` in it, each on the clock of its own first
-    timed step, which began `begin_ns` after the earliest rank's. sends: (task, rank, bytes) of what a task sends to
-    another rank. completed: when tasks that only wait for messages were complete in each timed step, where that was
-    after their last call.
+    timed step, which began `begin_ns` after the earliest rank's. node: its name; "" in older traces and of one rank.
+    sends: (task, rank, bytes) of what a task sends to another rank. completed: when tasks that only wait for messages
+    were complete in each timed step, where that was after their last call.
     """
 
     profile: Profile
@@ -84,6 +84,7 @@ class Trace:
     complete: bool
     flagged: Sequence[Sequence[str]] = ()
     begin_ns: int = 0
+    node: str = ""
     sends: Sequence[tuple[int, int, int]] = ()
     completed: Mapping[int, Sequence[int]] = field(default_factory=dict)
     others: Sequence[Trace] = ()
@@ -203,6 +204,7 @@ def _of_one_rank(found: Mapping[str, Any]) -> Trace:
             complete=bool(found["complete"]),
             flagged=[[str(reason) for reason in reasons] for reasons in found.get("flagged", ())],
             begin_ns=int(found.get("begin_ns", 0)),
+            node=str(found.get("node", "")),
             sends=[
                 (int(task), int(to), int(size)) for task, to, size in _rows(found.get("sends"), "task", "to", "bytes")
             ],

@@ -1,5 +1,6 @@
 """Repeat an experiment of docs/examples: which runtime is fastest on this machine, how should an LSTM, or a
-network of convolutions, be parallelised, and why, or where do six networks spend time and memory?
+network of convolutions, be parallelised, and why, where do six networks spend time and memory, or what do two ranks
+gain from tasks?
 
     python -m bench.example             # run the experiment, write docs/examples/gpt2-124m-runtimes.{html,json}
     python -m bench.example calibrate   # equal runs (A/A) in the same database, and the report again with them
@@ -7,6 +8,7 @@ network of convolutions, be parallelised, and why, or where do six networks spen
     python -m bench.example --question wavefront    # the same for docs/examples/lstm-deep-wavefront.{html,json}
     python -m bench.example --question images       # the same for docs/examples/resnet14-cifar-images.{html,json}
     python -m bench.example --question workload     # a page about six networks, and its figures as JSON
+    python -m bench.example --question ranks        # docs/examples/small-ranks.{html,json}; needs root, ip and tc
 
 Everything is declared here, before any run. runtimes: fork-join, task, omp-for and omp-task on two threads, and the
 first two also on one thread, because the forecast needs their profiles. wavefront: task, fork-join layer by layer, and
@@ -14,7 +16,8 @@ fork-join by diagonals, the wavefront written by hand; each with all hidden unit
 two threads. The question is task against the better fork-join. images: fork-join and task with slices of 8 and of 32 of
 128 synthetic images, on one and on two threads. The question is that of slices of 8. workload: the
 template of `taskloom workload` over bench/six_networks.py; its samples are not kept, so its page cannot be rendered
-again.
+again. ranks: fork-join and task with two ranks on two nodes, which are network namespaces connected at 1 Gbit/s
+(bench.ranks), a core each.
 
 Repetitions are interleaved blocks. Each run is a fresh process; the first repetition of each variant is traced too. The
 number of pairs is fixed beforehand, because a stopping rule would reduce the power of the exact test. Runs are excluded
@@ -30,12 +33,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import six_networks
+from bench import ranks, six_networks
 from bench.record import ROOT
 from gpt2core.node import peaks
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
@@ -61,7 +65,8 @@ UNITS, BLOCK = 512, 144  # hidden units of lstm-deep, and of a tile: 4 blocks of
 @dataclass(frozen=True)
 class Question:
     """An experiment and its defaults. `asked`: what it compares, in the form of a request. `files`: makes the data that
-    runs name, in a folder; `kept`: what is kept of the report's document."""
+    runs name, in a folder; `around`: makes what the worker runs in, and its environment; `kept`: what is kept of the
+    report's document."""
 
     name: str
     model: str
@@ -70,6 +75,7 @@ class Question:
     base: Mapping[str, Any]
     asked: Mapping[str, Any]
     files: Callable[[Path], None] | None = None
+    around: Callable[[Path], AbstractContextManager[Mapping[str, str]]] | None = None
     kept: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
 
     @property
@@ -115,6 +121,15 @@ QUESTIONS = {
         base={"warmup": 2},
         asked={"template": "workload", "workload": six_networks.TERMS, "trace": False},
         files=six_networks.make, kept=six_networks.figures,
+    ),
+    "ranks": Question(
+        "fork-join or tasks with two ranks at 1 Gbit/s?", "small", steps=10, repetitions=10,
+        base={"batch": 16, "ranks": ranks.RANKS, "threads": 1, "warmup": 2, "fusion": "rows"},
+        asked={
+            "axes": {"scheduler": ["fork-join", "task"]}, "requires": {"nodes": ranks.RANKS}, "trace": False,
+            "primary": {"a": {"scheduler": "fork-join"}, "b": {"scheduler": "task"}},
+        },
+        around=partial(ranks.two_nodes, "1gbit"),
     ),
 }  # fmt: skip
 
@@ -178,6 +193,12 @@ def told(document: Mapping[str, Any]) -> list[str]:
                         f"  {cut} {curve['scheduler']}, {point['cores']} threads: forecast {point['step_s']:.4g} s, "
                         f"measured {point['measured_s']:.4g} s, error {point['error']:+.1%}"
                     )
+    for one in document["forecast"].get("ranks", []):
+        for point in (each for curve in one["curves"] for each in curve["points"] if each["error"] is not None):
+            lines.append(
+                f"  {one['source']['scheduler']}, {point['ranks']} ranks: forecast {point['step_s']:.4g} s, measured "
+                f"{point['measured_s']:.4g} s, error {point['error']:+.1%}"
+            )
     errors = [one["worst_error"] for one in document["forecast"]["forecasts"] if one["worst_error"] is not None]
     lines.append(f"  largest error: {max(errors):.1%}" if errors else "  no measured step to compare with")
     lines += [f"  {reason}" for reason in document["forecast"]["missing"]]
@@ -242,10 +263,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "runs/example", help="database, logs, artifacts")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/examples")
     given = parser.parse_args()
+    of = QUESTIONS[given.question]
     for name in ("model", "steps", "repetitions"):
         if getattr(given, name) is None:
-            setattr(given, name, getattr(QUESTIONS[given.question], name))
-    if given.what != "run" and not QUESTIONS[given.question].of_one_model:
+            setattr(given, name, getattr(of, name))
+    if (given.what != "run" and not of.of_one_model) or (given.what == "calibrate" and of.around is not None):
         parser.error(f"{given.what} is not possible with --question {given.question}")
     if given.what == "page":
         render_again(given.out, f"{given.model}-{given.question}")
@@ -254,7 +276,10 @@ def main() -> None:
     os.environ.update(SELDOM, TASKLOOM_DATA_ROOT=str(given.folder / "data"))
     (given.folder / "data").mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
-    sys.exit(with_processes(partial(carry_out, given), given.folder))
+    with nullcontext({}) if of.around is None else of.around(given.folder) as environment:
+        os.environ.update(environment)
+        code = with_processes(partial(carry_out, given), given.folder)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -43,11 +44,7 @@ ADDRESS, WIRE, LINK_UP_S = "10.77.0.{}", "wire", 5.0
 TIMES = ("calls_s", "in_flight_s", "exposed_s")
 OVER_THE_LINK = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self",
                  "UCX_NET_DEVICES": WIRE}  # fmt: skip
-LAUNCH = """#!/bin/sh
-# Starts what MPICH's launcher would start on another host: OPTION HOST COMMAND...
-shift 2
-exec ip netns exec {} sh -c "$*"
-"""
+NODES = ("first", "second")  # host names of two_nodes
 
 
 def arguments() -> argparse.Namespace:
@@ -114,20 +111,48 @@ def sent_bytes(name: str) -> int:
     return int(link(name)["stats64"]["tx"]["bytes"])
 
 
+def over_the_link(names: list[str], script: Path) -> list[str]:
+    """MPICH's launcher in the first namespace, for a rank there and one in the second, which the script starts: its
+    arguments up to the number of ranks."""
+    mpiexec, *options = launcher(RANKS)
+    if tuple(options[: len(HYDRA)]) != HYDRA:
+        raise SystemExit("the ranks are started by MPICH's launcher, which is not installed")
+    hosts = ",".join(ADDRESS.format(number) for number in (1, 2))
+    return ["ip", "netns", "exec", names[0], mpiexec, "-launcher", "ssh", "-launcher-exec", str(script),
+            "-hosts", hosts]  # fmt: skip
+
+
+@contextlib.contextmanager
+def two_nodes(rate: str, folder: Path) -> Iterator[dict[str, str]]:
+    """The environment of a worker whose runs on two nodes have a rank in each namespace, under a host name and on a
+    core of its own. folder: for the scripts that start them."""
+    cores = launch.allowed_cores()[:RANKS]
+    if len(cores) < RANKS:
+        raise SystemExit(f"{RANKS} ranks need a core each, but this process may use {len(cores)}")
+    bound = [f"exec taskset -c {core} unshare --uts sh -c" for core in cores]
+    with namespaces(rate) as names:
+        first, second = (folder / f"{name}.sh" for name in NODES)
+        start = shlex.join(over_the_link(names, second))
+        write_script(first, f"{bound[0]} 'hostname {NODES[0]}; exec \"$@\"' sh {start} \"$@\"\n")
+        inside = f"exec ip netns exec {names[1]} $*"
+        write_script(second, f"shift 2\n{bound[1]} \"hostname {NODES[1]}; {inside}\"\n")
+        launched = f"{shlex.quote(str(first))} -n {{ranks}}"
+        yield {**OVER_THE_LINK, "TASKLOOM_NODES": str(RANKS), "TASKLOOM_LAUNCHER": launched}
+
+
+def write_script(path: Path, commands: str) -> None:
+    path.write_text(f"#!/bin/sh\n{commands}")
+    path.chmod(0o700)
+
+
 def measure(config: TrainConfig, names: list[str], folder: Path) -> Measured:
     """One run's timed steps, and what its communication took. names: of the namespaces."""
     result, before = folder / "result.json", sent_bytes(names[0])
     trainer = launch.command(result)
     if config.ranks > 1:
-        script = folder / "launch.sh"
-        script.write_text(LAUNCH.format(names[1]))
-        script.chmod(0o700)
-        mpiexec, *options = launcher(RANKS)
-        if tuple(options[: len(HYDRA)]) != HYDRA:
-            raise SystemExit("the ranks are started by MPICH's launcher, which is not installed")
-        hosts = ",".join(ADDRESS.format(number) for number in (1, 2))
-        trainer = ["ip", "netns", "exec", names[0], mpiexec, "-launcher", "ssh", "-launcher-exec", str(script),
-                   "-hosts", hosts, "-n", str(RANKS), *trainer, "--ranks", str(RANKS)]  # fmt: skip
+        script = folder / "launch.sh"  # gets what MPICH would start on another host: OPTION HOST COMMAND...
+        write_script(script, f'shift 2\nexec ip netns exec {names[1]} sh -c "$*"\n')
+        trainer = [*over_the_link(names, script), "-n", str(RANKS), *trainer, "--ranks", str(RANKS)]
     done = subprocess.run(
         trainer, input=json.dumps(config.to_dict()), env=launch.environment() | OVER_THE_LINK, cwd=ROOT, text=True,
         capture_output=True, check=False,

@@ -173,6 +173,12 @@ class ResultRank(Block):
     useful_s: list[Seconds] = Field(
         [], description="of each of its threads, in tasks over the timed steps; empty in older results"
     )
+    latency_s: Seconds | None = Field(
+        None, description="of a message of one byte between it and rank 0, before the steps; null: rank 0, or unknown"
+    )
+    bytes_per_s: Annotated[float, Field(ge=SMALLEST, le=LARGEST)] | None = Field(
+        None, description="of a message of 1 MiB between it and rank 0, bytes a second; null: rank 0, or unknown"
+    )
 
 
 class ResultSummary(Block):

@@ -14,12 +14,14 @@ from gpt2core.process.node_time import NodeTime, process_started_s
 from gpt2core.process.trainer import emit
 from gpt2core.spec import preflight
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.errors import Cancelled, ConfigError, NotFinite, UnreadableFile
+from gpt2core.spec.errors import Cancelled, ConfigError, MachineError, NotFinite, UnreadableFile
 from gpt2core.spec.threads import end_with_threads
 
 if TYPE_CHECKING:
     from gpt2core.ranks.world import World
     from gpt2core.spec.result import TrainResult
+
+START_S = 60.0  # for all ranks to connect
 
 
 def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
@@ -32,7 +34,9 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
         from gpt2core.ranks.world import World  # connects to the other ranks
 
         trainer.end_with_launcher()
-        world = World(arguments.ranks, arguments.nodes)
+        late = f"the {arguments.ranks} ranks did not connect within {START_S:g} s: one failed, or cannot be reached"
+        with trainer.within(START_S, MachineError(late)):
+            world = World(arguments.ranks, arguments.nodes)
     accept = partial(accepted, arguments)
     config = world.from_first(accept) if world else accept()
     spent.went_to("starting")
@@ -50,7 +54,7 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     beside = None if arguments.result is None else arguments.result.parent / "artifacts"
     artifacts = beside if beside is not None and beside.is_dir() else None
     if world is not None:
-        run_rank(world, config, stop, arguments, spent)
+        run_rank(world, config, stop, arguments, artifacts, spent)
         return
     report(arguments, train.train(config, emit, stop, arguments.profile, artifacts, spent, arguments.prove))
 
@@ -65,16 +69,17 @@ def accepted(arguments: argparse.Namespace) -> TrainConfig:
 
 
 def run_rank(
-    world: World, config: TrainConfig, stop: threading.Event, arguments: argparse.Namespace, spent: NodeTime
-) -> None:
-    """Execute one rank's part. Rank 0 reports. Raises CoreError."""
+    world: World, config: TrainConfig, stop: threading.Event, arguments: argparse.Namespace, artifacts: Path | None,
+    spent: NodeTime,
+) -> None:  # fmt: skip
+    """Execute one rank's part. Rank 0 reports, and writes its profile. Raises CoreError."""
     from gpt2core.run import train
     from gpt2core.run.prepare import silent
 
     first, code = world.rank.number == 0, 0
     try:
-        events = emit if first else silent
-        result = train.train(config, events, stop, spent=spent, prove=arguments.prove, world=world)
+        events, profile, files = (emit, arguments.profile, artifacts) if first else (silent, None, None)
+        result = train.train(config, events, stop, profile, files, spent, arguments.prove, world)
         if first:
             report(arguments, result)
     except (Cancelled, NotFinite) as error:  # all ranks have agreed on it

@@ -64,7 +64,7 @@ class Analyses(Connection):
         return self._rows("roofline", RooflineRow, experiment_id=experiment_id)
 
     def forecast(self, experiment_id: int, cores: str | None = None) -> Outlook:
-        """Return forecast steps on more cores. cores: such as "1,2,4,8"."""
+        """Return forecast steps on more cores, and with more ranks. cores: such as "1,2,4,8"."""
         from taskloom.analysis.outlook import Outlook
 
         return self._analysis("forecast", Outlook, experiment_id=experiment_id, cores=cores)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from taskloom.analysis.history import Series, Since
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
+    from taskloom.analysis.rank_forecast import RankForecast
     from taskloom.analysis.rows import SweepRow
     from taskloom.analysis.sweep import Sweep
     from taskloom.analysis.variants import Variant
@@ -148,7 +149,24 @@ def forecast(found: Outlook) -> Shown:
         checked = "in brackets: forecast time / measured time - 1"
         yield f"x: speedup over one core; {unchecked if one.worst_error is None else checked}"
         yield from (f"assumption: {assumption}" for assumption in one.assumptions)
+    for ranked in found.ranks:
+        yield _more_ranks(ranked)
+        yield from (f"assumption: {assumption}" for assumption in ranked.assumptions)
     yield from found.missing
+
+
+def _more_ranks(of: RankForecast) -> Table:
+    """Steps with each number of ranks, beside the measured ones."""
+    columns = ("scaling", "ranks", "batch", "forecast", "ideal", "exposed", "measured", "error")
+    table = new_table(f"{of.source.name}, from run {of.source_run_id}", *columns, left=1)
+    for curve in of.curves:
+        for point in curve.points:
+            known = (NONE, NONE)
+            if point.measured_s is not None and point.error is not None:
+                known = seconds(point.measured_s), f"{point.error:+.1%}"
+            times = map(seconds, (point.step_s, point.ideal_s, point.exposed_s))
+            table.add_row(curve.way, str(point.ranks), str(point.batch), *times, *known)
+    return table
 
 
 def _peak(size_bytes: int | None, compiled: bool | None) -> str:

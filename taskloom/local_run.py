@@ -102,7 +102,7 @@ def _listen(
     while True:
         match inbox.get():
             case Reported(event):
-                events[str(event["event"])] = event
+                events.setdefault(str(event["event"]), event)  # the first of several ranks' errors is the cause
                 on_event(event)
             case Printed(text):
                 on_line(text)

@@ -85,7 +85,7 @@ class Supervisor:
                     if kind == "warning":
                         warnings.append(str(event.get("message", "")))
                     elif kind in ("result", "error"):
-                        events[kind] = event
+                        events.setdefault(kind, event)  # the first of several ranks' errors is the cause of the others
                     if self._agent.note(event):
                         entered_stage()
                 case Printed(text):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 from gpt2core.spec.result import EXCHANGE_SIZES, EXCHANGE_TIMES
 from taskloom.analysis.report.conclusion import milliseconds, variant_name
-from taskloom.analysis.report.elements import figure, mib, ms, table
+from taskloom.analysis.report.elements import figure, mib, ms, share, table
 from taskloom.analysis.report.plots import LEFT, RIGHT, ROW, WIDTH
 from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, row_name, text, x_axis
 from taskloom.analysis.report.svg import figure as drawing
@@ -18,6 +19,10 @@ CAPTION = (
     "Time of a step for which messages are in flight, the mean over timed steps and runs. Exposed: the threads of the "
     "rank wait with no other task ready. Hidden: the rest, in which they compute. Black lines: time in calls of the "
     "MPI library, summed over threads. At the right: the hidden share."
+)
+FORECAST = (
+    "Strong: the batch of all ranks is held. Weak: that of each rank is. Ideal: the forecast with one rank, under "
+    "strong scaling divided by the ranks. Exposed: what messages add to the step."
 )
 
 
@@ -35,7 +40,32 @@ def section(document: Document) -> str:
         (name, *(ms(rank[key]) for key in EXCHANGE_TIMES), *(mib(round(rank[key])) for key in EXCHANGE_SIZES))
         for name, rank in rows
     ]
-    return f"<h2>Communication</h2>{figure(_in_flight(rows), CAPTION)}{table(columns, cells)}"
+    parts = ["<h2>Communication</h2>", figure(_in_flight(rows), CAPTION), table(columns, cells)]
+    if ahead := document["forecast"].get("ranks"):
+        parts += ["<h2>Forecast for more ranks</h2>", *map(_forecast, ahead)]
+    return "".join(parts)
+
+
+def _forecast(found: Mapping[str, Any]) -> str:
+    """Steps with more ranks, and the measured ones."""
+    worst = found["worst_error"]
+    error = "No step was measured." if worst is None else f"Largest error against a measured step: {worst:.1%}."
+    assumed = "".join(f"<li>{escape(assumption)}</li>" for assumption in found["assumptions"])
+    columns = ["scaling", "ranks", "batch", "forecast, ms", "ideal, ms", "efficiency", "exposed, ms", "measured, ms",
+               "error"]  # fmt: skip
+    rows = [
+        (
+            curve["way"], str(point["ranks"]), str(point["batch"]), ms(point["step_s"]), ms(point["ideal_s"]),
+            share(point["efficiency"]), ms(point["exposed_s"]),
+            "-" if point["measured_s"] is None else ms(point["measured_s"]),
+            "-" if point["error"] is None else f"{point['error']:+.1%}",
+        )
+        for curve in found["curves"] for point in curve["points"]
+    ]  # fmt: skip
+    return (
+        f"<p>{escape(variant_name(found['source']))}, from run {found['source_run_id']}. "
+        f"{FORECAST} {error}</p>{table(columns, rows)}<p>Assumptions:</p><ul>{assumed}</ul>"
+    )
 
 
 def _in_flight(rows: list[tuple[str, Mapping[str, float]]]) -> str:

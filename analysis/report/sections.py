@@ -9,7 +9,7 @@ from typing import Any
 from gpt2core.spec.goals import LOSS
 from gpt2core.spec.phases import PHASES
 from gpt2core.spec.wording import enumerated, noun_for, slices
-from taskloom.analysis.outlook import LARGE_ERROR
+from taskloom.analysis.forecast import LARGE_ERROR
 from taskloom.analysis.report import communication, lanes, plots
 from taskloom.analysis.report.conclusion import at, by_order, milliseconds, sides, threads, variant_name
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import hashlib
@@ -11,7 +12,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -81,6 +82,18 @@ def end_with_parent() -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+@contextlib.contextmanager
+def within(seconds: float, error: CoreError) -> Iterator[None]:
+    """End this process with the error unless what is done inside ends in time. It must give Python's lock away."""
+    timer = threading.Timer(seconds, lambda: leave(failed(error)))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def end_with_launcher() -> None:

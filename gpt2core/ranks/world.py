@@ -16,12 +16,16 @@ from numpy.typing import NDArray
 
 from gpt2core.ranks import cells
 from gpt2core.spec.errors import MachineError
+from gpt2core.spec.result import median
 from gpt2core.spec.wording import counted
 from gpt2core.step.rank import Place, Rank
 
 T = TypeVar("T")
 LOOK_S = 0.001  # between two looks for the other ranks
 QUESTIONS = 30  # about another rank's clock
+PING_BYTES = 1 << 20  # of the longer message
+TRIPS, TRIPS_S = 20, 0.1  # at most: round trips of a message, and seconds after which no further one begins
+PING, END = 1, 2  # tags
 FUNCTIONS = {cells.SEND: "MPI_Isend", cells.RECEIVE: "MPI_Irecv", cells.TEST: "MPI_Testall"}
 
 
@@ -45,14 +49,15 @@ class World:
             )
         if mpi.Query_thread() < mpi.THREAD_SERIALIZED:
             raise MachineError(f"{self.library} does not support MPI_THREAD_SERIALIZED")
-        mine = socket.gethostname(), sorted(os.sched_getaffinity(0))
+        self.host = socket.gethostname()
+        mine = self.host, sorted(os.sched_getaffinity(0))
         every = self.gathered(mine)
         hosts = [host for host, _ in every]
         self.nodes = len(set(hosts))
         if self.nodes != nodes:
             raise MachineError(f"the launcher placed the ranks on {counted(self.nodes, 'node')}, not on {nodes}")
         sharing = Rank(every[: self.rank.number].count(mine), every.count(mine))
-        self.place = Place(hosts.count(mine[0]), sharing)
+        self.place = Place(hosts.count(self.host), sharing)
 
     @property
     def library(self) -> str:
@@ -131,6 +136,40 @@ class World:
         took_ns, ahead_ns = min(answers)
         return ahead_ns if 2 * abs(ahead_ns) > took_ns else 0
 
+    def link(self) -> tuple[float, float] | None:
+        """Seconds of a message of one byte between rank 0 and this one, and bytes a second of one of PING_BYTES; None
+        on rank 0. The ranks measure one after the other, each for a bounded time.
+        """
+        found = None
+        for peer in range(1, self.rank.total):
+            self.meet()
+            if self.rank.number == peer:
+                found = self._message_s(1), PING_BYTES / self._message_s(PING_BYTES)
+                self._world.Send(bytearray(), dest=0, tag=END)
+            elif self.rank.number == 0:
+                self._answer(peer)
+        self.meet()
+        return found
+
+    def _message_s(self, size: int) -> float:
+        """Half the median time of some round trips to rank 0, after one that connects the two."""
+        message, halves_s, until_s = bytearray(size), list[float](), time.monotonic() + TRIPS_S
+        while len(halves_s) < 2 or (len(halves_s) <= TRIPS and time.monotonic() < until_s):
+            begin_ns = time.monotonic_ns()
+            self._world.Send(message, dest=0, tag=PING)
+            self._world.Recv(message, source=0)
+            halves_s.append((time.monotonic_ns() - begin_ns) / 2e9)
+        return median(halves_s[1:])
+
+    def _answer(self, peer: int) -> None:
+        """Send back what the peer sends until it ends."""
+        message, status = memoryview(bytearray(PING_BYTES)), self._mpi.Status()
+        while True:
+            self._world.Recv(message, source=peer, status=status)
+            if status.Get_tag() == END:
+                return
+            self._world.Send(message[: status.Get_count()], dest=peer)
+
     def arrays(self, messages: list[Any]) -> dict[str, NDArray[np.generic]]:
         """The arrays of gpt2core.ranks.messages."""
         library = ctypes.CDLL(self._mpi.__file__)  # finds the functions of the library with which it is linked
@@ -158,13 +197,14 @@ def _unlink_shared_memory() -> None:
 
 
 def _connect() -> Any:
-    """mpi4py's module. It connects this process to the other ranks when it is loaded. Raises MachineError without an
-    MPI library."""
+    """mpi4py's module, once this process is connected to the others. Raises MachineError without an MPI library."""
     import mpi4py
 
-    mpi4py.rc.thread_level = "serialized"  # one thread at a time calls the library
+    mpi4py.rc.initialize = False  # it would hold Python's lock until all ranks are there
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # the latter if no library is found
         raise MachineError(f"mpi4py cannot load an MPI library: {' '.join(str(error).split())}") from error
+    init = ctypes.CDLL(MPI.__file__).MPI_Init_thread
+    init(None, None, MPI.THREAD_SERIALIZED, ctypes.byref(ctypes.c_int()))  # one thread at a time calls the library
     return MPI

@@ -21,9 +21,10 @@ def new_traffic(config: TrainConfig, layout: Layout) -> NDArray[np.int64]:
 
 
 def communication(
-    measured: Measured, layout: Layout, traffic: NDArray[np.int64], useful_s: Sequence[float]
-) -> RankStat:
-    """What the exchanges of this rank took. useful_s: of each of its threads."""
+    measured: Measured, layout: Layout, traffic: NDArray[np.int64], useful_s: Sequence[float],
+    link: tuple[float, float] | None,
+) -> RankStat:  # fmt: skip
+    """What the exchanges of this rank took. useful_s: of each of its threads; link: with rank 0 (World.link)."""
     kinds, done = layout.kinds, measured.done
     warmup, scale = measured.config.warmup_steps, measured.calibration.seconds_per_tick
     rows = traffic.reshape(-1, len(kinds) + 1, TRAFFIC_CELLS)[:done]
@@ -47,6 +48,8 @@ def communication(
         in_flight_s=in_flight_s[:, -1].tolist(),
         exposed_s=exposed_s.sum(axis=1).tolist(),
         useful_s=useful_s,
+        latency_s=link[0] if link else None,
+        bytes_per_s=link[1] if link else None,
     )
 
 

@@ -20,6 +20,7 @@ def of_all_ranks(world: World, report: Report, layout: Layout, trace: Mapping[st
     began_ns = report.began_ns() - world.lead_ns()
     mine = {name: value for name, value in trace.items() if name not in SHARED}
     mine["sends"] = sends(report.measured.planned.program, layout)
+    mine["node"] = world.host
     every = world.at_first((began_ns, mine))
     earliest_ns = min((each_ns for each_ns, _ in every), default=began_ns)
     first, *others = [{**each, "begin_ns": each_ns - earliest_ns} for each_ns, each in every] or [mine]

@@ -105,6 +105,7 @@ def train(
     evaluations = None
     if planned.evaluation:  # each rank evaluates all, so they agree on it; they agree on a stop in a step only
         evaluations = Evaluations(planned.evaluation, arenas, chosen, emit, None if world else stop)
+    link = world.link() if world else None
     spent.went_to("preparing")
     report = Report(execute(planned, arenas, bound, emit, stop, spent, evaluations))
     resident.grew_by("run")
@@ -135,7 +136,7 @@ def train(
     result = report.result(about, weights_sha256(arenas.weights) if config.updates else None, resident.pieces)
     if world:
         useful_s = [thread.useful_s for thread in result.threads]
-        ranks = world.gathered(communication(report.measured, layout, traffic, useful_s))
+        ranks = world.gathered(communication(report.measured, layout, traffic, useful_s, link))
         result = dataclasses.replace(result, communication=ranks)
     compiled = objects.compiled_here()
     canary.time()  # after the peak was read, as what follows

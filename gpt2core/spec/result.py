@@ -15,6 +15,7 @@ SKETCH_SIZE = 64  # numbers in the sketch of the outputs of inference
 MOSTLY_USEFUL = 0.95  # minimum useful share of the threads' time at which counters describe the work
 EXCHANGE_TIMES = ("calls_s", "in_flight_s", "exposed_s")  # of a rank
 EXCHANGE_SIZES = ("bytes_sent", "bytes_received")
+LINK = ("latency_s", "bytes_per_s")  # between a rank and rank 0
 # Parts of the time that a run takes of its node, in their order. A worker adds the first two: delivering the result
 # before this one, and waiting for a claim.
 NODE_TIME = (
@@ -93,6 +94,8 @@ class RankStat:
     in_flight_s: Sequence[float]  # while any exchange was, whatever its kind
     exposed_s: Sequence[float]
     useful_s: Sequence[float] = ()  # of each of its threads over the timed steps, in tasks
+    latency_s: float | None = None  # of a message of one byte between it and rank 0; None: of rank 0
+    bytes_per_s: float | None = None  # of a message of 1 MiB
 
 
 @dataclass(frozen=True)
@@ -176,13 +179,14 @@ def useful_s(result: Mapping[str, Any]) -> list[float] | None:
 
 def communication_per_step(result: Mapping[str, Any]) -> list[dict[str, float]]:
     """What the exchanges of each rank took in the mean of a timed step, of all kinds together, from a result as JSON:
-    seconds and bytes; empty for one rank."""
+    seconds and bytes; and its LINK, if that was measured. Empty for one rank."""
     ranks = result.get("communication") or []
     steps = len(result["step_s"]) - int(result["config"]["warmup"]) if ranks else 0
     return [
         {
             **{name: math.fsum(rank[name][-steps:]) / steps for name in EXCHANGE_TIMES},
             **{name: sum(each[name] for each in rank["exchanges"]) / steps for name in EXCHANGE_SIZES},
+            **{name: rank[name] for name in LINK if rank.get(name)},
         }
         for rank in ranks
         if steps > 0

@@ -53,7 +53,7 @@ def roofline(experiment_id: int, server: str, as_json: bool) -> None:
 @server_option
 @json_option
 def forecast(experiment_id: int, cores: str | None, server: str, as_json: bool) -> None:
-    """Forecast steps on more cores under either scheduler, with the error against measured steps."""
+    """Forecast steps on more cores, under either scheduler, and with more ranks, beside the measured ones."""
     with connect(server) as client:
         answer = client.forecast(experiment_id, cores)
     show_answer(answer, analysis_tables.forecast(answer), as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -37,7 +38,8 @@ def test_an_experiment_compares_schedulers_with_one_rank_and_with_two(
         assert all(each["bytes_sent"] > 0 for rank in result.get("communication") or () for each in rank["exchanges"])
     document = client.report(experiment)
     assert not [mark for mark in document["marks"] if "mpi" in mark]
-    assert document["forecast"]["missing"] == ["slices 1x8, 2 ranks: several ranks are not forecast"]
+    check_forecast(document["forecast"]["ranks"])
+    assert "<h2>Forecast for more ranks</h2>" in page(document)
     assert "fork-join 1x8, 2 ranks, 1 thread" in page(document)
     assert "<h2>Communication</h2>" in page(document)
     assert [len(row["ranks"]) for row in document["communication"]] == [2, 2]
@@ -51,6 +53,20 @@ def test_an_experiment_compares_schedulers_with_one_rank_and_with_two(
         assert row.memory.exact
         assert row.memory.with_batch[0].batch == 4 // (row.variant.variant.get("ranks") or 1)
 
+
+def check_forecast(found: list[dict[str, Any]]) -> None:
+    """One of each scheduler, from its run of two ranks, with the measured steps of one and of two."""
+    assert [each["source"]["scheduler"] for each in found] == ["fork-join", "task"]
+    for each in found:
+        assert each["latency_s"] > 0
+        assert each["bytes_per_s"] > 0
+        strong, weak = (curve["points"] for curve in each["curves"])
+        assert [point["ranks"] for point in strong[:2]] == [1, 2]
+        assert all(point["measured_s"] > 0 for point in strong[:2])
+        assert strong[1]["error"] == pytest.approx(strong[1]["step_s"] / strong[1]["measured_s"] - 1)
+        assert [point["batch"] for point in weak] == [2 * point["ranks"] for point in weak]
+        assert each["worst_error"] == pytest.approx(max(abs(p["error"]) for p in strong if p["error"] is not None))
+    assert found[0]["curves"][0]["points"][1]["exposed_s"] > 0
 
 @pytest.mark.parametrize("way", ["cancelled", "worker killed"])
 def test_no_rank_outlives_its_run(home: House, client: Client, way: str) -> None:

@@ -57,3 +57,20 @@ def test_the_dry_run_tells_the_memory_of_one_node(api):
     ]
     whole = plans[0]["memory_bytes"]
     assert [plan["memory_bytes"] for plan in plans] == [whole, whole // 2, whole // 4]
+
+
+def test_estimates_are_those_of_as_many_nodes(api, make_result):
+    """A run of one node says how long one of one node takes, and is a guess for one of two."""
+    asked = {"base": {**RANKED["base"], "steps": 4}}
+    api.submit(**asked)
+    node = api.worker("one", cores=[0, 1, 2, 3], labels={"mpi": "installed"})
+    result = make_result([3, 3, 3, 3], ranks=4, batch=4, cores=[0, 1, 2, 3])
+    node.upload(node.claim(), {**result, "node_time": {"warmup_s": 3.0, "timed_s": 9.0}})
+    api.worker("two", labels={"nodes": "2"}, cores=[4, 5])
+    one, two = (
+        api.post("/experiments?dry_run=true", {**asked, "requires": {"nodes": nodes}}, 200) for nodes in (1, 2)
+    )
+    assert (one["estimate_basis"], two["estimate_basis"]) == ("same-shape", "guess")
+    assert two["estimated_s"] == pytest.approx(one["estimated_s"])  # half the memory and half the threads on each
+    queued = [api.submit(**asked, **more)["id"] for more in ({}, {"requires": {"nodes": 2}})]
+    assert [api.get(f"/experiments/{each}")["eta_basis"] for each in queued] == ["finished-runs", "guess"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 
@@ -54,10 +54,15 @@ def check_chrome(text: str) -> list[dict[str, Any]]:
 def check_paraver(text: str) -> dict[str, list[list[int]]]:
     """The .prv grammar: header, then records of integers, in order of time, within the header's sizes."""
     head, *lines = text.splitlines()
-    found = re.fullmatch(r"#Paraver \(\d\d/\d\d/\d{4} at \d\d:\d\d\):(\d+)_ns:1\((\d+)\):1:(\d+)\(((\d+:1,?)+)\)", head)
+    sizes = r":(\d+)_ns:(\d+)\(([\d,]+)\):1:(\d+)\(([\d:,]+)\)"
+    found = re.fullmatch(r"#Paraver \(\d\d/\d\d/\d{4} at \d\d:\d\d\)" + sizes, head)
     assert found, head
-    duration, cpus, tasks = map(int, found.groups()[:3])
-    threads = [int(each.removesuffix(":1")) for each in found[4].split(",")]  # of each task
+    duration, nodes, tasks = int(found[1]), int(found[2]), int(found[4])
+    of_nodes = [int(each) for each in found[3].split(",")]
+    assert len(of_nodes) == nodes
+    first = list(accumulate(of_nodes, initial=1))  # core of each node, and the number of all and 1
+    threads, node_of = zip(*(map(int, each.split(":")) for each in found[5].split(",")), strict=True)  # of each task
+    assert all(1 <= node <= nodes for node in node_of)
     assert len(threads) == tasks
     records: dict[str, list[list[int]]] = {"1": [], "2": [], "3": []}
     last = 0
@@ -67,9 +72,9 @@ def check_paraver(text: str) -> dict[str, list[list[int]]]:
         numbers = [int(field) for field in fields]
         objects = [numbers[:4], numbers[6:10]] if kind == "3" else [numbers[:4]]
         for cpu, application, task, thread in objects:
-            assert 1 <= cpu <= cpus
             assert application == 1
             assert 1 <= task <= tasks
+            assert first[node_of[task - 1] - 1] <= cpu < first[node_of[task - 1]]
             assert 1 <= thread <= threads[task - 1]
         times = {"1": numbers[4:6], "2": numbers[4:5], "3": [*numbers[4:6], *numbers[10:12]]}[kind]
         assert times == sorted(times)

@@ -100,6 +100,24 @@ def test_paraver_has_a_task_for_each_rank_and_their_messages():
     assert len(named) == 2
 
 
+def test_paraver_names_the_node_of_a_core_if_there_are_several():
+    """Both ranks run on core 0 of their node."""
+    apart = copy.deepcopy(OF_RANKS)
+    apart |= {"cores": [0], "node": "left"}
+    apart["ranks"][0] |= {"cores": [0], "node": "right"}
+    trace = trace_of(apart)
+    lines = list(paraver.prv(trace, AT))
+    assert lines[0].endswith(":2(1,1):1:2(1:1,1:2)")
+    records = check_paraver("\n".join(lines))
+    assert {(r[0], r[2]) for r in records["1"]} == {(1, 1), (2, 2)}
+    assert paraver.row(trace).split("\n\n") == [
+        "LEVEL CPU SIZE 2\ncore 0 of left\ncore 0 of right", "LEVEL NODE SIZE 2\nleft\nright",
+        "LEVEL THREAD SIZE 2\nrank 0, thread 0 on core 0 of left\nrank 1, thread 0 on core 0 of right\n",
+    ]  # fmt: skip
+    together = trace_of({**apart, "node": "right"})
+    assert next(iter(paraver.prv(together, AT))).endswith(":1(1):1:2(1:1,1:1)")
+    assert " of " not in paraver.row(together)
+
 def test_the_title_says_how_many_ranks():
     assert trace_of(OF_RANKS).title.endswith("2 ranks")
 

@@ -14,7 +14,8 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, CoreError, FileError
 from taskloom import Client, ServerUnreachable, request_file, watch
 from taskloom.cli import main
-from taskloom.contract.experiments import Stop
+from taskloom.commands import submit
+from taskloom.contract.experiments import Requirements, Stop
 from taskloom.options import SIZES, question, required_labels, several_settings, single_settings, stop_rule
 
 
@@ -285,6 +286,20 @@ def test_a_wait_that_ends_early_names_the_experiment(
     done = CliRunner().invoke(main, ["submit", "--model", "tiny", "--wait", "--json"])
     assert (done.exit_code, "taskloom experiments show 7" in done.stderr) == (code, True)
     assert ("no server answers at http://there" in done.stderr) == (code == 3)
+
+
+def test_nodes_of_an_experiment_are_an_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also of one in a file, beside its other requirements; the option counts more."""
+    asked: list[Requirements] = []
+    monkeypatch.setattr(Client, "submit", lambda _, request, *__: asked.append(request.requires))
+    monkeypatch.setattr(submit, "_print", lambda *_: None)
+    path = tmp_path / "a.toml"
+    path.write_text("[base]\nranks = 4\n[requires]\nnodes = 4\nlabels = {room = 'a'}\n")
+    for given in (["--ranks", "2"], ["--ranks", "2", "--nodes", "2"], [str(path)], [str(path), "--nodes", "2"]):
+        assert CliRunner().invoke(main, ["submit", *given], catch_exceptions=False).exit_code == 0
+    room = {"room": "a"}
+    assert [(each.nodes, each.labels) for each in asked] == [(None, {}), (2, {}), (4, room), (2, room)]
+    assert CliRunner().invoke(main, ["submit", "--ranks", "2", "--nodes", "0"]).exit_code == 2
 
 
 def test_errors_of_the_core_and_usage_end_with_2() -> None:

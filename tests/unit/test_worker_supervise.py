@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from queue import SimpleQueue
 from typing import Any
@@ -52,3 +53,15 @@ def test_a_trainer_that_ends_before_the_workers_own_signal_hands_its_run_back(
 def test_a_trainer_that_somebody_else_stops_is_not_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "OWN_SIGNAL_S", 0.0)
     assert reason_of(SimpleQueue(), "release", EXIT_CANCELLED) is None
+
+
+def test_the_first_error_of_several_ranks_is_that_of_the_run() -> None:
+    agent = Agent("finish")
+    agent.claim(lease())
+    about = {"event": "error", "detail": "", "exit_code": 2}
+    told = [json.dumps({**about, "slug": each}) for each in ("cause", "effect")]
+    trainer = Waiting([sys.executable, "-c", f"print({chr(10).join(told)!r})\nraise SystemExit(2)"])
+    inbox: SimpleQueue[Any] = SimpleQueue()
+    ending = Supervisor(agent, inbox).run(trainer, {}, 240.0, lambda _: None, lambda: None, lambda _: None)
+    assert ending.error is not None
+    assert ending.error["slug"] == "cause"

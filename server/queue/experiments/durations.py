@@ -3,7 +3,7 @@
 A run takes a fixed time (delivery of the result before it, start, planning, compiling, preparing, end) and a time per
 step. The wait for a run in an empty queue is no part of it. Medians are over the latest runs of the same shape.
 Compiled kernels are kept, so the fewest seconds of compiling count. A shape that has not run is guessed from the run
-whose memory is nearest, by memory and threads, or from constants.
+whose memory is nearest, by memory and threads on each node, or from constants.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from taskloom.server.queue.attempts.node_time import COLUMNS
@@ -114,9 +114,10 @@ def _took(row: Row[Any]) -> Took:
 
 
 def _others(session: Session) -> list[tuple[Took, int, int]]:
-    """Times, memory in bytes and threads of the latest runs."""
+    """Times of the latest runs, and their memory in bytes and threads on each node."""
+    threads = case((Run.spec["ranks"].as_integer() > 1, Run.cores_needed), else_=Run.spec["threads"].as_integer())
     latest: Select[Any] = (
-        select(Run.memory_needed_bytes, Run.spec["threads"].as_integer().label("threads"), *_columns())
+        select(Run.memory_needed_bytes, threads.label("threads"), *_columns())
         .where(*_complete())
         .order_by(Run.id.desc())
         .limit(OTHERS)
@@ -125,7 +126,7 @@ def _others(session: Session) -> list[tuple[Took, int, int]]:
 
 
 def _guess(variant: Variant, others: Sequence[tuple[Took, int, int]]) -> Took:
-    threads, memory = variant.config.threads, max(1, variant.memory_bytes)
+    threads, memory = variant.config.total_threads // variant.nodes, max(1, variant.memory_bytes)
     if not others:
         return Took(NOMINAL_FIXED_S, 0.0, NOMINAL_STEP_S * memory / threads)
     took, its_memory, its_threads = min(others, key=lambda other: abs(math.log(max(1, other[1]) / memory)))

@@ -112,7 +112,7 @@ def _sliced_alike(variants: list[Variant]) -> list[Variant]:
         if narrow and (sizes := slicing.sizes(variant.config, widest)) != slicing.sizes(variant.config):
             config = dataclasses.replace(variant.config, batch_slice=sizes[0], token_slice=sizes[1])
             spec = config.to_dict()
-            variant = dataclasses.replace(variant, config=config, spec=spec, shape=shape_of(spec))
+            variant = dataclasses.replace(variant, config=config, spec=spec, shape=shape_of(spec, variant.nodes))
         alike.append(variant)
     return alike
 
@@ -190,7 +190,7 @@ def _variants(
             if len(known) == MOST_SHAPES:
                 message = f"more than {MOST_SHAPES} configurations whose steps differ in size or order"
                 raise ExpansionTooLarge(message, max_shapes=MOST_SHAPES)
-            known[step] = shape_of(spec), memory_bytes(config) // nodes
+            known[step] = shape_of(spec, nodes), memory_bytes(config) // nodes
         variant = Variant(choice, config, spec, *known[step], nodes)
         check_runnable(variant, request, refusals, capacity)
         yield variant, len(identity)

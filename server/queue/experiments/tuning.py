@@ -64,7 +64,7 @@ def _variant(request: ExperimentRequest, base: Mapping[str, Any], values: Mappin
     config = TrainConfig.from_dict({**base, **values})
     spec = config.to_dict()
     nodes = request.requires.nodes or 1
-    return Variant(values, config, spec, shape_of(spec), run_memory_bytes(config) // nodes, nodes)
+    return Variant(values, config, spec, shape_of(spec, nodes), run_memory_bytes(config) // nodes, nodes)
 
 
 def expand(

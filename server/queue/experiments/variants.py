@@ -19,9 +19,9 @@ def shaping(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in spec.items() if name not in NOT_SHAPE}
 
 
-def shape_of(spec: Mapping[str, Any]) -> str:
-    """SHA-256 of the settings that determine the time of a step on one node."""
-    return sha256(shaping(spec))
+def shape_of(spec: Mapping[str, Any], nodes: int = 1) -> str:
+    """SHA-256 of what determines the time of a step on a kind of node: the settings, and the number of nodes."""
+    return sha256(shaping(spec) | ({"nodes": nodes} if nodes > 1 else {}))
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Variant:
     values: Mapping[str, Any]
     config: TrainConfig
     spec: Mapping[str, Any]  # the configuration as JSON
-    shape: str  # `shape_of` the spec
+    shape: str  # `shape_of` the spec and the nodes
     memory_bytes: int  # on each of its nodes
     nodes: int = 1
 

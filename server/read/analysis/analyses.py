@@ -21,7 +21,7 @@ from taskloom.analysis.history import series as series_of
 from taskloom.analysis.membership import in_family
 from taskloom.analysis.memory import Memory, MemoryRow, MemoryTable
 from taskloom.analysis.memory import memory as memory_of
-from taskloom.analysis.outlook import Outlook, one_thread_runs, outlook, sources
+from taskloom.analysis.outlook import Outlook, outlook, sources, usable_runs
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.report import Asked, build, to_show
@@ -114,7 +114,7 @@ def roofline(database: Database, experiment_id: int) -> list[RooflineRow]:
 
 def forecast(database: Database, store: Store, experiment_id: int, cores: Sequence[int]) -> Outlook:
     """Raises NotFound."""
-    processes = reading.of_experiment(database, experiment_id)
+    processes = reading.of_experiment(database, experiment_id, causes=True)
     profiles, unreadable = _profiles(database, store, processes)
     found = outlook(processes, profiles, cores)
     return dataclasses.replace(found, missing=[*found.missing, *unreadable])
@@ -122,7 +122,7 @@ def forecast(database: Database, store: Store, experiment_id: int, cores: Sequen
 
 def _profiles(database: Database, store: Store, processes: Sequence[Process]) -> tuple[dict[int, Profile], list[str]]:
     """Profiles for a forecast by run id, and errors of unreadable profiles, which other runs' profiles replace."""
-    there = reading.left(database, reading.PROFILE, one_thread_runs(processes))
+    there = reading.left(database, reading.PROFILE, usable_runs(processes))
     found: dict[int, Profile] = {}
     unreadable: list[str] = []
     while unread := [run_id for run_id in sources(processes, there) if run_id not in found]:

@@ -115,9 +115,9 @@ async def forecast(
         str, Query(pattern=CORES, description="up to 32 numbers of cores below 1000, such as 1,2,4")
     ] = "1,2,4,8,16,32,64,128",
 ) -> Response:
-    """Forecast the step time on more cores than the node has, under fork-join and task.
+    """Forecast the step time on more cores than the node has, under fork-join and task, and with more ranks.
 
-    The answer contains the error of the forecast at each measured number of threads.
+    The answer contains the error of the forecast at each measured number of threads and of ranks.
     """
     numbers = tuple(int(n) for n in cores.split(","))
     return await ask("forecast", experiment_id, numbers, made_from=of_experiments(experiment_id))

@@ -1,0 +1,199 @@
+"""Forecasts for more ranks: steps that can be drawn by hand, bounds of any step, and what a report shows of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taskloom.analysis.forecast import task_step_s
+from taskloom.analysis.outlook import outlook, sources, usable_runs
+from taskloom.analysis.processes import Process
+from taskloom.analysis.profile import SCHEMA, profile_of
+from taskloom.analysis.rank_forecast import NO_LINK, Link, rank_step_s
+from taskloom.analysis.report import page
+from tests.support.exchanges import exchanged
+from tests.support.report_example import make_document
+
+LINK = Link(0.1, 100.0)
+OPS = ["forward", "loss_send", "loss_arrived", "backward", "backward", "gradients_send", "gradients_arrived",
+       "fold+adamw", "weights_send", "weights_arrived"]  # fmt: skip
+PHASES = ["forward", "loss", "loss", "backward", "backward", *["update"] * 5]
+
+
+def make(forward=1.0, first=1.0, second=1.0, updates=(0.5, 0.5), sizes=(100, 100), call=0.0):
+    """The profile of one of two ranks: two buckets of 2 x `sizes` bytes, whose gradients `first` and `second` compute.
+    Tasks that wait took a second each, those that send a bucket `call`."""
+    op_first = [0, 1, 2, 3, 4, 5, 7, 9, 11, 13, 15]
+    ops = [op for op, (a, b) in enumerate(itertools.pairwise(op_first)) for _ in range(a, b)]
+    bucket = [(5, 7), (6, 8), (7, 9), (8, 10), (9, 11), (10, 12), (11, 13), (12, 14)]
+    edges = [(0, 1), (1, 2), (0, 3), (3, 4), (3, 5), (4, 6), *bucket]
+    around = [(0, task + 1) for task in range(15)] + [(task + 1, 16) for task in range(15)]
+    return profile_of({
+        "schema": SCHEMA, "config": {}, "environment": {}, "ops": list(zip(OPS, PHASES, strict=True)),
+        "tasks": {
+            "op": ops, "layer": [None] * 15, "label": [""] * 15, "flop": [0] * 15,
+            "mean_s": [forward, 0.0, 1.0, first, second, call, call, 1.0, 1.0, *updates, call, call, 1.0, 1.0],
+            "bytes": [0] * 5 + [*sizes] * 5,
+        },
+        "op_first": op_first, "nodes": [-1, *range(15), -1],
+        "edges": sorted([*((a + 1, b + 1) for a, b in edges), *around]), "crossing": [(16, 0)],
+    })  # fmt: skip
+
+
+def step_s(scheduler, ranks, way="strong", threads=1, link=LINK):
+    return rank_step_s(make(), 2, ranks, way, scheduler, link, threads)
+
+
+def test_messages_of_fork_join_follow_the_backward_pass_and_the_update():
+    """Loss 0.1; both gradients 2.1; both weights 2.1."""
+    assert step_s("fork-join", 2) == pytest.approx(4.0 + 0.1 + 2.1 + 2.1)
+    assert step_s("serial", 2) == step_s("fork-join", 2)
+    assert step_s("fork-join", 2, threads=2) == pytest.approx(3.5 + 4.3)
+
+
+def test_messages_of_task_travel_while_tasks_run():
+    """One thread sends both gradients at 3, and the first weights when the link is free at 5; two send the first
+    gradient at 2."""
+    assert step_s("task", 2) == pytest.approx(7.1)
+    assert step_s("task", 2, threads=2) == pytest.approx(6.1)
+
+
+def test_a_cut_batch_takes_less_work_and_larger_messages():
+    assert step_s("fork-join", 4) == pytest.approx(2.0 + 0.1 + 2 * (3.0 + 0.1))
+    assert step_s("fork-join", 1) == step_s("task", 1) == pytest.approx(8.0)
+
+
+def test_a_held_batch_takes_the_same_work_and_smaller_updates():
+    assert step_s("fork-join", 4, "weak") == pytest.approx(3.0 + 0.5 + 0.1 + 2 * (3.0 + 0.1))
+    assert step_s("fork-join", 1, "weak") == pytest.approx(3.0 + 2.0)
+    assert step_s("fork-join", 2, "weak") == step_s("fork-join", 2)
+
+
+def test_calls_that_send_take_time_in_proportion_to_the_bytes():
+    """Of a bucket a rank sends 1 / 2 with two ranks, 3 / 4 with four, nothing alone."""
+    found = [rank_step_s(make(call=0.1), 2, ranks, "weak", "fork-join", NO_LINK) for ranks in (1, 2, 4)]
+    assert found == [pytest.approx(each) for each in (5.0, 4.0 + 4 * 0.1, 3.5 + 4 * 0.15)]
+
+def test_each_task_costs_its_scheduling_too():
+    silent = rank_step_s(make(), 2, 2, "weak", "fork-join", NO_LINK, overhead_s=0.25)
+    assert silent == pytest.approx(4.0 + 0.25 * (15 - 5))  # those that wait end when their messages arrive
+
+
+seconds = st.floats(0.01, 10)
+
+
+@given(
+    st.tuples(seconds, seconds, seconds), st.tuples(seconds, seconds),
+    st.tuples(st.integers(1, 10_000), st.integers(1, 10_000)), st.floats(0, 1), st.floats(1, 1e6),
+    st.integers(1, 3), st.sampled_from([2, 4, 8]),
+)  # fmt: skip
+def test_a_step_lies_between_its_parts_and_their_sum(work, updates, sizes, latency_s, bytes_per_s, threads, ranks):
+    profile, link = make(*work, updates, sizes), Link(latency_s, bytes_per_s)
+    share = 2 / ranks
+    work_s = share * (sum(work) + sum(updates))
+    wire_s = 4 * sum(sizes) * (ranks - 1) / ranks / bytes_per_s
+    for scheduler in ("fork-join", "task"):
+        found_s = rank_step_s(profile, 2, ranks, "strong", scheduler, link, threads)
+        silent_s = rank_step_s(profile, 2, ranks, "strong", scheduler, NO_LINK, threads)
+        slack = 1 - 1e-9
+        assert found_s >= slack * max(work_s / threads, wire_s, silent_s * (threads == 1))
+        assert found_s * slack <= work_s + wire_s + 5 * latency_s
+        if scheduler == "fork-join":
+            assert found_s == pytest.approx(silent_s + wire_s + 3 * latency_s)
+
+
+def test_a_replay_without_messages_is_that_of_cores():
+    profile = profile_of({
+        "schema": SCHEMA, "config": {}, "environment": {}, "ops": [["forward", "forward"]], "op_first": [0, 4],
+        "tasks": {"op": [0] * 4, "layer": [None] * 4, "label": [""] * 4, "mean_s": [1.0, 2.0, 3.0, 4.0],
+                  "flop": [0] * 4, "bytes": [0] * 4},
+        "nodes": [-1, 0, 1, 2, 3, -1], "edges": [(0, n) for n in range(1, 5)] + [(n, 5) for n in range(1, 5)],
+        "crossing": [(5, 0)],
+    })  # fmt: skip
+    assert rank_step_s(profile, 2, 2, "weak", "task", LINK, 2) == task_step_s(profile, 2)
+
+
+@pytest.fixture
+def processes(make_result):
+    """Two ranks of two schedulers; one rank with the whole batch, and with half of it."""
+    made = []
+    for scheduler, ranks, batch, step_s in (
+        ("fork-join", 2, 4, 8.3), ("fork-join", 1, 4, 8.4), ("fork-join", 1, 2, 5.0), ("task", 2, 4, 7.1),
+        ("omp-task", 2, 4, 8.0),
+    ):  # fmt: skip
+        variant = {"scheduler": scheduler, "ranks": ranks, "batch": batch}
+        result = make_result([9, step_s, step_s], **variant, threads=1, fusion="rows")
+        result["memory_bytes"] = result["resident_bytes"] = {}
+        if ranks > 1:
+            result["communication"] = exchanged((0.1, 0.2, 0.1), (0.1, 0.2, 0.1))
+            result["communication"][1] |= {"latency_s": 0.1, "bytes_per_s": 100.0}
+        made.append(Process(len(made) + 1, result, variant, (1, len(made))))
+    return made
+
+
+def test_measured_steps_stand_beside_the_forecast(processes):
+    assert usable_runs(processes) == [1, 2, 3, 4, 5]
+    assert sources(processes, {1, 4}) == [1, 4]
+    found = outlook(processes, {1: make(), 4: make()})
+    fork_join, task = found.ranks
+    assert (fork_join.source_run_id, fork_join.source_ranks, task.source_run_id) == (1, 2, 4)
+    assert (fork_join.latency_s, fork_join.bytes_per_s) == (0.1, 100.0)
+    strong, weak = fork_join.curves
+    assert [(p.ranks, p.batch) for p in strong.points] == [(1, 4), (2, 4), (4, 4)]  # 8 ranks do not divide 4
+    assert [(p.ranks, p.batch) for p in weak.points] == [(n, 2 * n) for n in (1, 2, 4, 8, 16, 32, 64)]
+    assert [p.measured_s for p in strong.points] == [8.4, 8.3, None]
+    assert [p.error for p in strong.points] == [pytest.approx(8 / 8.4 - 1), pytest.approx(0), None]
+    assert [p.measured_s for p in weak.points[:3]] == [5.0, 8.3, None]
+    assert fork_join.worst_error == pytest.approx(1 - 8 / 8.4)
+    two = strong.points[1]
+    assert (two.ideal_s, two.exposed_s) == (pytest.approx(4.0), pytest.approx(4.3))
+    assert two.efficiency == pytest.approx(4.0 / 8.3)
+    assert weak.points[1].ideal_s == pytest.approx(5.0)
+    assert found.missing == [
+        "omp-task 1x64, 2 ranks, 1 thread: steps of omp-task are not replayed",
+        "slices 1x64: no one-thread run has a profile",
+    ]
+
+
+def test_a_forecast_far_from_what_was_measured_has_no_other_point(processes):
+    processes[1].result["step_s"][1:] = [16.0, 16.0]
+    fork_join = outlook(processes, {1: make(), 4: make()}).ranks[0]
+    assert not fork_join.given
+    assert [[p.ranks for p in curve.points] for curve in fork_join.curves] == [[1, 2], [1, 2]]
+    missing = outlook(processes, {1: make()}).missing
+    assert any("differs from measured steps by up to 50%" in reason for reason in missing)
+
+
+def test_what_is_lacking_is_said(processes):
+    name = "fork-join 1x64, 2 ranks, 1 thread: "
+    del processes[0].result["communication"][1]["bytes_per_s"]  # as in older results
+    found = outlook(processes, {1: make()})
+    assert found.ranks == []
+    assert name.replace("fork-join", "task") + "no run of several ranks has a profile" in found.missing
+    assert name + "latency and bandwidth between the ranks were not measured" in found.missing
+
+
+def test_exchanges_of_another_kind_are_not_forecast(processes):
+    known = make()
+    kinds = [("blocks_send", "loss") if kind[0] == "loss_send" else kind for kind in known.kinds]
+    odd = dataclasses.replace(known, kinds=kinds)
+    missing = outlook(processes, {1: odd}).missing
+    assert "fork-join 1x64, 2 ranks, 1 thread: exchanges by blocks_send are not forecast" in missing
+
+
+def test_the_report_has_the_forecast(processes, monkeypatch):
+    monkeypatch.setattr("tests.support.report_example.profile_of", lambda _: make())
+    document = make_document([each for each in processes if each.config["ranks"] == 2])
+    text = page(document)
+    section = text.partition("<h2>Forecast for more ranks</h2>")[2].partition("<h2>")[0]
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", section)]
+    assert ["strong", "2", "4", "8,300", "4,000", "48.2%", "4,300", "8,300", "-0.0%"] in [
+        [cell.replace("+0.0%", "-0.0%") for cell in row] for row in rows
+    ]
+    assert "fork-join 1x64, 2 ranks, 1 thread, from run 1." in section
+    assert "a message takes 100000.0 us" in section
