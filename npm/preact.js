@@ -2,7 +2,7 @@
 import { h } from 'preact';
 import htm from 'htm';
 
-export { Fragment, h, render } from 'preact';
+export { render } from 'preact';
 export { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-export { batch, computed, effect, signal, useComputed, useSignal, useSignalEffect } from '@preact/signals';
+export { signal } from '@preact/signals';
 export const html = htm.bind(h);

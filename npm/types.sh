@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the dashboard's types against the API's: build/ui/api.d.ts is generated from the OpenAPI document. Then checks
-# that the modules, which the server sends without comments and indentation, are otherwise those of server/ui.
+# that the modules, which the server sends without comments and white space, are otherwise those of server/ui.
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p build/ui

@@ -197,6 +197,7 @@ function useHeld(rows, id, view) {
  * @template Row
  * @param {{columns: Column<Row>[], rows: Row[], id: (row: Row) => string | number, caption: string, what?: string,
  *   view?: string, sort?: string | null, onSort?: (sort: string) => void, tall?: boolean}} props what: a row's name;
+ *   onSort: of a list that the URL describes, whose columns can be hidden;
  *   view: the question that the rows answer, where there are several; tall: many rows scroll below their headings
  */
 export function Table({columns, rows, id, caption, what = 'row', view = '', sort, onSort, tall}) {
@@ -217,6 +218,11 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 			return sign * (x < y ? -1 : x > y ? 1 : 0);
 		});
 	}
+	const named = onSort ? columns.flatMap(({label}) => (typeof label === 'string' ? [label] : [])) : [];
+	const hidden = onSort ? (address.value.params.get('hide') ?? '').split(',') : [];
+	const shown = columns.filter(({label}) => !hidden.includes(String(label)));
+	const hide = (/** @type {string} */ label) =>
+		choose({hide: named.filter(each => hidden.includes(each) !== (each === label)).join()});
 	const heading = (/** @type {Column<Row>} */ each, /** @type {number} */ i) => {
 		const field = onSort ? each.sort : each.by && String(each.label);
 		const direction = chosen === field ? 'ascending' : chosen === `-${field}` ? 'descending' : 'none';
@@ -241,11 +247,11 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 		<div class=${`scroll${tall ? ' tall' : ''}`} tabindex="0" role="region" aria-label=${caption}>
 			<table>
 				<caption class="unseen">${caption}</caption>
-				<thead><tr>${columns.map(heading)}</tr></thead>
+				<thead><tr>${shown.map(heading)}</tr></thead>
 				<tbody>
 					${ordered.map(
 						row => html`<tr key=${id(row)} data-row>
-							${columns.map(
+							${shown.map(
 								(each, i) =>
 									html`<td
 										key=${i}
@@ -260,6 +266,17 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 				</tbody>
 			</table>
 		</div>
+		${named.length > 0 &&
+		html`<details>
+			<summary>Columns</summary>
+			<div class="row">
+				${named.map(
+					each => html`<label key=${each}>
+						<input type="checkbox" checked=${!hidden.includes(each)} onChange=${() => hide(each)} /> ${each}
+					</label>`
+				)}
+			</div>
+		</details>`}
 	</div>`;
 }
 

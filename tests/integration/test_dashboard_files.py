@@ -7,11 +7,12 @@ import re
 
 import pytest
 
-from taskloom.server.read.dashboard.files import FOLDER, as_sent, read
+from taskloom.server.read.dashboard.files import FOLDER, read
+from taskloom.server.read.dashboard.shortened import script
 
 FILES = read()
 MODULES = sorted(name for name in FILES.by_path if name.endswith(".js") and not name.startswith("vendor/"))
-IMPORT = re.compile(r"""(?:from |import\()'(\.[^']+)'""")
+IMPORT = re.compile(r"""(?:from|import\()'(\.[^']+)'""")
 
 
 def test_the_address_of_the_server_leads_to_the_dashboard_relatively(empty_api):
@@ -46,39 +47,39 @@ def test_a_file_below_its_version_stays_what_it_is(empty_api):
         assert answer.headers["vary"] == "Accept-Encoding"
     plain = empty_api.http.get(f"/ui/{FILES.version}/app.js", headers={"Accept-Encoding": "identity"})
     assert "content-encoding" not in plain.headers
-    assert plain.content == as_sent((FOLDER / "app.js").read_text()).encode()
+    assert plain.content == script((FOLDER / "app.js").read_text()).encode()
 
 
-def test_code_is_sent_without_comments_and_indentation_and_with_its_line_numbers():
-    code = """// what it does
+def test_code_is_sent_without_comments_and_without_space_that_separates_nothing():
+    code = r"""// what it does
 import {a} from './a.js'; // why
+
 /** @type {Map<string, {data: any}>} */
 const kept = new Map();
 /**
  * Of several lines.
- * @param {string} name
  */
-export const one = name => /** @type {any} */ (kept.get(name));
-const two =
-\t/** @type {string} */ (one('//'));
+export const one = async name => /** @type {string} */ (kept.get(name) ?? '//  "');
+const two = a - -1 + +b / 2 / c;
+const three = text => text.replace(/[/'`] \/* /g, '') in {};
+if (a) return /^ /;
+const four = html`
+	<p  class=${`a ${ {b: '}'}.b + 1}  b`}>
+		It's   ${list.map(each => html`<b>  \` $x </b>`)} text
+	</p>
+`;
 """
-    assert as_sent(code) == """
-import {a} from './a.js'; // why
-
-const kept = new Map();
-
-
-
-
-export const one = name => (kept.get(name));
-const two =
-(one('//'));
-"""
+    assert script(code) == (
+        "import{a}from'./a.js';const kept=new Map();export const one=async name=>(kept.get(name)??'//  \"');"
+        "const two=a- -1+ +b/2/c;const three=text=>text.replace(/[/'`] \\/* /g,'')in{};if(a)return/^ /;"
+        "const four=html`\n<p  class=${`a ${{b:'}'}.b+1}  b`}>\n"
+        "It's   ${list.map(each=>html`<b>  \\` $x </b>`)} text\n</p>\n`;"
+    )
 
 
 def test_every_page_has_a_line_in_the_list_of_pages():
     code = FILES.by_path["pages.js"].plain.decode()
-    listed = re.findall(r"name: '(\w+)',\s*load: \(\) => import\('\./pages/(\w+)\.js'\)", code)
+    listed = re.findall(r"name:'(\w+)',load:\(\)=>import\('\./pages/(\w+)\.js'\)", code)
     assert sorted(listed) == sorted((page, page) for page in FILES.pages if page)
 
 

@@ -50,3 +50,24 @@ def test_experiments_and_series_have_the_same_box(world, tab):
     page.goto(f"{world.home.url}/ui/history?filter=scheduler = fork-join")
     expect(page.locator("tr[data-row]").first).to_be_visible()
     expect(page.get_by_label("Filter")).to_have_value("scheduler = fork-join")
+
+
+def test_columns_of_a_list_are_hidden_and_the_address_keeps_it(world, tab):
+    page = tab.open("experiments?view=runs")
+    heads = page.get_by_role("table", name="Runs").locator("th")
+    before = heads.count()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label("Node", exact=True).last.uncheck()
+    expect(page).to_have_url(re.compile("hide=Node"))
+    page.get_by_label("Duration", exact=True).uncheck()
+    expect(heads).to_have_count(before - 2)
+    expect(heads.filter(has_text="Node")).to_have_count(0)
+    assert page.locator("tr[data-row]").first.locator("td").count() == before - 2
+    page.reload()
+    expect(heads).to_have_count(before - 2)
+    assert tab.violations() == []
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label("Duration", exact=True).check()
+    expect(heads.filter(has_text="Duration")).to_have_count(1)
+    page.goto(f"{world.home.url}/ui/experiments")
+    expect(page.get_by_role("table", name="Experiments").locator("th")).to_have_count(6)

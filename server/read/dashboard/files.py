@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taskloom.analysis.report import tokens
+from taskloom.server.read.dashboard import shortened
 
 FOLDER = Path(__file__).parents[2] / "ui"
 SHELL, TOKENS, VERSION, MODULES = "index.html", "tokens.css", "%VERSION%", "%MODULES%"
 FIRST = "now"
-IMPORT = re.compile(rb"^(?:import|export)\s(?:[^'\"();=]*\sfrom\s)?\s*'(\.[^']+)'", re.MULTILINE)
-COMMENT = re.compile(r"^[ \t]*//[^\n]*$|/\*\*(?:(?!\*/).)*\*/[ \t]?", re.MULTILINE | re.DOTALL)
-INDENT = re.compile(r"^\t+", re.MULTILINE)
-IN_CSS = re.compile(rb"/\*.*?\*/\n?|^\s+", re.MULTILINE | re.DOTALL)  # comments, blank lines and indentation
+IMPORT = re.compile(rb"""(?:^|;)(?:import|export)\b(?:[^'"();=]*?\bfrom)?'(\.[^']+)'""")
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -61,14 +59,6 @@ class Files:
         return imported(self.by_path, ["app.js", f"pages/{page or FIRST}.js"])
 
 
-def as_sent(code: str) -> str:
-    """The code without JSDoc comments, lines that are only a comment, and indentation. Line numbers stay.
-
-    Templates of markup lose their indentation, too, of which nothing is shown (npm/comments.mjs).
-    """
-    return INDENT.sub("", COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), code))
-
-
 @functools.cache
 def read(folder: Path = FOLDER) -> Files:
     """Files of the dashboard. A page is a module of `pages/`. Its HTML shell names the version and all modules of the
@@ -78,9 +68,9 @@ def read(folder: Path = FOLDER) -> Files:
     plain = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     for name, content in plain.items():
         if name.endswith(".js") and not name.startswith("vendor/"):
-            plain[name] = as_sent(content.decode()).encode()
+            plain[name] = shortened.script(content.decode()).encode()
         if name.endswith(".css"):
-            plain[name] = IN_CSS.sub(b"", content)
+            plain[name] = shortened.style(content.decode()).encode()
     plain[TOKENS] = tokens.stylesheet().encode()
     whole = hashlib.sha256()
     for name, content in sorted(plain.items()):

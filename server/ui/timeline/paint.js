@@ -19,6 +19,8 @@ const NAMES = [
 	'idle',
 	'preempted',
 	'warn',
+	'bad',
+	'edge',
 	'useful',
 	'products',
 	'attention',
@@ -78,6 +80,7 @@ export function pixelsOf(known) {
 
 /** @typedef {import('./trace.js').Trace} Trace */
 /** @typedef {import('./trace.js').Lane} Lane */
+/** @typedef {import('./trace.js').Link} Link */
 /** @typedef {import('./timeline.js').View} View nanoseconds */
 /**
  * Positions on the canvas. right: the last pixel of the lanes; foot: the bottom of the busy-cores curve.
@@ -85,16 +88,21 @@ export function pixelsOf(known) {
  *   x: (time: number) => number, colour: (name: string) => string}} Sheet
  */
 
-export const LEFT = 72;
+export const LEFT = 100;
 export const RIGHT = 8;
 export const TOP = 20;
 export const LANE = 20;
 const CURVE = 34;
+const AXIS = 22;
+/** The whole trace in small, at the bottom. */
+export const MAP = 22;
 /** A span of at least this many pixels is drawn by itself, with its op if there is room. */
 const WIDE = 4;
+/** More arrows are not drawn. */
+const MOST_LINKS = 1000;
 
 /** @param {Trace} trace */
-export const heightOf = trace => TOP + trace.threads.length * LANE + CURVE + 22;
+export const heightOf = trace => TOP + trace.threads.length * LANE + CURVE + AXIS + MAP;
 
 /** Number formats by decimal places, created once: the axis formats many numbers in each frame. */
 const formats = [0, 1, 2].map(places => new Intl.NumberFormat('en-US', {maximumFractionDigits: places}));
@@ -113,8 +121,10 @@ export function timeSaid(ns, span) {
  * @param {Colours} known
  * @param {import('./trace.js').Place | null} chosen
  * @param {number} origin the time that is shown as zero
+ * @param {Uint8Array | null} lit the tasks that are not faded
+ * @param {[string, Link[]][]} links by their colour
  */
-export function paint(g, width, trace, view, known, chosen, origin = 0) {
+export function paint(g, width, trace, view, known, chosen, origin = 0, lit = null, links = []) {
 	const right = width - RIGHT;
 	const perNs = (right - LEFT) / (view.to - view.from);
 	/** @type {Sheet} */
@@ -130,10 +140,12 @@ export function paint(g, width, trace, view, known, chosen, origin = 0) {
 	};
 	g.font = '11px system-ui, "DejaVu Sans", sans-serif';
 	const busy = new Float64Array(Math.max(1, Math.ceil(right - LEFT)));
-	paintLanes(sheet, trace, inksOf(trace, known), busy);
+	paintLanes(sheet, trace, inksOf(trace, known), busy, lit);
 	paintBusy(sheet, busy, trace.threads.length);
 	paintSteps(sheet, trace);
 	paintTicks(sheet, origin);
+	paintMap(sheet, trace, new Float64Array(busy.length));
+	for (const [ink, of] of links) paintLinks(sheet, trace, of, ink);
 	if (chosen) paintChosen(sheet, trace, chosen);
 }
 
@@ -164,8 +176,9 @@ function inksOf(trace, known) {
  * Draw the spans of all threads.
  * @param {Sheet} sheet @param {Trace} trace @param {Inks} inks
  * @param {Float64Array} busy receives the busy share of each pixel
+ * @param {Uint8Array | null} lit
  */
-function paintLanes(sheet, trace, inks, busy) {
+function paintLanes(sheet, trace, inks, busy, lit) {
 	const {g, right, colour} = sheet;
 	const image = g.createImageData(busy.length, trace.threads.length);
 	const pixels = new Uint32Array(image.data.buffer);
@@ -186,15 +199,19 @@ function paintLanes(sheet, trace, inks, busy) {
 		const y = TOP + thread * LANE;
 		g.fillStyle = colour('soft');
 		g.textAlign = 'end';
-		g.fillText(`thread ${thread}`, LEFT - 8, y + 13);
+		g.fillText(trace.rows[thread], LEFT - 8, y + 13);
 		g.fillStyle = colour('lane');
 		g.fillRect(LEFT, y, right - LEFT, LANE - 4);
-		g.drawImage(narrow, 0, thread, image.width, 1, LEFT, y, image.width, LANE - 4);
-		for (const i of wide[thread]) {
+		const draw = (/** @type {number} */ i) => {
 			const call = lane.what[i];
 			const op = trace.kinds[trace.callKind[call]]?.[0] ?? '';
 			paintWide(sheet, y, lane, i, colour(inks.names[call - IDLE]), op);
-		}
+		};
+		if (lit) g.globalAlpha = 0.2;
+		g.drawImage(narrow, 0, thread, image.width, 1, LEFT, y, image.width, LANE - 4);
+		wide[thread].forEach(draw);
+		g.globalAlpha = 1;
+		if (lit) paintLit(sheet, trace, lane, lit, draw);
 		paintPreempted(sheet, y, lane);
 	});
 }
@@ -258,8 +275,22 @@ function paintWide({g, view, perNs}, y, lane, i, colour, op) {
 	const from = (Math.max(lane.begin[i], view.from) - view.from) * perNs;
 	const size = (Math.min(lane.end[i], view.to) - view.from) * perNs - from;
 	g.fillStyle = colour;
-	g.fillRect(LEFT + from, y, size - 0.6, LANE - 4);
+	g.fillRect(LEFT + from, y, Math.max(1.5, size - 0.6), LANE - 4);
 	if (size > 46) paintWords(g, op.slice(0, Math.floor((size - 6) / 6.2)), LEFT + from + 4, y + 12);
+}
+
+/**
+ * Draw the spans of lit tasks, at most one a pixel.
+ * @param {Sheet} sheet @param {Trace} trace @param {Lane} lane @param {Uint8Array} lit
+ * @param {(span: number) => void} draw
+ */
+function paintLit({view, x}, trace, lane, lit, draw) {
+	let until = 0;
+	for (let i = firstAfter(lane, view.from); i < lane.length && lane.begin[i] < view.to; i += 1) {
+		if (!lit[trace.callTask[lane.what[i]]] || x(lane.end[i]) < until) continue;
+		draw(i);
+		until = x(lane.end[i]) + 1;
+	}
 }
 
 /**
@@ -286,19 +317,28 @@ function paintWords(g, words, x, y) {
 	g.fillText(words, x, y);
 }
 
-/** Draw the busy cores of each pixel. @param {Sheet} sheet @param {Float64Array} busy @param {number} cores */
-function paintBusy({g, right, foot, colour}, busy, cores) {
-	g.fillStyle = colour('useful');
-	g.globalAlpha = 0.75;
+/**
+ * Fill the area below a share of each pixel.
+ * @param {CanvasRenderingContext2D} g @param {Float64Array} shares of `most` @param {number} most @param {number} foot
+ * @param {number} height @param {string} colour
+ */
+function paintCurve(g, shares, most, foot, height, colour) {
+	g.fillStyle = colour;
 	g.beginPath();
 	g.moveTo(LEFT, foot);
-	busy.forEach((share, c) => {
-		const top = foot - (share / cores) * (CURVE - 10);
+	shares.forEach((share, c) => {
+		const top = foot - (share / most) * height;
 		g.lineTo(LEFT + c, top);
 		g.lineTo(LEFT + c + 1, top);
 	});
-	g.lineTo(LEFT + busy.length, foot);
+	g.lineTo(LEFT + shares.length, foot);
 	g.fill();
+}
+
+/** Draw the busy cores of each pixel. @param {Sheet} sheet @param {Float64Array} busy @param {number} cores */
+function paintBusy({g, right, foot, colour}, busy, cores) {
+	g.globalAlpha = 0.75;
+	paintCurve(g, busy, cores, foot, CURVE - 10, colour('useful'));
 	g.globalAlpha = 1;
 	g.fillStyle = colour('soft');
 	g.textAlign = 'end';
@@ -370,4 +410,48 @@ function paintChosen({g, right, x, colour}, trace, chosen) {
 	g.strokeStyle = colour('ink');
 	g.lineWidth = 2;
 	g.strokeRect(from - 1, TOP + chosen.thread * LANE - 2, Math.max(3, until - from + 2), LANE);
+}
+
+/**
+ * Draw arrows between tasks, unless so many are in view that none could be followed.
+ * @param {Sheet} sheet @param {Trace} trace @param {Link[]} links @param {string} ink
+ */
+function paintLinks({g, right, x, colour}, trace, links, ink) {
+	const seen = links.flatMap(([a, b, sent]) => {
+		const from = x(trace.ended[a]);
+		const to = Math.max(from, x((sent ? trace.ended : trace.begun)[b]));
+		const ends = {from, to, above: trace.last[a], below: (sent ? trace.last : trace.first)[b]};
+		return to >= LEFT && from <= right && Number.isFinite(to - from) ? [ends] : [];
+	});
+	if (seen.length > MOST_LINKS) return;
+	const y = (/** @type {number} */ thread) => TOP + thread * LANE + (LANE - 4) / 2;
+	g.strokeStyle = colour(ink);
+	g.lineWidth = 1.5;
+	g.beginPath();
+	for (const {from, to, above, below} of seen) {
+		const end = Math.min(to, right);
+		g.moveTo(Math.max(from, LEFT), y(above));
+		g.lineTo(end, y(below));
+		g.moveTo(end - 4, y(below) - 4);
+		g.lineTo(end, y(below));
+		g.lineTo(end - 4, y(below) + 4);
+	}
+	g.stroke();
+}
+
+/**
+ * Draw the busy cores and the steps of the whole trace, and the part in view.
+ * @param {Sheet} sheet @param {Trace} trace @param {Float64Array} busy receives the busy share of each pixel
+ */
+function paintMap({g, right, foot, view, colour}, trace, busy) {
+	const bottom = foot + AXIS + MAP - 2;
+	const perNs = (right - LEFT) / trace.duration;
+	const x = (/** @type {number} */ time) => LEFT + Math.min(Math.max(time, 0), trace.duration) * perNs;
+	for (const lane of trace.threads) shares({view: {from: 0, to: trace.duration}, perNs}, lane, busy);
+	paintCurve(g, busy, trace.threads.length, bottom, MAP - 4, colour('edge'));
+	g.fillStyle = colour('ink');
+	for (const end of trace.stepEnd) g.fillRect(x(end), bottom - 3, 1, 3);
+	g.strokeStyle = colour('accent');
+	g.lineWidth = 2;
+	g.strokeRect(x(view.from), bottom - MAP + 3, Math.max(3, x(view.to) - x(view.from)), MAP - 3);
 }

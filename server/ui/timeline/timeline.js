@@ -1,9 +1,12 @@
 // A timeline of a trace, moved and zoomed. It names the span under the pointer and explains when the chosen one ran.
 import {html, useEffect, useLayoutEffect, useMemo, useRef, useState} from '../vendor/preact.js';
+import {address, choose as say} from '../address.js';
+import {ms, plural} from '../format.js';
+import {Narrow} from '../pieces.js';
 import {Plot, useWidth} from '../plots/plot.js';
 import {OP_KINDS} from '../plots/scale.js';
-import {LANE, LEFT, RIGHT, TOP, heightOf, paint, timeSaid, useColours} from './paint.js';
-import {firstAfter, said, totals, why} from './trace.js';
+import {LANE, LEFT, MAP, RIGHT, TOP, heightOf, paint, timeSaid, useColours} from './paint.js';
+import {firstAfter, linksOf, said, totals, why} from './trace.js';
 
 /** @typedef {{from: number, to: number}} View */
 /** @typedef {{at: number, unit: number, y: number}} Spot its value, values per pixel, pixels from the top */
@@ -147,6 +150,27 @@ export function middle(trace) {
 	return {from: first ? ends[first - 1] : 0, to: /** @type {number} */ (ends[Math.min(first + 1, ends.length - 1)])};
 }
 
+/**
+ * The messages of all steps, and their critical paths if they are wanted, by their colours.
+ * @param {Trace} trace
+ * @param {boolean} path
+ * @returns {[string, import('./trace.js').Link[]][]}
+ */
+function linksOfSteps(trace, path) {
+	const tasks = path ? trace.path.nodes.map(node => trace.nodes[node]).filter(task => task >= 0) : [];
+	const links = (/** @type {import('./trace.js').Edge[]} */ edges, sent = false) =>
+		trace.stepEnd.flatMap((_, step) =>
+			edges.map(each => {
+				const [from, to] = each.map(task => step * trace.label.length + task);
+				return /** @type {import('./trace.js').Link} */ ([from, to, sent]);
+			})
+		);
+	return [
+		['soft', links(trace.messages, true)],
+		['bad', links(tasks.slice(1).map((task, i) => [tasks[i], task]))]
+	];
+}
+
 /** The step that is under way at a time. @param {Trace} trace @param {number} time @returns {View} */
 function stepAt({stepEnd}, time) {
 	const step = Math.max(
@@ -154,6 +178,43 @@ function stepAt({stepEnd}, time) {
 		stepEnd.findIndex(end => end > time)
 	);
 	return {from: step ? stepEnd[step - 1] : 0, to: stepEnd[step]};
+}
+
+/** The tasks that the URL names, by a part of their names or as the critical path; null: no task is faded.
+ * @param {Trace} trace
+ */
+export function useLit(trace) {
+	const {params} = address.value;
+	const find = params.get('find')?.toLowerCase() ?? '';
+	const path = params.has('path');
+	return useMemo(() => {
+		if (!find && !path) return null;
+		const on = new Set(trace.path.nodes.map(node => trace.nodes[node]));
+		return Uint8Array.from(trace.label, (label, task) =>
+			Number(label.toLowerCase().includes(find) && (!path || on.has(task)))
+		);
+	}, [trace, find, path]);
+}
+
+/** What to light; the URL holds it. @param {{trace: Trace}} props */
+export function Light({trace}) {
+	const lit = useLit(trace);
+	const path = address.value.params.has('path');
+	const mean_s = (trace.stepEnd.at(-1) ?? 0) / trace.stepEnd.length / 1e9;
+	return html`<div class="filters">
+		<${Narrow} name="find" label="Find tasks" placeholder="attention[0]" first=${true} />
+		<button aria-pressed=${path} onClick=${() => say({path: !path})}>Critical path</button>
+		<span role="status">
+			${lit &&
+			`${plural(
+				lit.reduce((sum, each) => sum + each, 0),
+				'task'
+			)} of a step shown. `}
+			${path &&
+			`The critical path${trace.messages.length ? ' of rank 0' : ''} takes ${ms(trace.path.s)} ` +
+				`by its tasks’ mean times, a mean step ${ms(mean_s)}. More threads do not shorten the path.`}
+		</span>
+	</div>`;
 }
 
 /**
@@ -168,6 +229,27 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 	const span = view.to - view.from;
 	const whole = {from: 0, to: trace.duration};
 	const kept = (/** @type {View} */ wanted) => within(trace, wanted);
+	const lit = useLit(trace);
+	const path = address.value.params.has('path');
+	const everywhere = useMemo(() => linksOfSteps(trace, path), [trace, path]);
+	const own = useMemo(() => (chosen ? linksOf(trace, chosen) : []), [trace, chosen]);
+	const links = /** @type {[string, import('./trace.js').Link[]][]} */ ([...everywhere, ['accent', own]]);
+	/** Choose a span, and move the view to it. @param {import('./trace.js').Place} place */
+	const show = place => {
+		choose(place);
+		const {begin, end} = trace.threads[place.thread];
+		if (end[place.index] > view.from && begin[place.index] < view.to) return;
+		const from = begin[place.index] - span / 2;
+		onView(kept({from, to: from + span}));
+	};
+	/** Choose the next span that is not faded, or the previous one. @param {number} by */
+	const walk = by => {
+		let {thread, index} = chosen ?? {thread: 0, index: firstAfter(trace.threads[0], view.from) - 1};
+		const {what} = trace.threads[thread];
+		do index += by;
+		while (lit && index in what && !lit[trace.callTask[what[index]]]);
+		if (index in what) show({thread, index});
+	};
 	/** @param {Spot} spot @returns {import('./trace.js').Place | null} */
 	const placeAt = ({at, unit, y}) => {
 		const thread = Math.floor((y - TOP) / LANE);
@@ -185,16 +267,11 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 		const phase = task.phase ? `, ${task.phase}` : '';
 		const lost = of.preempted.get(place.index);
 		const away = lost ? `, not running for ${timeSaid(lost, took)} of it` : '';
-		return `${task.name}${op}${phase}: ${timeSaid(took, took)} on thread ${place.thread}${away}`;
+		return `${task.name}${op}${phase}: ${timeSaid(took, took)} on ${trace.rows[place.thread]}${away}`;
 	};
 	const keys = {
-		n: () => {
-			const {thread, index} = chosen ?? {thread: 0, index: firstAfter(trace.threads[0], view.from) - 1};
-			if (index + 1 < trace.threads[thread].length) choose({thread, index: index + 1});
-		},
-		p: () => {
-			if (chosen && chosen.index > 0) choose({...chosen, index: chosen.index - 1});
-		},
+		n: () => walk(1),
+		p: () => walk(-1),
 		t: () => {
 			if (!chosen) return;
 			const thread = (chosen.thread + 1) % trace.threads.length;
@@ -210,8 +287,13 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 			place ? {x: Math.min(event.clientX + 14, innerWidth - 350), y: event.clientY + 16, words: words(place)} : null
 		);
 	};
+	/** The view around a spot of the whole trace in small. @param {Spot} spot */
+	const around = ({at}) => {
+		const from = ((at - view.from) / span) * trace.duration - span / 2;
+		return {from, to: from + span};
+	};
 	/** @param {CanvasRenderingContext2D} g @param {number} width */
-	const drawn = (g, width) => paint(g, width, trace, view, known, chosen, origin);
+	const drawn = (g, width) => paint(g, width, trace, view, known, chosen, origin, lit, links);
 	const height = heightOf(trace);
 	const rows = useMemo(() => totals(trace), [trace]);
 	return html`<${Plot}
@@ -230,9 +312,10 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 		]}
 		said=${html`${trace.title}: ${trace.spans.toLocaleString('en-US')} spans${trace.complete
 			? ''
-			: '; the trace is cut off'}. ${last &&
+			: '; the trace is cut off'}. ${trace.messages.length > 0 && 'Grey arrows: messages between ranks. '} ${last &&
 		'Drag to move, Ctrl and wheel to zoom, double click to show a step. Keys: ← → + − 0 move and zoom, ' +
-			'n and p choose the next and the previous span, t the next thread.'}`}
+			'n and p choose the next and the previous span, t the next thread. ' +
+			'At the bottom the whole trace: click to go there.'}`}
 	>
 		<${Panned}
 			view=${view}
@@ -244,10 +327,10 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 			height=${height}
 			label=${`Timeline of ${trace.title}: ${timeSaid(span, span)} shown. The button Table shows the time of each op.`}
 			paint=${drawn}
-			painted=${[trace, known, chosen, origin]}
+			painted=${[trace, known, chosen, origin, lit, path]}
 			said=${`${view.from - origin}-${view.to - origin}`}
 			keys=${keys}
-			onPress=${spot => choose(placeAt(spot))}
+			onPress=${spot => (spot.y < height - MAP ? choose(placeAt(spot)) : onView(kept(around(spot))))}
 			onHover=${hover}
 			onDouble=${({at}) => onView(kept(stepAt(trace, at)))}
 		>

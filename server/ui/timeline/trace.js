@@ -11,16 +11,21 @@
  *   preempted: Map<number, number>, length: number, levels: Level[]}} Lane
  */
 /** @typedef {{thread: number, index: number}} Place */
+/** @typedef {[number, number]} Edge */
 /**
- * A trace as the artifact's JSON has it.
+ * From the end of a task to the begin of another, each as its number in a step (see Trace); sent: to the end of the
+ * other, which waits for what the first one sends.
+ * @typedef {[from: number, to: number, sent?: boolean]} Link
+ */
+/**
+ * A trace as the artifact's JSON has it; of a run of several ranks, that of rank 0 with those of the others.
  * @typedef {object} Stored
  * @property {string} schema
  * @property {Record<'scheduler' | 'sync' | 'threads' | 'batch_slice' | 'token_slice', unknown>} config
  * @property {[string, string][]} call_ops
  * @property {{op: number[], task: number[]}} calls
  * @property {[string, string][]} ops
- * @property {{op: number[], layer: (number | null)[], label: (string | null)[]}} tasks
- * @property {number[]} cores
+ * @property {{op: number[], layer: (number | null)[], label: (string | null)[], mean_s: number[]}} tasks
  * @property {number} first_step
  * @property {number[]} step_end_ns
  * @property {string[][]} [flagged]
@@ -28,17 +33,24 @@
  *   run_delay?: {span: number[], ns: number[]}}[]} threads
  * @property {boolean} complete
  * @property {number[]} nodes
- * @property {[number, number][]} edges
- * @property {[number, number][]} crossing
+ * @property {Edge[]} edges
+ * @property {Edge[]} crossing
+ * @property {number} [begin_ns] when the first timed step began, after that of the earliest rank
+ * @property {{task: number[], to: number[]}} [sends] tasks that send something to another rank
+ * @property {{task: number[], at_ns: number[][]}} [completed] when tasks were that only wait, in each step
+ * @property {Stored[]} [ranks] the others
  */
 /**
+ * A trace; of several ranks with the threads and tasks of all, by the clock of rank 0. Steps and the graph (nodes,
+ * edges, path) are those of rank 0, whose tasks come first.
+ * begun, ended: of each task in each step; its place is tasks x (step - firstStep) + task. first, last: the thread.
  * @typedef {object} Trace
  * @property {string} title
  * @property {[string, string][]} kinds (op, phase) of calls
  * @property {number[]} callKind
  * @property {number[]} callTask
  * @property {string[]} label of tasks
- * @property {number[]} cores
+ * @property {string[]} rows names of threads
  * @property {number} firstStep
  * @property {number[]} stepEnd nanoseconds
  * @property {string[][]} flagged why each step is flagged; empty in older traces
@@ -47,9 +59,17 @@
  * @property {number} duration nanoseconds
  * @property {number} spans how many there are
  * @property {number[]} nodes a task's number, or -1 for a wait
- * @property {[number, number][]} edges
- * @property {[number, number][]} crossing to the next step
- * @property {number[]} taskKind
+ * @property {Edge[]} edges
+ * @property {number[]} group that of each node; a wait belongs to that of the task before it
+ * @property {string[]} groups tasks that follow each other in a phase of one layer, or of none: its name
+ * @property {{nodes: number[], s: number}} path the critical one, by the tasks' mean times
+ * @property {Edge[][]} before of each task the tasks that it depends on, and how many steps earlier they run
+ * @property {Set<number>} waits tasks that follow a wait of all threads
+ * @property {Edge[]} messages tasks that send, and those of another rank that wait for it
+ * @property {Float64Array} begun
+ * @property {Float64Array} ended
+ * @property {Int32Array} first
+ * @property {Int32Array} last
  */
 
 export const BARRIER = -1;
@@ -96,13 +116,16 @@ function levelsOf({what, begin, end, preempted, length}) {
 /**
  * A thread's spans, each of which begins a gap after the end of the one before.
  * @param {Stored['threads'][number]} columns
+ * @param {number} call the number of its rank's first call
+ * @param {number} later nanoseconds from the first step of rank 0 to that of its rank
  * @returns {Lane}
  */
-function lane(columns) {
+function lane(columns, call, later) {
 	const {length} = columns.what;
-	const [what, step] = [new Int32Array(columns.what), new Int32Array(columns.step)];
+	const what = Int32Array.from(columns.what, each => (each < 0 ? each : call + each));
+	const step = new Int32Array(columns.step);
 	const [begin, end] = [new Float64Array(length), new Float64Array(length)];
-	let at = 0;
+	let at = later;
 	for (let i = 0; i < length; i += 1) {
 		begin[i] = at + columns.gap_ns[i];
 		at = end[i] = begin[i] + columns.duration_ns[i];
@@ -114,38 +137,150 @@ function lane(columns) {
 	return {...spans, levels: levelsOf(spans)};
 }
 
+/** The costliest path through the graph of a step, by the tasks' mean times. @param {Stored} of */
+function pathOf({nodes, edges, tasks}) {
+	const cost = (/** @type {number} */ node) => tasks.mean_s[nodes[node]] ?? 0;
+	const ready = new Float64Array(nodes.length);
+	const from = new Int32Array(nodes.length).fill(-1);
+	// Edges lead to higher numbers.
+	for (const [a, b] of [...edges].sort((one, other) => one[0] - other[0]))
+		if (ready[a] + cost(a) > ready[b]) {
+			ready[b] = ready[a] + cost(a);
+			from[b] = a;
+		}
+	let [s, last] = [0, -1];
+	ready.forEach((before, node) => {
+		if (before + cost(node) > s) [s, last] = [before + cost(node), node];
+	});
+	const path = [];
+	for (; last >= 0; last = from[last]) path.unshift(last);
+	return {nodes: path, s};
+}
+
+/** The groups of a graph's nodes. @param {Stored} of */
+function groupsOf({nodes, ops, tasks}) {
+	/** @type {string[]} */
+	const groups = [];
+	const group = nodes.map(task => {
+		if (task >= 0) {
+			const layer = tasks.layer[task];
+			const name = ops[tasks.op[task]][1] + (layer == null ? '' : ` ${layer}`);
+			if (name !== groups.at(-1)) groups.push(name);
+		}
+		return Math.max(groups.length - 1, 0);
+	});
+	return {group, groups};
+}
+
 /** The artifact's JSON as columns. Raises Error for another schema. @param {Stored} found @returns {Trace} */
 export function traceOf(found) {
 	if (found?.schema !== 'taskloom-trace-1') throw new Error(`schema is ${found?.schema}, not taskloom-trace-1`);
-	const threads = found.threads.map(lane);
-	const {config} = found;
-	const taskKind = found.tasks.op;
+	const {config, first_step: firstStep, step_end_ns: stepEnd} = found;
+	const ranks = [found, ...(found.ranks ?? [])];
+	const shift = ranks.map(of => (of.begin_ns ?? 0) - (found.begin_ns ?? 0));
+	/** @type {number[]} */
+	const firsts = [];
+	/** @type {string[]} */
+	const rows = [];
+	/** @type {Lane[]} */
+	const threads = [];
+	/** @type {Edge[][]} */
+	const before = [];
+	/** @type {Edge[]} */
+	const messages = [];
+	const waits = new Set();
+	let {label, kinds, callKind, callTask} = /** @type {Pick<Trace, 'label' | 'kinds' | 'callKind' | 'callTask'>} */ ({
+		label: [],
+		kinds: [],
+		callKind: [],
+		callTask: []
+	});
+	ranks.forEach((of, rank) => {
+		const [task, kind, call] = [label.length, kinds.length, callKind.length];
+		firsts.push(task);
+		label = [
+			...label,
+			...of.tasks.op.map((op, i) =>
+				(of.ops[op][0] + (of.tasks.layer[i] == null ? '' : `[${of.tasks.layer[i]}]`) + ` ${of.tasks.label[i] ?? ''}`).trim()
+			)
+		];
+		kinds = [...kinds, ...of.call_ops];
+		callKind = [...callKind, ...of.calls.op.map(op => kind + op)];
+		callTask = [...callTask, ...of.calls.task.map(each => task + each)];
+		of.threads.forEach((columns, thread) => {
+			rows.push(`${ranks.length > 1 ? `rank ${rank}, ` : ''}thread ${thread}`);
+			threads.push(lane(columns, call, shift[rank]));
+		});
+		[of.edges, of.crossing].forEach((edges, back) =>
+			edges.forEach(([a, b]) => {
+				const [from, to] = [of.nodes[a], of.nodes[b]];
+				if (to < 0) return;
+				if (from < 0) waits.add(task + to);
+				else (before[task + to] ??= []).push([task + from, back]);
+			})
+		);
+	});
+	ranks.forEach(({sends}, rank) =>
+		sends?.task.forEach((each, i) => {
+			const task = firsts[rank] + each;
+			const to = sends.to[i];
+			const wait = label.indexOf(label[task].replace('_send', '_arrived'), firsts[to]);
+			if (wait >= 0 && wait < (firsts[to + 1] ?? label.length)) messages.push([task, wait]);
+		})
+	);
+	const tasks = label.length;
+	const begun = new Float64Array(tasks * stepEnd.length).fill(Infinity);
+	const ended = new Float64Array(begun.length).fill(-Infinity);
+	const [first, last] = [new Int32Array(begun.length), new Int32Array(begun.length)];
+	threads.forEach((of, thread) => {
+		for (let i = 0; i < of.length; i += 1) {
+			if (of.what[i] < 0) continue;
+			const key = tasks * (of.step[i] - firstStep) + callTask[of.what[i]];
+			if (of.begin[i] < begun[key]) {
+				begun[key] = of.begin[i];
+				first[key] = thread;
+			}
+			if (of.end[i] > ended[key]) {
+				ended[key] = of.end[i];
+				last[key] = thread;
+			}
+		}
+	});
+	ranks.forEach(({completed}, rank) =>
+		completed?.task.forEach((task, i) =>
+			completed.at_ns[i].forEach((at, step) => {
+				ended[tasks * step + firsts[rank] + task] = at + shift[rank];
+			})
+		)
+	);
 	return {
 		title:
 			`${config.scheduler}${config.scheduler === 'task' ? `, sync ${config.sync}` : ''}, ` +
-			`${config.threads} thread${config.threads === 1 ? '' : 's'}, slices ${config.batch_slice}×${config.token_slice}`,
-		kinds: found.call_ops,
-		callKind: found.calls.op,
-		callTask: found.calls.task,
-		label: taskKind.map((kind, i) =>
-			(
-				found.ops[kind][0] +
-				(found.tasks.layer[i] == null ? '' : `[${found.tasks.layer[i]}]`) +
-				` ${found.tasks.label[i] ?? ''}`
-			).trim()
-		),
-		cores: found.cores,
-		firstStep: found.first_step,
-		stepEnd: found.step_end_ns,
-		flagged: found.flagged ?? [],
+			`${config.threads} thread${config.threads === 1 ? '' : 's'}, slices ${config.batch_slice}×${config.token_slice}` +
+			(ranks.length > 1 ? `, ${ranks.length} ranks` : ''),
+		kinds,
+		callKind,
+		callTask,
+		label,
+		rows,
+		firstStep,
+		stepEnd,
+		flagged: (found.flagged ?? []).map((_, step) => [...new Set(ranks.flatMap(of => of.flagged?.[step] ?? []))]),
 		threads,
-		complete: found.complete,
-		duration: Math.max(...found.step_end_ns, ...threads.map(each => each.end[each.length - 1] ?? 0)),
+		complete: ranks.every(of => of.complete),
+		duration: Math.max(...stepEnd, ...threads.map(each => each.end[each.length - 1] ?? 0)),
 		spans: threads.reduce((sum, each) => sum + each.length, 0),
 		nodes: found.nodes,
 		edges: found.edges,
-		crossing: found.crossing,
-		taskKind
+		...groupsOf(found),
+		path: pathOf(found),
+		before,
+		waits,
+		messages,
+		begun,
+		ended,
+		first,
+		last
 	};
 }
 
@@ -181,44 +316,28 @@ export function firstAfter(of, time) {
 	return low;
 }
 
+/** The place of a span's step among the tasks of all steps. @param {Trace} trace @param {Place} place */
+const stepAt = (trace, {thread, index}) => trace.label.length * (trace.threads[thread].step[index] - trace.firstStep);
+
 /**
- * When each task of each step began and ended, and where; computed once per trace.
- * @type {WeakMap<Trace, ReturnType<typeof times>>}
+ * What a span's task depends on, and what depends on it, in the steps around it.
+ * @param {Trace} trace
+ * @param {Place} place
  */
-const known = new WeakMap();
-/** @param {Trace} trace */
-function times(trace) {
-	const tasks = trace.label.length;
-	const steps = trace.stepEnd.length + 2;
-	const begun = new Float64Array(tasks * steps).fill(Infinity);
-	const ended = new Float64Array(tasks * steps).fill(-1);
-	const where = new Int32Array(tasks * steps).fill(-1);
-	trace.threads.forEach((of, thread) => {
-		for (let i = 0; i < of.length; i += 1) {
-			const what = of.what[i];
-			if (what < 0) continue;
-			const key = of.step[i] * tasks + trace.callTask[what];
-			if (of.begin[i] < begun[key]) begun[key] = of.begin[i];
-			if (of.end[i] > ended[key]) {
-				ended[key] = of.end[i];
-				where[key] = thread;
-			}
-		}
-	});
-	/** @type {[number, number][][]} */
-	const before = Array.from({length: tasks}, () => []);
-	const waits = new Set();
-	for (const [back, edges] of /** @type {[number, [number, number][]][]} */ ([
-		[0, trace.edges],
-		[1, trace.crossing]
-	])) {
-		for (const [a, b] of edges) {
-			const [from, to] = [trace.nodes[a], trace.nodes[b]];
-			if (from >= 0 && to >= 0) before[to]?.push([from, back]);
-			else if (to >= 0) waits.add(to);
-		}
-	}
-	return {tasks, begun, ended, where, before, waits};
+export function linksOf(trace, place) {
+	const {task} = said(trace, place);
+	const step = stepAt(trace, place);
+	/** @type {Link[]} */
+	const found = [];
+	trace.before.forEach((edges, to) =>
+		edges.forEach(([from, back]) => {
+			const between = trace.label.length * back;
+			if (to === task) found.push([step + from - between, step + to]);
+			if (from === task) found.push([step + from, step + to + between]);
+		})
+	);
+	for (const [from, to] of trace.messages) if (from === task || to === task) found.push([step + from, step + to, true]);
+	return found;
 }
 
 /**
@@ -226,18 +345,16 @@ function times(trace) {
  * @param {Trace} trace @param {Place} place
  */
 export function why(trace, place) {
+	const {begun, ended, label, rows, waits} = trace;
 	const of = trace.threads[place.thread];
 	const {task} = said(trace, place);
 	if (task < 0) return '';
-	if (!known.has(trace)) known.set(trace, times(trace));
-	const {tasks, begun, ended, where, before, waits} = /** @type {ReturnType<typeof times>} */ (known.get(trace));
-	const step = of.step[place.index];
-	const began = begun[step * tasks + task];
+	const step = stepAt(trace, place);
 	let last = -1;
-	let ready = -1;
-	for (const [other, back] of before[task] ?? []) {
-		const key = (step - back) * tasks + other;
-		if (step - back >= 0 && ended[key] > ready) {
+	let ready = -Infinity;
+	for (const [other, back] of trace.before[task] ?? []) {
+		const key = step - back * label.length + other;
+		if (ended[key] > ready) {
 			ready = ended[key];
 			last = key;
 		}
@@ -252,13 +369,13 @@ export function why(trace, place) {
 				? 'It could start when the wait before it ended: a barrier, or the start of the step.'
 				: 'It depends on no other task of the trace.')
 		);
-	const thread = where[last];
-	const name = trace.label[last % tasks];
-	const gap = Math.max(0, began - ready);
-	const there = thread === place.thread ? 'on the same thread' : `on thread ${thread}`;
+	const thread = trace.last[last];
+	const gap = Math.max(0, begun[step + task] - ready);
+	const there = thread === place.thread ? 'on the same thread' : `on ${rows[thread]}`;
 	const meanwhile =
 		gap < 2000 ? 'it started as soon as it could.' : 'until then its thread was busy, or had not found it.';
 	const also = waits.has(task) ? ' It also follows a wait of all threads.' : '';
+	const name = label[last % label.length];
 	return `${away}It depends on ${name}, which ended ${there}, ${us(gap)} before it started: ${meanwhile}${also}`;
 }
 

@@ -1,9 +1,9 @@
 // Types of preact.js for `make ui-check`; never served.
 import type { VNode } from 'preact';
-export { Fragment, h, render } from 'preact';
+export { render } from 'preact';
 export type { ComponentChildren, VNode } from 'preact';
 export { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-export { batch, computed, effect, signal, useComputed, useSignal, useSignalEffect } from '@preact/signals';
+export { signal } from '@preact/signals';
 export type { ReadonlySignal, Signal } from '@preact/signals';
 /** What stands in a template. A function in it is called by an element or a component with what it likes. */
 type Hole =
