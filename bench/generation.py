@@ -5,9 +5,9 @@ first token, time per token, and the rate at which weights are read.
 
 Every measurement is a fresh process; in each round every variant runs once, so rounds are pairs (bench/rounds.py). One
 that other processes disturbed is repeated (bench.quiet). Both sides start from the same weights and prompt and choose
-the largest logit. Ours reads the prompt token by token, in its first steps; PyTorch reads it in one pass, in the second
-generation of its process. With bf16, our weights are bfloat16; all of PyTorch's values are. Tokens come first: with
-fp32, a variant with other tokens than the first one's has no ratio; with bf16, the number of equal ones is shown.
+the largest logit. Both read the prompt in one pass: PyTorch in the second generation of its process, ours in the first
+and only one. With bf16, our weights are bfloat16; all of PyTorch's values are. Tokens come first: with fp32, a variant
+with other tokens than the first one's has no ratio; with bf16, the number of equal ones is shown.
 
 Rate: bytes of the weights that a token reads / median time per token; its share is of the triad that was measured with
 as many threads (`taskloom doctor --peaks`), which also writes. Raw samples, the machine and tables are written to --out
@@ -141,7 +141,7 @@ def run_ours(config: TrainConfig, variant: str, folder: Path) -> Measured:
     return {
         "tokens": measured["tokens"],
         "first_s": measured["time_to_first_token_s"],
-        "token_s": measured["step_s"][len(config.prompt or ()) :],
+        "token_s": measured["step_s"],
         "peak_rss_bytes": measured["memory_bytes"]["peak_rss"],
         "environment": measured["environment"],
         "warnings": measured["warnings"],

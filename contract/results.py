@@ -220,7 +220,9 @@ class TrainResult(Block):
     outputs_sketch: list[Number] | None = Field(None, min_length=SKETCH_SIZE, max_length=SKETCH_SIZE)
     latency: ResultLatency | None = None
     tokens: list[Count] | None = Field(None, description="that were generated; null without `generate`")
-    time_to_first_token_s: StepSeconds | None = Field(None, description="of the steps that read the prompt")
+    time_to_first_token_s: StepSeconds | None = Field(
+        None, description="of the step that reads the prompt, which `step_s` lacks; null without `generate`"
+    )
     communication: list[ResultRank] = Field([], description="of each rank; empty for one")
     graph: dict[str, Rate | None] | None = None
     validity: ResultValidity | None = None

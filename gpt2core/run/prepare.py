@@ -28,6 +28,7 @@ from gpt2core.run.memory import check_fits, check_plan_fits
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.optimizers import learning_rates, optimizer_of
+from gpt2core.spec.prompt import prompt_config
 from gpt2core.step import graph, sections, slicing
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
@@ -44,8 +45,8 @@ Emit = Callable[[dict[str, Any]], None]
 @dataclass(frozen=True)
 class RunPlan:
     """What a run does, made once and before anything is allocated: `wish` is what was asked for, `config` the same with
-    every automatic setting decided. `evaluation`: what its evaluations repeat, if it has any; its arenas are parts of
-    the run's.
+    every automatic setting decided. `evaluation`: what its evaluations repeat, if it has any; `prompt`: the step that
+    reads the prompt, of a run that generates. The arenas of either are parts of the run's.
     """
 
     wish: TrainConfig
@@ -56,11 +57,12 @@ class RunPlan:
     graph: graph.Graph
     rank: int = 0  # arenas, cores and program are those of this one; all ranks have one `config`
     evaluation: RunPlan | None = None
+    prompt: RunPlan | None = None
 
     @property
     def programs(self) -> list[Program]:
-        """The step's program, and that of evaluations."""
-        return [self.program, *(self.evaluation.programs if self.evaluation else [])]
+        """The step's program, and that of the prompt or of evaluations."""
+        return [self.program, *(other.program for other in (self.prompt, self.evaluation) if other)]
 
     @property
     def memory_bytes(self) -> dict[str, int]:
@@ -114,12 +116,17 @@ def plan(
         sections.check(step, config.op_threads)
         check_plan_fits(step, run_bytes)
         tasks = proofs.proven(step, config.sync, prove)
-        evaluation = _evaluation(config.part, cores, prove) if config.evaluate_every else None
-    return RunPlan(wish, config, cores, arenas, step, tasks, rank, evaluation)
+        evaluation = prompt = None
+        if config.evaluate_every:
+            evaluation = _beside(modes.evaluation(config.part, DEFAULTS), cores, prove)
+        if reading := prompt_config(config):
+            prompt = _beside(reading, cores, prove)
+    return RunPlan(wish, config, cores, arenas, step, tasks, rank, evaluation, prompt)
 
 
-def _evaluation(training: TrainConfig, cores: tuple[int, ...], prove: bool) -> RunPlan:
-    config = modes.evaluation(training, DEFAULTS)
+def _beside(config: TrainConfig, cores: tuple[int, ...], prove: bool) -> RunPlan:
+    """Another step of a run, in parts of its arenas."""
+    config = slicing.resolve(config)
     config = dataclasses.replace(config, fusion=fusion_of(config))
     arenas = plan_memory(config)
     step = program.build(config, arenas)
@@ -133,7 +140,12 @@ def products_of(*programs: Program) -> list[Product]:
 
 
 def load_libraries(config: TrainConfig, step: Program) -> list[Library]:
-    """Candidate libraries for the program's products. Raises MachineError if the requested one is not installed."""
+    """Candidate libraries for the program's products; of generation our own product of float32 (layers/columns.py).
+
+    Raises MachineError if the requested one is not installed.
+    """
+    if config.generate:
+        return [libraries.own()]
     if config.blas == "auto" and not table.worth_choosing(products_of(step)):
         return [libraries.own(config.precision)]  # chosen in any case
     return libraries.load(config.blas, config.precision)

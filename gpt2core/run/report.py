@@ -280,7 +280,6 @@ class Report:
             energy=evidence.energy_used(self.measured.watcher, [each.bounds for each in self.measured.timed]),
             goal=self.goal(step_s),
             latency=latency(timed) if "latency" in MODES[config.mode].evidence else None,
-            time_to_first_token_s=math.fsum(step_s[: len(config.prompt or ())]) if config.generate else None,
             warnings=warnings + doubts,
             summary={
                 "median_step_s": median(timed),

@@ -28,6 +28,7 @@ from gpt2core.run.execute import execute
 from gpt2core.run.memory import RESERVE_BYTES, first_touch
 from gpt2core.run.outputs import generated, outputs
 from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, load_libraries, plan, silent
+from gpt2core.run.prompt import read_prompt
 from gpt2core.run.rank_traces import of_all_ranks
 from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
@@ -107,6 +108,7 @@ def train(
         evaluations = Evaluations(planned.evaluation, arenas, chosen, emit, None if world else stop)
     link = world.link() if world else None
     spent.went_to("preparing")
+    first_token_s = read_prompt(planned.prompt, arenas, chosen, stop) if planned.prompt else None
     report = Report(execute(planned, arenas, bound, emit, stop, spent, evaluations))
     resident.grew_by("run")
     if config.save is not None and rank == 0:
@@ -149,6 +151,7 @@ def train(
     return dataclasses.replace(
         result, checkpoint=checkpoint, compiled=compiled, canary=canary.about(), node_time=spent.to_dict(),
         warnings=warnings,
+        time_to_first_token_s=first_token_s,
     )
 
 

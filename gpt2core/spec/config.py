@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from gpt2core.spec import generation, modes, networks, optimizers, schedulers
 from gpt2core.spec.conflicts import conflicts
@@ -48,6 +48,7 @@ from gpt2core.spec.phases import MODES
 class TrainConfig:
     """One run of the trainer. JSON keys are the field names; `model` is a preset's name or a mapping of sizes."""
 
+    reads_prompt: ClassVar[bool] = False  # whether a step reads the whole prompt of a run that generates
     model: Model = field(
         default=PRESETS["tiny"],
         metadata={
@@ -65,12 +66,12 @@ class TrainConfig:
         unit="tokens", main=5, resolved=True, by_network=True,
     )
     steps: int = setting(
-        12, "steps, warm-up included; with generate, one for each token that is read", low=1, high=1 << 30,
-        role="length", group="training", unit="steps", main=9, resolved=True, by_network=True,
+        12, "steps, warm-up included; with generate, one for each token after the first, at least 1", low=1,
+        high=1 << 30, role="length", group="training", unit="steps", main=9, resolved=True, by_network=True,
     )
     warmup: int | None = setting(
-        None, "warm-up steps, left out of the summary; default 2, with generate at least those that read the prompt, "
-        "or steps - 1 if that is less", low=0, role="length", unit="steps", resolved=True,
+        None, "warm-up steps, left out of the summary; default 2, or steps - 1 if that is less", low=0, role="length",
+        unit="steps", resolved=True,
     )
     stop_at: Mapping[str, float] | None = setting(
         None, "goal that ends the run before its steps: after the first step with at most this loss, or at least this "
@@ -261,8 +262,8 @@ class TrainConfig:
         later=True,
     )
     generate: int = setting(
-        0, "infer: number of tokens to generate after the prompt, each in a step; 0: none", low=0, high=1 << 20,
-        role="size", unit="tokens", later=True,
+        0, "infer: number of tokens to generate after the prompt, each after the first in a step; 0: none", low=0,
+        high=1 << 20, role="size", unit="tokens", later=True,
     )
     prompt: tuple[int, ...] | None = setting(
         None, "generate: the token ids that come first, such as 15496,995", role="size", later=True
@@ -311,7 +312,7 @@ class TrainConfig:
     def warmup_steps(self) -> int:
         if self.warmup is not None:
             return self.warmup
-        return min(max(2, len(self.prompt or ())), self.steps - 1)
+        return min(2, self.steps - 1)
 
     @property
     def samples_per_step(self) -> int:

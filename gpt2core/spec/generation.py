@@ -26,7 +26,7 @@ UNREAD = {
 ONE_TOKEN = "a step reads one token of one sequence"
 # By whether a run generates, the settings that are not read in mode infer, and why.
 UNREAD_BY_USE: Mapping[str, Mapping[str, str]] = {
-    "generate": {**UNREAD, **dict.fromkeys(("batch", "seq", "steps"), f"{ONE_TOKEN}, so it follows from the prompt")},
+    "generate": {**UNREAD, **dict.fromkeys(("batch", "seq", "steps"), f"{ONE_TOKEN}, so it follows from generate")},
     "no-generate": dict.fromkeys(("prompt", "temperature"), "only generate reads it"),
 }
 
@@ -55,12 +55,19 @@ def generates(config: TrainConfig) -> bool:
 
 
 def determined(config: TrainConfig) -> dict[str, Any]:
-    """Settings that follow from the prompt and the number of tokens: a step reads one token, and the last one that is
-    generated is not read. Without generation none.
+    """Settings that follow from the prompt and the number of tokens. A step reads a token: the prompt is read before
+    (spec/prompt.py), and the last token is not read, unless it is the only one. Without generation none.
     """
     if not generates(config) or config.prompt is None:
         return {}
-    return {"batch": 1, "seq": 1, "steps": len(config.prompt) + config.generate - 1}
+    if config.reads_prompt:
+        return {"batch": 1, "seq": len(config.prompt), "steps": 1}
+    return {"batch": 1, "seq": 1, "steps": max(1, config.generate - 1)}
+
+
+def positions(config: TrainConfig) -> int:
+    """Number of positions that a run which generates reads, those of the prompt first."""
+    return len(config.prompt or ()) + max(1, config.generate - 1)
 
 
 def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[ConfigError]:
@@ -77,7 +84,7 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
         return
     for name, value in determined(config).items():
         if getattr(config, name) != value:
-            accepted = f"{value} with generate ({config.generate}) and {len(config.prompt)} tokens of prompt: "
+            accepted = f"{value} with generate ({config.generate}): "
             yield ConfigError(name, getattr(config, name), accepted + ONE_TOKEN)
     for name, why in UNREAD.items():
         if getattr(config, name) != defaults[name]:

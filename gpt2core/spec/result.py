@@ -133,7 +133,7 @@ class TrainResult:
     outputs_sketch: Sequence[float] | None = None  # of the same
     latency: Mapping[str, Any] | None = None  # of the timed steps, in mode infer (spec/latency.py)
     tokens: Sequence[int] | None = None  # that were generated; None: none
-    time_to_first_token_s: float | None = None  # of the steps that read the prompt
+    time_to_first_token_s: float | None = None  # of the step that reads the prompt, which step_s lacks
     communication: Sequence[RankStat] = ()  # of each rank; empty for one
 
     def samples(self) -> list[Sample]:

@@ -59,7 +59,7 @@ def test_the_form_disables_settings_that_generation_does_not_read(tab):
     page.locator("#set-generate").fill("3")
     expect(prompt).to_be_enabled()
     expect(batch).to_be_disabled()
-    why = "Not used: a step reads one token of one sequence, so it follows from the prompt."
+    why = "Not used: a step reads one token of one sequence, so it follows from generate."
     expect(page.locator("#set-batch-help")).to_have_text(why)
     expect(page.get_by_role("checkbox", name="last", exact=True)).to_be_disabled()  # of logits
     prompt.fill("5, 7")

@@ -23,8 +23,8 @@ def config(**settings: object) -> TrainConfig:
 @pytest.mark.parametrize("model", ["tiny", "lstm-tiny"])
 def test_batch_length_and_steps_follow_from_the_prompt(model):
     run = config(model=model)
-    assert (run.batch, run.seq, run.steps, run.warmup_steps, run.tokens_per_step) == (1, 1, 7, 3, 1)
-    assert config(model=model, batch=1, seq=1, steps=7, warmup=0) == dataclasses.replace(run, warmup=0)
+    assert (run.batch, run.seq, run.steps, run.warmup_steps, run.tokens_per_step) == (1, 1, 4, 2, 1)
+    assert config(model=model, batch=1, seq=1, steps=4, warmup=0) == dataclasses.replace(run, warmup=0)
     again = TrainConfig.from_dict(json.loads(json.dumps(run.to_dict())))
     assert again == run
     assert (run.prompt, run.to_dict()["prompt"]) == ((1, 2, 3), [1, 2, 3])
@@ -51,7 +51,7 @@ def test_batch_length_and_steps_follow_from_the_prompt(model):
         ({"temperature": -1.0}, "temperature", -1.0, "a number of 0 or more and below 1000000"),
         ({"batch": 4}, "batch", 4, "1 with generate"),
         ({"seq": 64}, "seq", 64, "1 with generate"),
-        ({"steps": 12}, "steps", 12, "7 with generate (5) and 3 tokens of prompt"),
+        ({"steps": 12}, "steps", 12, "4 with generate (5)"),
         ({"logits": "last"}, "logits", "last", "the default 'all', since a step that generates has one position"),
         ({"score": True}, "score", True, "the default False, since a generated token has no successor"),
         ({"data": "synthetic"}, "data", "synthetic", "the default 'stdlib', since generation reads the prompt"),
@@ -71,8 +71,8 @@ def test_what_does_not_fit_generation_is_refused(settings, field, value, accepte
 
 
 def test_the_longest_generation_fills_the_context():
-    assert config(generate=125).steps == 127
-    assert config(prompt=[1] * 127, generate=1).steps == 127
+    assert config(generate=125).steps == 124
+    assert config(prompt=[1] * 127, generate=1).steps == 1
 
 
 def test_a_request_takes_a_prompt_as_text_and_as_a_list():

@@ -11,6 +11,7 @@ from gpt2core.layers.sizes import ATTENTION_BLOCK, PART, PART_ROWS
 from gpt2core.networks import generation, token_rows
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.generation import positions
 from gpt2core.spec.models import ModelConfig
 from gpt2core.step import slicing
 from gpt2core.step.tensors import HALF, TensorSpec
@@ -68,7 +69,7 @@ def update_parts(model: ModelConfig) -> int:
 
 
 def halves(config: TrainConfig) -> bool:
-    """Whether `attended`, `hidden` and `logits` are bfloat16 (docs/decisions/0024). Those of one token are small."""
+    """Whether `attended`, `hidden` and `logits` are bfloat16 (docs/decisions/0024). Those of generation are float32."""
     return config.precision == "bf16" and not config.generate
 
 
@@ -82,7 +83,7 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
     L, C, NH, N = model.layers, model.channels, model.heads, config.batch * config.seq
     kind = HALF if halves(config) else "float32"
     return [
-        *(cache_specs(config) if config.generate else token_rows.specs(config)),
+        *([TensorSpec("last", (1, C))] if config.generate else token_rows.specs(config)),
         *(TensorSpec(name, (2 * L + 1, N, C)) for name in ("residual", "normed", "dnormed")),
         *(TensorSpec(name, (2 * L + 1, N)) for name in ("mean", "rstd")),
         *(TensorSpec(name, (L, N, 3 * C)) for name in ("qkv", "dqkv")),
@@ -98,7 +99,7 @@ def activation_specs(config: TrainConfig) -> list[TensorSpec]:
 def cache_specs(config: TrainConfig) -> list[TensorSpec]:
     """Keys and values of every position that generation reads, head by head."""
     model = model_of(config)
-    size = config.steps * model.channels // model.heads
+    size = positions(config) * model.channels // model.heads
     return [TensorSpec(name, (model.layers, model.heads, size)) for name in ("keys", "values")]
 
 
@@ -106,7 +107,7 @@ def head_specs(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """The tensors of the head by their arenas."""
     model = model_of(config)
     if config.generate:
-        return generation.specs(config, model.padded_vocab)
+        return generation.specs(config, model.padded_vocab, 4 * model.channels, cache_specs(config))
     return token_rows.head_specs(config, model.channels, model.padded_vocab, HALF if halves(config) else "float32")
 
 
@@ -125,8 +126,8 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         *(for_halves if halves(config) else []),
         *head_specs(config)["temporary"],
         *([TensorSpec("partial", ((2 * L + 1) * slicing.count(config), 2 * C))] if config.has_gradients else []),
-        TensorSpec("scores", (config.threads, config.steps))
-        if config.generate
+        TensorSpec("scores", (config.threads, positions(config)))
+        if config.generate and not config.reads_prompt
         else TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
         *([TensorSpec("gradient", (config.threads, block_gradient_size(model)))] if config.fused == "all" else []),
         *(state.clipping(config.steps, update_parts(model)) if config.grad_clip else []),

@@ -21,14 +21,14 @@ def forward(step: Builder, config: TrainConfig) -> None:
     grid = slicing.grid(slices)
     weight = EMBEDDING if model.tied else Tensor("head")
     if config.generate:
-        generation.load(step)
+        generation.load(step, config)
     else:
         language.load(step, config, grid)
     embedding.forward_of_tokens(
         step, grid, out=x, tokens=Tensor("inputs"), weight=EMBEDDING, bias=HEAD_BIAS if model.tied else None
     )
     if config.generate:
-        last = of_token(step, config, x)
+        last = (of_prompt if config.reads_prompt else of_token)(step, config, x)
         generation.head(step, config, inp=last, weight=weight, bias=HEAD_BIAS)
         return
     layers = [
@@ -51,17 +51,38 @@ def forward(step: Builder, config: TrainConfig) -> None:
 
 
 def of_token(step: Builder, config: TrainConfig, inp: Tensor) -> Tensor:
-    """Add the layers of a step that generates, and return the last one's output. Without unit_slice the cells have a
-    tile for each block of the recurrent weight."""
+    """Add the layers of a step that reads one token, and return the last one's output. Without unit_slice the cells
+    have a tile for each block of the recurrent weight."""
     model = model_of(config)
     of_block = -(-slicing.block_rows(GATES * model.hidden, model.hidden) // GATES)
     units = Units(model.hidden, config.unit_slice or of_block)
     for k in range(model.layers):
         token_cell.forward(
-            step, k, units, out=Tensor("h", k), inp=inp, gates=Tensor("gates", k), cell=Tensor("cell", k),
-            first_h=Tensor("first_h", k), first_cell=Tensor("first_cell", k),
-            weights=(Tensor(f"weight_ih_l{k}"), Tensor(f"weight_hh_l{k}")),
-            biases=(Tensor(f"bias_ih_l{k}"), Tensor(f"bias_hh_l{k}")),
+            step, k, units, out=Tensor("state_h", k), inp=inp, gates=Tensor("gates", k), cell=Tensor("state_cell", k),
+            first_h=Tensor("first_h", k), first_cell=Tensor("first_cell", k), **parameters_of(k),
         )  # fmt: skip
-        inp = Tensor("h", k)
+        inp = Tensor("state_h", k)
     return inp
+
+
+def of_prompt(step: Builder, config: TrainConfig, inp: Tensor) -> Tensor:
+    """Add the layers of the step that reads the prompt, chunk by chunk of time, and return the last one's output at the
+    last position."""
+    for k in range(model_of(config).layers):
+        h, cell, state_h = Tensor("h", k), Tensor("cell", k), Tensor("state_h", k)
+        for chunk in slicing.cut(config):
+            token_cell.forward_of_chunk(
+                step, k, (chunk.row0, chunk.row1), out=h, inp=inp, gates=Tensor("gates", k), cell=cell,
+                **parameters_of(k),
+            )  # fmt: skip
+        token_cell.carry(step, k, to_h=state_h, to_cell=Tensor("state_cell", k), h=h, cell=cell)
+        inp = h
+    return state_h
+
+
+def parameters_of(layer: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Weights and biases of a layer, of the input and of the recurrence."""
+    return {
+        "weights": (Tensor(f"weight_ih_l{layer}"), Tensor(f"weight_hh_l{layer}")),
+        "biases": (Tensor(f"bias_ih_l{layer}"), Tensor(f"bias_hh_l{layer}")),
+    }

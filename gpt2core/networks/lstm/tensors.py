@@ -157,13 +157,14 @@ def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     In the reverse pass `gates` becomes its own gradient. `dh` has the gradient of one layer's `h` after the other, and
     `dcell` what the time after gives each sample's state; it is no activation, because layers that shared it would wait
     for each other. `first_h` and `first_cell` are the samples' states before the first time, if these are the states
-    after the previous batch.
+    after the previous batch. `state_h` and `state_cell` are those after the last token that generation has read.
     """
     model = model_of(config)
     E, H, L, V, N = model.embedding, model.hidden, model.layers, model.vocab, config.batch * config.seq
     rows = [] if config.generate else token_rows.specs(config)
+    lasting = [TensorSpec(name, (L, 1, H)) for name in ("state_h", "state_cell")]
     trained = _trained(model, state.names(config), config.fused != "all")
-    head = generation.specs(config, V) if config.generate else token_rows.head_specs(config, H, V)
+    head = generation.specs(config, V, max(E, H), lasting) if config.generate else token_rows.head_specs(config, H, V)
     return {
         **state.in_precision(config, trained, [each.name for each in matrices(model)]),
         "activations": [

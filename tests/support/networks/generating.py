@@ -1,4 +1,4 @@
-"""Generation token by token, with the logits of each step; and logits of a whole sequence, from the same weights."""
+"""Generation, with the logits from which each token was chosen; logits of a whole sequence, from the same weights."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import ModelConfig
+from gpt2core.spec.prompt import prompt_config
 from gpt2core.step.memory import Memory
 
 MODELS = {
@@ -50,14 +51,17 @@ def bound(run: TrainConfig, memory: Memory) -> dispatch.Dispatch:
 
 
 def generated(run: TrainConfig) -> tuple[list[int], np.ndarray, dict[str, np.ndarray]]:
-    """Tokens, logits (steps, V) and weights."""
+    """Tokens, the logits (tokens, V) from which each was chosen, and weights."""
     memory, weights = filled(run)
-    found, record = bound(run, memory), new_record(1, run.steps, 0, 64, 0)
-    logits = np.zeros((run.steps, run.model.vocab), np.float32)
-    for step in range(run.steps):
-        serial_loop(0, found.tasks, found.context, record, memory.arrays["control"], step + 1)
-        logits[step] = memory.arrays["logits"][0, : run.model.vocab]
-    return [int(token) for token in memory.arrays["tokens"]], logits, weights
+    first, logits = prompt_config(run), []
+    assert first is not None
+    for config, arrays in ((first, Memory(plan(first), memory.arenas)), (run, memory)):
+        found, record = bound(config, arrays), new_record(1, config.steps, 0, 64, 0)
+        arrays.arrays["control"][...] = 0
+        for step in range(config.steps):
+            serial_loop(0, found.tasks, found.context, record, arrays.arrays["control"], step + 1)
+            logits.append(arrays.arrays["logits"][0, : run.model.vocab].copy())
+    return [int(token) for token in memory.arrays["tokens"]], np.array(logits[: run.generate]), weights
 
 
 def logits_of(network: str, tokens: Sequence[int]) -> np.ndarray:
