@@ -383,21 +383,6 @@ NAME_SET = frozenset(NAMES)
 DEFAULTS = {item.name: item.default for item in SETTINGS}
 OF_NETWORK: dict[str, Any] = {name: DEFAULTS[name] for name in NAMES if FIELDS[name].metadata.get("by_network")}
 
-
-def with_role(*roles: str) -> tuple[str, ...]:
-    """The settings that have one of these roles."""
-    return tuple(item.name for item in SETTINGS if item.metadata["role"] in roles)
-
-
-def declared(key: str, *values: Any) -> tuple[str, ...]:
-    """The settings that declare this key, with one of these values if there are any."""
-    found = [item for item in SETTINGS if key in item.metadata]
-    return tuple(item.name for item in found if not values or item.metadata[key] in values)
-
-
-MAIN = tuple(sorted(declared("main"), key=lambda name: FIELDS[name].metadata["main"]))
-PROBLEM = with_role("size", "values", "seed")  # settings that determine the computation
-
 CHECKS = tuple(checks(SETTINGS))  # made once; defaults are left out: a sweep makes ten thousand configurations
 CHECK_OF: Mapping[str, Check] = {name: check for name, _, check in CHECKS} | {
     "model": lambda _, value: model_from(value),

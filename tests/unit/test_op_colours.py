@@ -9,7 +9,7 @@ import pytest
 
 from gpt2core.networks.program import build
 from gpt2core.spec.config import TrainConfig
-from taskloom.analysis.report.plots import op_colour
+from taskloom.analysis.report.colours import op_colour
 
 SCALE = Path(__file__).parents[2] / "server/ui/plots/scale.js"
 # They copy or look up.

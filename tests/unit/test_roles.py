@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpt2core.spec.config import MAIN, PROBLEM, SETTINGS, TrainConfig, declared, with_role
+from gpt2core.spec.config import SETTINGS, TrainConfig
 from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.fields import DECLARED, ROLES, setting
 from gpt2core.spec.networks import OWN_SETTINGS
+from gpt2core.spec.roles import MAIN, PROBLEM, declared, with_role
 from gpt2core.spec.series import IN_FIRST_KEYS, LATER_SETTINGS, NOT_SERIES
 from taskloom.analysis.agreement import COMPARED, SLICES
 from taskloom.analysis.comparison import compare
