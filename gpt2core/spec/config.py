@@ -329,9 +329,7 @@ class TrainConfig:
     @property
     def read_split(self) -> str | None:
         """The split that inference or evaluations read; None: a run that only trains."""
-        if not self.updates:
-            return self.split or "train"
-        return (self.split or "val") if self.evaluate_every else None
+        return modes.read_split(self)
 
     @property
     def needs_whole_gradients(self) -> bool:

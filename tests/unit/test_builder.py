@@ -87,8 +87,8 @@ def note_float(found: Float64s):
     found[0] = 1
 
 
-def sums(step: Builder, grid: Grid = HALVES, **change: object) -> None:
-    given = {
+def sums(step: Builder, grid: Grid = HALVES, **change: Any) -> None:
+    given: dict[str, Any] = {
         "y": Write(Tensor("y"), ROWS), "x": Read(Tensor("x"), ROWS), "scratch": Own("own"), "times": 3, **change
     }  # fmt: skip
     step.op("sums", "forward", row_sums, grid, [(1, 1)] * len(grid), **given)
@@ -263,7 +263,8 @@ def test_what_does_not_fit_the_kernel_is_refused(change, error, told) -> None:
 def test_arrays_of_another_rank_or_type_are_refused(name, kernel_of, told) -> None:
     step = Builder(PLANS)
     parameter = next(iter(signature(kernel_of).operands))
-    step.op("wrong", "forward", kernel_of, HALVES, [(1, 1)] * 2, **{parameter: Write(Tensor(name), ROWS)})
+    given: dict[str, Any] = {parameter: Write(Tensor(name), ROWS)}
+    step.op("wrong", "forward", kernel_of, HALVES, [(1, 1)] * 2, **given)
     with pytest.raises(TypeError, match=told):
         dispatch.bind(step.build(), Memory(PLANS), 1)
 

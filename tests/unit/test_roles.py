@@ -26,7 +26,7 @@ def test_each_setting_has_one_role_and_each_role_a_setting():
     assert {item.name: item.metadata.get("role") for item in SETTINGS if item.metadata.get("role") not in ROLES} == {}
     assert set(ROLES) == {item.metadata["role"] for item in SETTINGS}
     with pytest.raises(TypeError, match="role"):
-        setting(1, "a setting without a role")
+        setting(1, "a setting without a role")  # type: ignore[call-arg]
 
 
 def test_the_lists_of_comparability_follow_from_the_roles():
