@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import PROBLEM, with_role
 from gpt2core.spec.modes import UNREAD
+from gpt2core.spec.roles import PROBLEM, with_role
 from taskloom.analysis.fingerprint import ROUNDING, differing
 from taskloom.analysis.processes import Facts, Process
 

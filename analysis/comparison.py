@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gpt2core.spec.config import PROBLEM, with_role
 from gpt2core.spec.result import median
+from gpt2core.spec.roles import PROBLEM, with_role
 from gpt2core.spec.wording import counted, noun_for
 from taskloom.analysis import estimators, sentences
 from taskloom.analysis.agreement import COMPARED, first_disagreement, without

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpt2core.spec import networks
 from gpt2core.spec.latency import QUANTILES
-from gpt2core.spec.phases import in_order
+from gpt2core.spec.phases import PASSES, in_order
 from gpt2core.spec.result import median
 from gpt2core.spec.wording import counted, slices
 from taskloom.analysis.agreement import agree, digest, rounding_key, without
@@ -166,7 +166,7 @@ def _row(
     config, threads = group[0].config, int(group[0].config["threads"])
     speedup = _speedup(base, group, STEP)
     best_serial = _speedup(best, group, STEP)
-    forward, backward = (_phase_speedup(base, group, phase) for phase in ("forward", "backward"))
+    forward, backward = (_phase_speedup(base, group, phase) for phase in PASSES)
     medians_s = [process.median_step_s for process in group]
     return ScalingRow(
         variant=dict(group[0].variant),

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from gpt2core.spec.config import PROBLEM
 from gpt2core.spec.result import median
+from gpt2core.spec.roles import PROBLEM
 from taskloom.analysis import sentences
 from taskloom.analysis.against_faster import ORDER, against_faster
 from taskloom.analysis.compared import Comparison

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import DEFAULTS, PROBLEM
+from gpt2core.spec.config import DEFAULTS
+from gpt2core.spec.roles import PROBLEM
 from gpt2core.spec.wording import counted, slices
 from taskloom.analysis.agreement import SLICES
 from taskloom.analysis.comparison import identity

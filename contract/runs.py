@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema, create_model
 
 from gpt2core.spec import networks
-from gpt2core.spec.config import DEFAULTS, FIELDS, MAIN, TrainConfig
+from gpt2core.spec.config import DEFAULTS, FIELDS, TrainConfig
 from gpt2core.spec.field_types import field_type
 from gpt2core.spec.fields import parse_cores
 from gpt2core.spec.generation import UNREAD_BY_USE, parse_prompt
 from gpt2core.spec.models import model_names
 from gpt2core.spec.modes import UNREAD
+from gpt2core.spec.roles import MAIN
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from taskloom.contract.attempts import AttemptState, AttemptSummary
 from taskloom.contract.bodies import Model, Request

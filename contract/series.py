@@ -10,6 +10,7 @@ from pydantic import Field
 from taskloom.contract.analysis import AlertState, AlertSummary
 from taskloom.contract.bodies import Model
 from taskloom.contract.commits import Commits, TrainerCommit
+from taskloom.contract.phases import with_phases
 from taskloom.contract.thresholds import SeriesThreshold
 
 
@@ -37,6 +38,7 @@ class SeriesPage(Model):
     total: int | None = Field(None, description="series on all pages; null unless requested")
 
 
+@with_phases
 class SeriesRun(Commits, TrainerCommit):
     """A point of a series: one run with every stored metric."""
 
@@ -45,11 +47,6 @@ class SeriesRun(Commits, TrainerCommit):
     finished_at: datetime | None = Field(description="null while it is being traced")
     median_step_s: float | None
     tokens_per_s: float | None
-    data_s: float | None
-    forward_s: float | None
-    loss_s: float | None
-    backward_s: float | None
-    update_s: float | None
     final_loss: float | None
     latency_p99_s: float | None = Field(None, description="99th percentile of the steps of an inference; else null")
     time_to_first_token_s: float | None = Field(None, description="of a generation; else null")

@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import Field
 
 from taskloom.contract.bodies import Model
+from taskloom.contract.phases import with_phases
 from taskloom.contract.runs import MainSettings
 
 
+@with_phases
 class VariantRow(Model):
     """One variant of an experiment. Times are medians over its successful runs."""
 
@@ -35,14 +37,6 @@ class VariantRow(Model):
     tokens_per_s: float | None = Field(
         description="tokens of the timed steps of its successful runs, divided by the steps' time"
     )
-    data_s: float | None = Field(
-        description="this and the next four: from the phase's first task to its last, a median; they include waiting, "
-        "and under task with sync step or none they overlap (`phase_s` of the scaling analysis has the tasks' own time)"
-    )
-    forward_s: float | None
-    loss_s: float | None
-    backward_s: float | None
-    update_s: float | None
     final_loss: float | None
     node_s: float | None = Field(
         None, description="seconds of the node that a run took, all parts of its node time; the median"

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from taskloom.server.analysis_meanings import ANALYSES
 from taskloom.server.meanings import MEANINGS
 from taskloom.server.tuning_meanings import TUNING
 
-ALL = MEANINGS | TUNING
+ALL = MEANINGS | ANALYSES | TUNING
 
 # By the end of a name; the longest end counts.
 UNITS = {

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpt2core.spec.phases import PASSES, PHASES
+
 Schema = Mapping[str, Any]
 WHEN = "2026-01-31T12:00:00Z"
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 VARIANT = {"scheduler": "task", "threads": 2}
 ARENAS_BYTES = {"weights": 497_759_232, "gradients": 497_759_232, "optimizer": 995_518_464, "activations": 210_763_776}
-PHASES_S = {"data": 0.0001, "forward": 0.014, "loss": 0.003, "backward": 0.022, "update": 0.003}
+PHASES_S = {**dict.fromkeys(PHASES, 0.003), "data": 0.0001, "forward": 0.014, "backward": 0.022}
 # By field name, or by model and field where a model uses the name differently.
 KNOWN: dict[str, Any] = {
     "ci95_step_s": [0.041, 0.043],
@@ -92,7 +94,7 @@ KNOWN: dict[str, Any] = {
     "phase_busy_s": {name: [seconds] for name, seconds in PHASES_S.items()},
     "TrainResult.phase_s": {name: [seconds] for name, seconds in PHASES_S.items()},
     "phase_s": PHASES_S,
-    "phase_scalability": {"forward": 0.99, "backward": 0.98},
+    "phase_scalability": dict.fromkeys(PASSES, 0.98),
     "planned_bytes": ARENAS_BYTES,
     "precision": "fp32",
     "primary_metric": "median step time",

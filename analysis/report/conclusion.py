@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean
 from typing import Any
 
+from gpt2core.spec.phases import PASSES
 from gpt2core.spec.schedulers import facts
 from gpt2core.spec.wording import counted, enumerated, slices
 from taskloom.analysis import sentences
 from taskloom.analysis.wording import Sides, settings, sides_of, value_name
 
 Document = Mapping[str, Any]
-PHASES = ("forward", "backward")
 
 
 def answer(document: Document) -> list[str]:
@@ -171,7 +171,7 @@ def _memory_bound(document: Document) -> Iterator[str]:
         if row["variant"]["scheduler"] != document["sweep"]["best"]["scheduler"]:
             continue
         known = {phase["phase"]: phase for phase in row["phases"]}
-        for phase in (known[name] for name in PHASES if name in known):
+        for phase in (known[name] for name in PASSES if name in known):
             answer = {"yes": "is memory-bound", "no": "is not memory-bound", "partly": "is partly memory-bound"}
             yield f"{phase['phase'].capitalize()} {answer[phase['answer']]}: {phase['reason']}."
 

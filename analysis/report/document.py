@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import declared, with_role
+from gpt2core.spec.roles import declared, with_role
 from gpt2core.spec.wording import enumerated
 from taskloom.analysis.causes import efficiencies, rooflines
 from taskloom.analysis.communication import communication

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from taskloom.analysis.report.colours import OP_KINDS, op_colour
 from taskloom.analysis.report.conclusion import milliseconds, variant_name
-from taskloom.analysis.report.plots import OP_KINDS, WIDTH, Document, op_colour
+from taskloom.analysis.report.plots import WIDTH, Document
 from taskloom.analysis.report.svg import INK, SOFT, Scale, figure, legend, line, rect, text
 from taskloom.analysis.report.timeline import PIECES, joined
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpt2core.spec.optimizers import OPTIMIZERS
-from gpt2core.spec.phases import PHASES, by_phase, in_order
+from gpt2core.spec.phases import PASSES, by_phase, in_order
 from gpt2core.spec.result import median
-from gpt2core.spec.schedulers import SCHEDULERS
 from gpt2core.spec.wording import slices
+from taskloom.analysis.report.colours import ARENA, MODES, PHASE, TIME, colour_of, op_colour
 from taskloom.analysis.report.conclusion import (
     across,
     axis_of,
@@ -40,43 +38,8 @@ from taskloom.analysis.report.svg import (
 
 Document = Mapping[str, Any]
 WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
-SCHEDULER = {name: f"var(--{name})" for name in ("serial", "fork-join", "task")}
-PHASE = {phase: f"var(--{phase})" for phase in PHASES}
-TIME = {"useful": "var(--useful)", "no work": "var(--no-work)", "at barriers": "var(--barrier)",
-        "scheduling": "var(--scheduling)"}  # fmt: skip
-OTHERS = tuple(f"var(--series-{number})" for number in range(1, 5))  # of other schedulers, in the registry's order
-ARENA = ("var(--task)", OTHERS[3], OTHERS[1], OTHERS[2], OTHERS[0], "var(--loss)")
-MODES = {"train": "var(--task)", "infer": OTHERS[1]}
 UNITS = {"batch": "samples", "seq": "tokens", "side": "rows of an image"}
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
-
-
-def colour_of(scheduler: str) -> str:
-    """The colour of a scheduler's lines; black for one of another version."""
-    others = [name for name in SCHEDULERS if name not in SCHEDULER]
-    known = SCHEDULER | dict(zip(others, itertools.cycle(OTHERS), strict=False))
-    return known.get(scheduler, INK)
-
-
-def op_colour(op: str) -> str:
-    """One colour for a kind of op, forward or backward, in every report."""
-    for names, colour in (
-        (("attention", "cross_attention", "pointer_sum"), "attention"),
-        (("qkv", "projection", "fc", "logits", "gates_in", "recurrence", "combine", "match", "conv"), "products"),
-        (("gelu", "relu", "tanh", "residual", "layernorm", "pool"), "elementwise"),
-        ((*OPTIMIZERS, "update"), "update-op"),
-        (("cross_entropy", "pointer_loss", "mean_loss", "mean_accuracy", "end_at_goal"), "loss-op"),
-    ):
-        if op.startswith(names):
-            return f"var(--{colour})"
-    return "var(--other-op)"
-
-
-OP_KINDS = (
-    ("matrix products", "var(--products)"), ("attention", "var(--attention)"),
-    ("elementwise", "var(--elementwise)"), ("loss", "var(--loss-op)"), ("update", "var(--update-op)"),
-    ("other", "var(--other-op)"),
-)  # fmt: skip
 
 
 def _rows(rows: Sequence[Mapping[str, Any]], top: float) -> list[str]:
@@ -206,7 +169,7 @@ def phase_speedups(document: Document) -> str:
     parts: list[str] = []
     entries: list[tuple[str, str, str]] = []
     shown = in_order(phase for row in rows for phase in row["phase_s"])
-    for i, phase in enumerate(each for each in ("forward", "backward") if each in shown):
+    for i, phase in enumerate(each for each in PASSES if each in shown):
         left = 70 + 320 * i
         x, y = Scale(1, most, left, left + 250), Scale(0, _highest(rows, f"speedup_{phase}", most), 260, 30)
         drawn, entries = _speedups(rows, f"speedup_{phase}", x, y)

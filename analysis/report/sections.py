@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from gpt2core.spec.goals import LOSS
-from gpt2core.spec.phases import PHASES
+from gpt2core.spec.phases import PASSES, PHASES
 from gpt2core.spec.wording import enumerated, noun_for, slices
 from taskloom.analysis.forecast import LARGE_ERROR
 from taskloom.analysis.report import communication, lanes, plots
@@ -138,7 +138,7 @@ def runtime(document: Document) -> str:
             variant_name({**row, "sync": ""}),
             *(
                 cell
-                for name in ("", "_forward", "_backward")
+                for name in ("", *(f"_{phase}" for phase in PASSES))
                 for cell in (
                     number(row[f"speedup{name}"])
                     + interval(row[f"speedup{name}_low"], row[f"speedup{name}_high"], 2),
@@ -268,7 +268,7 @@ def memory_bound(document: Document) -> str:
         )
         for row in sharing or shown
         for phase in sorted(row["phases"], key=lambda phase: PHASES.index(phase["phase"]))
-        if phase["phase"] in ("forward", "backward", "update")
+        if phase["phase"] in (*PASSES, "update")
     ]  # fmt: skip
     mfu = [
         (variant_name(row["variant"]), share(row["mfu"]), share(row.get("mfu_registers"))) for row in sharing or shown

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpt2core.spec.wording import counted
 from taskloom.analysis.report import plots
+from taskloom.analysis.report.colours import ARENA, OP_KINDS, PHASE, op_colour
 from taskloom.analysis.report.conclusion import milliseconds, reservations
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, text, x_axis
@@ -142,7 +143,7 @@ def _phases(rows: Sequence[Row]) -> str:
     return _stacked("Time of a step by phase", "milliseconds a step (median)", [
         (
             row_name(row),
-            [(phase["phase"], 1e3 * row["step_s"] * phase["share"], plots.PHASE[phase["phase"]],
+            [(phase["phase"], 1e3 * row["step_s"] * phase["share"], PHASE[phase["phase"]],
               f"{phase['phase']}: {milliseconds(phase['time_s'])}") for phase in row["phases"]],
             milliseconds(row["step_s"]), None,
         )
@@ -151,13 +152,13 @@ def _phases(rows: Sequence[Row]) -> str:
 
 
 def _ops(rows: Sequence[Row]) -> str:
-    kinds = {colour: kind for kind, colour in plots.OP_KINDS}
+    kinds = {colour: kind for kind, colour in OP_KINDS}
     return _stacked("Time by op type", "% of the time of all ops", [
         (
             row_name(row),
-            [(kinds[plots.op_colour(op["op"])], 100 * op["share"], plots.op_colour(op["op"]),
+            [(kinds[op_colour(op["op"])], 100 * op["share"], op_colour(op["op"]),
               f"{op['op']} {op['phase']}: {op['share']:.1%}")
-             for op in sorted(row["ops"], key=lambda op: (list(kinds).index(plots.op_colour(op["op"])), -op["share"]))],
+             for op in sorted(row["ops"], key=lambda op: (list(kinds).index(op_colour(op["op"])), -op["share"]))],
             "", None,
         )
         for row in rows
@@ -169,7 +170,7 @@ def _memory(rows: Sequence[Row]) -> str:
         (
             row_name(row),
             [(kind, size / 2**20, colour, f"{kind}: {mib(size)} MiB")
-             for (kind, size), colour in zip(row["memory_bytes"].items(), plots.ARENA, strict=False) if size],
+             for (kind, size), colour in zip(row["memory_bytes"].items(), ARENA, strict=False) if size],
             f"{mib(sum(row['memory_bytes'].values()))} MiB",
             None if row["peak_rss_bytes"] is None else row["peak_rss_bytes"] / 2**20,
         )

@@ -12,8 +12,9 @@ from typing import Any
 
 from gpt2core.networks.network import fusion_of, network_of
 from gpt2core.networks.reverse import add_step
-from gpt2core.spec.config import DEFAULTS, TrainConfig, with_role
+from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.optimizers import READERS
+from gpt2core.spec.roles import with_role
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import ONE_TILE

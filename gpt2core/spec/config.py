@@ -330,9 +330,7 @@ class TrainConfig:
     @property
     def read_split(self) -> str | None:
         """The split that inference or evaluations read; None: a run that only trains."""
-        if not self.updates:
-            return self.split or "train"
-        return (self.split or "val") if self.evaluate_every else None
+        return modes.read_split(self)
 
     @property
     def needs_whole_gradients(self) -> bool:
@@ -383,21 +381,6 @@ NAMES = tuple(FIELDS)
 NAME_SET = frozenset(NAMES)
 DEFAULTS = {item.name: item.default for item in SETTINGS}
 OF_NETWORK: dict[str, Any] = {name: DEFAULTS[name] for name in NAMES if FIELDS[name].metadata.get("by_network")}
-
-
-def with_role(*roles: str) -> tuple[str, ...]:
-    """The settings that have one of these roles."""
-    return tuple(item.name for item in SETTINGS if item.metadata["role"] in roles)
-
-
-def declared(key: str, *values: Any) -> tuple[str, ...]:
-    """The settings that declare this key, with one of these values if there are any."""
-    found = [item for item in SETTINGS if key in item.metadata]
-    return tuple(item.name for item in found if not values or item.metadata[key] in values)
-
-
-MAIN = tuple(sorted(declared("main"), key=lambda name: FIELDS[name].metadata["main"]))
-PROBLEM = with_role("size", "values", "seed")  # settings that determine the computation
 
 CHECKS = tuple(checks(SETTINGS))  # made once; defaults are left out: a sweep makes ten thousand configurations
 CHECK_OF: Mapping[str, Check] = {name: check for name, _, check in CHECKS} | {

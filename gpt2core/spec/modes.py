@@ -35,6 +35,13 @@ def phases(mode: str, score: bool) -> tuple[str, ...]:
     return tuple(phase for phase in of.phases if of.has_gradients or score or phase != "loss")
 
 
+def read_split(config: TrainConfig) -> str | None:
+    """The split that inference or evaluations read; None: a run that only trains."""
+    if not config.updates:
+        return config.split or "train"
+    return (config.split or "val") if config.evaluate_every else None
+
+
 def fusion(config: TrainConfig) -> str:
     """The kernels that share a task by default. With sync phase, updates are a separate phase; op_threads names single
     ops."""

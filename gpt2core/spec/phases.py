@@ -34,6 +34,7 @@ MODES: Mapping[str, Mode] = {
     "infer": Mode(("data", "forward", "loss"), "inferring", ("latency", "outputs_sha256", "outputs_sketch")),
 }
 PHASES = tuple(dict.fromkeys(phase for mode in MODES.values() for phase in mode.phases))
+PASSES = ("forward", "backward")  # through the layers: analyses judge each of them by itself
 
 
 def in_order(phases: Iterable[str]) -> list[str]:

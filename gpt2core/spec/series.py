@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpt2core.spec import networks
-from gpt2core.spec.config import DEFAULTS, declared, with_role
+from gpt2core.spec.config import DEFAULTS
+from gpt2core.spec.roles import declared, with_role
 
 LATER_SETTINGS = {name: DEFAULTS[name] for name in declared("later")}  # values for results older than these settings
 IN_FIRST_KEYS = declared("later", "in-keys")

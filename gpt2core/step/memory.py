@@ -21,7 +21,7 @@ class Memory:
         """blocks: memory for the arenas, by their kinds; None: it is allocated."""
         self.plans = plans
         self.arenas: dict[str, NDArray[np.uint8]] = {}
-        self.arrays: dict[str, NDArray[np.generic]] = {}
+        self.arrays: dict[str, NDArray[Any]] = {}
         for kind, arena in plans.items():
             found = np.frombuffer(pages.reserve(arena.bytes), dtype=np.uint8) if blocks is None else blocks[kind]
             block = found[: arena.bytes]
@@ -30,7 +30,7 @@ class Memory:
                 view = block[offset : offset + spec.bytes].view(spec.dtype)
                 self.arrays[spec.name] = view.reshape(spec.shape)
 
-    def view(self, operand: Tensor | Arena | Own | Outside) -> NDArray[np.generic]:
+    def view(self, operand: Tensor | Arena | Own | Outside) -> NDArray[Any]:
         """The array that an operand names; thread 0's part if each thread has its own."""
         if isinstance(operand, Arena):
             return self.arenas[operand.kind].view(np.float32)

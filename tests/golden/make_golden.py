@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,9 +64,9 @@ class Inputs:
         return torch.from_numpy(self.arrays[name].astype(np.int64))
 
     def save(self, name: str, **outputs: Tensor | None) -> None:
-        values = {key: value.detach().numpy() for key, value in outputs.items() if value is not None}
+        values: dict[str, Any] = {key: value.detach().numpy() for key, value in outputs.items() if value is not None}
         assert len(values) == len(outputs), "an output has no gradient"
-        np.savez_compressed(FOLDER / f"{name}.npz", **self.arrays, **values)
+        np.savez_compressed(FOLDER / f"{name}.npz", **{**self.arrays, **values})
 
 
 def make_encoder() -> None:
@@ -170,11 +171,12 @@ def make_small_gpt2() -> None:
     stream = np.random.default_rng(9).integers(
         config.model.vocab, size=config.batch * config.seq * batches + 5, dtype=np.uint16
     )
-    single = random_model(config.model, seed=10)
+    model: Any = config.model
+    single = random_model(model, seed=10)
     initial = weights_of(single)
-    double = GPT2(config.model).double()
+    double = GPT2(model).double()
     load_weights(double, initial)
-    arrays = {f"initial.{name}": array for name, array in initial.items()}
+    arrays: dict[str, Any] = {f"initial.{name}": array for name, array in initial.items()}
     losses64, losses32 = train(double, config, stream), train(single, config, stream)
     arrays |= {f"final.{name}": array for name, array in weights_of(single).items()}
     arrays |= {f"final64.{name}": array for name, array in weights_of(double).items()}
@@ -188,10 +190,11 @@ def make_clipped_gpt2() -> None:
         stream, initial = arrays["tokens"], {k[8:]: a for k, a in arrays.items() if k.startswith("initial.")}
     change = {"batch": 2, "grad_accum": 2, "grad_clip": 1.0}
     config = TrainConfig.from_dict({**SMALL, **change})
-    double = GPT2(config.model).double()
+    model: Any = config.model
+    double = GPT2(model).double()
     load_weights(double, initial)
     losses, norms = train_with_norms(double, config, stream)
-    final = {f"final.{name}": weights_of(double)[name] for name in ("qkvw", "lnfb")}
+    final: dict[str, Any] = {f"final.{name}": weights_of(double)[name] for name in ("qkvw", "lnfb")}
     np.savez_compressed(
         FOLDER / "clipped_gpt2.npz", change=np.array(json.dumps(change)), losses64=losses, norms64=norms, **final
     )
@@ -202,7 +205,8 @@ def make_toys() -> None:
     for name in cases.SHAPES:
         networks.NETWORKS[name] = f"tests.support.networks.{name}"
         losses, weights = torch_toys.train(name)
-        np.savez_compressed(FOLDER / f"{name}.npz", losses=losses, **weights)
+        arrays: dict[str, Any] = {"losses": losses, **weights}
+        np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
 
 
 def make_lstms() -> None:

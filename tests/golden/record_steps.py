@@ -21,13 +21,14 @@ import numba
 import numpy as np
 
 try:
-    from gpt2core.run.train import plan, train
+    from gpt2core.run.prepare import plan
+    from gpt2core.run.train import train
     from gpt2core.spec import settings
     from gpt2core.spec.config import TrainConfig
     from gpt2core.spec.models import ModelConfig
 except ImportError:  # the commit of the first recording, before the core was split into packages
-    from gpt2core.config import ModelConfig, TrainConfig  # type: ignore[no-redef]
-    from gpt2core.train import plan, train  # type: ignore[no-redef]
+    from gpt2core.config import ModelConfig, TrainConfig  # type: ignore[import-not-found, no-redef]
+    from gpt2core.train import plan, train  # type: ignore[import-not-found, no-redef]
 
 PATH = Path(__file__).with_name("steps.json")
 SMALL = {
@@ -86,7 +87,8 @@ def program(name: str) -> dict[str, Any]:
     """Tasks, edges and work of a configuration's step, as counts and hashes."""
     planned = plan(TrainConfig(**SETTINGS[name]))
     graph, tasks = planned.graph, planned.program.tasks
-    nodes, work = [], []
+    nodes: list[tuple[Any, ...]] = []
+    work = []
     total: dict[str, list[int]] = {}
     for node, number in enumerate(graph.task):
         nodes.append((graph.label[node], graph.phase[node], graph.filler[node]))
@@ -122,7 +124,7 @@ def main(names: list[str], programs: bool) -> None:
     kept = json.loads(PATH.read_text()) if names or programs else {"processor": processor(), "configurations": {}}
     if not programs and kept["processor"] != processor():
         raise SystemExit("another processor than the one of the recording: record all configurations, or --programs")
-    configurations = kept["configurations"]
+    configurations: dict[str, Any] = kept["configurations"]
     for name in names or SETTINGS:
         recorded = configurations.setdefault(name, {})
         recorded.update(program(name))

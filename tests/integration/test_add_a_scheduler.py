@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,7 @@ class Foreign(Scheduler):
     def prepare(self, job: Job) -> Prepared:
         return ForeignRun(job)
 
-    def environment(self, options: object) -> dict[str, object]:
+    def environment(self, options: object) -> dict[str, Any]:
         return {"runtime": "threading", "options": options}
 
 

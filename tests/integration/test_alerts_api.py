@@ -179,7 +179,7 @@ def test_alerts_have_the_mode_of_their_runs(start_server, make_result):
                 s = noise * level
                 result = make_result([9, s, s], mode=mode, environment={"core_hash": core_hash})
                 node.upload(node.claim(), of_inference(result) if mode == "infer" else result)
-    found = until(lambda: len(items := api.get("/analysis/alerts")["items"]) == 2 and items)
+    found = until(lambda: (len(items := api.get("/analysis/alerts")["items"]) == 2 and items) or None)
     assert sorted(each["mode"] for each in found) == ["infer", "train"]
     for each in found:
         assert api.get("/analysis/alerts", mode=each["mode"])["items"] == [each]

@@ -1,4 +1,5 @@
 import threading
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -253,7 +254,10 @@ def test_progress_is_finite_and_bounded(api, node, lease, progress):
 
 def test_a_result_that_is_not_whole_or_another_runs_changes_nothing(api, node, lease, make_result):
     whole = node.answering(lease, make_result())
-    for change in ({"ops": None}, {"threads": None}, {"losses": []}, {"config": {**whole["config"], "batch": 8}}):
+    changes: list[dict[str, Any]] = [
+        {"ops": None}, {"threads": None}, {"losses": []}, {"config": {**whole["config"], "batch": 8}}
+    ]  # fmt: skip
+    for change in changes:
         refusal = node.upload(lease, {**whole, **change}, status=422)
         assert refusal["type"] == "/problems/bad-result"
     assert states(api, lease) == ("leased", ["leased"])

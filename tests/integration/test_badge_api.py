@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from taskloom.analysis.report.badge import badge, message
 from taskloom.analysis.report.tokens import COLOURS
+from tests.support.caller import Caller
 from tests.support.patience import until
 
 SPEC = {"model": "tiny", "batch_slice": 1, "token_slice": 64, "steps": 3, "warmup": 1}
@@ -27,6 +30,10 @@ def run_all(node, make_result, times):
         node.upload(lease, make_result([9, step_s, step_s], scheduler=lease["spec"]["scheduler"]))
 
 
+def verdict_of(api: Caller, experiment_id: int) -> Any:
+    return api.get(f"/experiments/{experiment_id}")["verdict"]
+
+
 def test_a_badge_is_the_verdict_of_the_newest_experiment_that_is_selected(start_server, make_result):
     api = start_server(keep_verdicts=True)
     assert shown(api)[0] == "taskloom: no verdict"
@@ -36,7 +43,7 @@ def test_a_badge_is_the_verdict_of_the_newest_experiment_that_is_selected(start_
             name=branch, branch=branch, base=SPEC, axes={"scheduler": ["fork-join", "task"]}, repetitions=6
         )
         run_all(node, make_result, {"fork-join": 1.0, "task": task_s})
-        found = until(lambda made=made: api.get(f"/experiments/{made['id']}")["verdict"], "the verdict")
+        found = until(partial(verdict_of, api, made["id"]), "the verdict")
         expected = f"taskloom: {found['verdict']} {found['ratio']:.3f}"
         assert shown(api)[0] == expected
     faster, fills = shown(api, filter="branch = main", text="<tasks>")

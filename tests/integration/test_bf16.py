@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from gpt2core.gemm.multiply import own_product_of_pairs, own_product_of_rounded,
 from gpt2core.run.train import train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import BLAS
-from gpt2core.spec.models import ModelConfig
+from gpt2core.spec.models import ModelConfig, model_from
 
 SMALL = TrainConfig(
     model=ModelConfig(layers=3, heads=4, channels=96, vocab=256, context=64),
@@ -44,12 +45,13 @@ def test_the_same_bits_by_every_scheduler(library):
         SMALL, steps=4, blas=library, batch_slice=2, token_slice=7, allow_oversubscription=True
     )
     expected = train(config)
-    for change in (
+    changes: tuple[dict[str, Any], ...] = (
         {"scheduler": "fork-join", "threads": 3},
         {"scheduler": "fork-join", "threads": 2, "assignment": "dynamic"},
         {"scheduler": "task", "sync": "phase", "threads": 2},
         {"scheduler": "task", "sync": "none", "threads": 8},
-    ):
+    )
+    for change in changes:
         got = train(dataclasses.replace(config, **change))
         assert got.losses == expected.losses, change
         assert got.weights_sha256 == expected.weights_sha256, change
@@ -125,5 +127,5 @@ def test_a_processor_without_wide_vectors_or_bfloat16(tmp_path):
         [sys.executable, "-c", OLDER], capture_output=True, text=True, check=False, env={**os.environ, **older}
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    here = train(TrainConfig(model="tiny", batch=2, seq=16, steps=3, precision="bf16", blas="own"))
+    here = train(TrainConfig(model=model_from("tiny"), batch=2, seq=16, steps=3, precision="bf16", blas="own"))
     assert float(done.stdout) == pytest.approx(here.losses[-1], rel=1e-3)

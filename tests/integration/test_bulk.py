@@ -1,12 +1,14 @@
 """Rows that are inserted in bulk equal the given rows, in the same order."""
 
+from typing import Any
+
 import pytest
 
 from taskloom.server import bulk
 
 pytestmark = pytest.mark.both_databases
 NAME = 'a "quoted" \\ name: ü, 界, \U0001f9f5'
-BASE = {
+BASE: dict[str, Any] = {
     "model": {"layers": 1, "heads": 1, "channels": 8192, "vocab": 256, "context": 64},  # memory beyond 32 bits
     "scheduler": "fork-join", "op_threads": {"qkv": 1}, "threads": 2, "cores": [3, 1], "seq": 16, "eps": 1e-9,
 }  # fmt: skip

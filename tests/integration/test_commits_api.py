@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -111,7 +112,7 @@ def test_a_submission_answers_its_commit_also_when_it_is_repeated(api):
 
 
 def test_experiments_and_runs_are_filtered_by_the_submitters_commit(measured):
-    queries = [
+    queries: list[tuple[dict[str, Any], list[int]]] = [
         ({"commit": NEW}, [1]), ({"commit": NEW[:7]}, [1]), ({"commit": NEW[:6]}, []), ({"commit": OLD}, []),
         ({"branch": "feature/x"}, [1]), ({"branch": "feature"}, []), ({"dirty": True}, [1]), ({"dirty": False}, []),
         ({"version": "1.2", "commit": NEW}, [1]), ({"commit": "%______"}, []),
@@ -123,7 +124,7 @@ def test_experiments_and_runs_are_filtered_by_the_submitters_commit(measured):
 
 
 def test_runs_are_filtered_by_the_trainers_commit(measured):
-    queries = [
+    queries: list[tuple[dict[str, Any], list[int]]] = [
         ({"trainer_commit": OLD}, [1]), ({"trainer_commit": OLD[:9]}, [1]), ({"trainer_commit": "abcdef0"}, [2]),
         ({"trainer_branch": "main"}, [1]), ({"trainer_dirty": True}, [1]), ({"trainer_dirty": False}, []),
         ({"trainer_version": "0.1.0+gabcdef0"}, [2]), ({"trainer_version": "0.1.0"}, []),

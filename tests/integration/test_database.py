@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+from typing import Any
 
 import psycopg
 import pytest
@@ -66,7 +67,8 @@ def silent_pooler(database_url):
                     threads.append(threading.Thread(target=carry, args=ends))
                     threads[-1].start()
 
-    threads, open_ends = [], []
+    threads: list[Any] = []
+    open_ends: list[Any] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.05)
         threads.append(threading.Thread(target=serve))

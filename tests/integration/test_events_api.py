@@ -1,6 +1,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -45,10 +46,11 @@ def listen(start_server):
     streams = []
     api = start_server(events_every_s=0.02)
 
-    def listen(path, last_event_id=None):
+    def opened(path, last_event_id=None):
         streams.append(Stream(api, path, last_event_id))
         return streams[-1]
 
+    listen: Any = opened
     listen.api = api
     yield listen
     for stream in streams:

@@ -1,4 +1,5 @@
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_repetitions_of_null_are_stored_as_the_number_that_they_stand_for(api, m
 
 
 def test_an_experiment_on_an_lstm_is_planned_by_its_sizes(api):
-    asked = {
+    asked: dict[str, Any] = {
         "base": {"model": "lstm-deep", "batch": 4, "seq": 64},
         "axes": {"scheduler": ["fork-join", "task"], "threads": [1, 8]}, "repetitions": 2,
     }  # fmt: skip

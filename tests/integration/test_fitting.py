@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_a_worker_claims_a_block_if_and_only_if_it_lacks_nothing(api):
     api.worker("large", cores=list(range(8)))  # submissions that no known node could run are refused
     for number in range(40):
         pinned = sorted(chance.sample(range(5), chance.randint(1, 2))) if chance.random() < 0.4 else None
-        requires = {"labels": some(chance, site=SITES, gen=GENERATIONS)}
+        requires: dict[str, Any] = {"labels": some(chance, site=SITES, gen=GENERATIONS)}
         if chance.random() < 0.5:
             requires["cores"] = chance.randint(max(1, len(pinned or ())), 4)
         if chance.random() < 0.5:

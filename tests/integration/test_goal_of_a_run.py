@@ -29,7 +29,7 @@ IMAGES: dict[str, Any] = {
     "model": {"network": "resnet", "blocks": 1, "width": 4, "classes": 3, "side": 8}, "batch": 4, "steps": 12,
     "warmup": 2, "evaluate_every": 1, "val_samples": 2,
 }  # fmt: skip
-HOW = [
+HOW: list[dict[str, Any]] = [
     {"scheduler": "serial"},
     {"scheduler": "fork-join", "threads": 2},
     {"scheduler": "task", "threads": 2, "sync": "phase"},
@@ -172,8 +172,9 @@ def test_the_server_accepts_a_result_that_ends_at_its_goal_and_no_other(aim: tup
 
 def test_the_table_says_what_the_way_took(aim: tuple[int, float]) -> None:
     for settings, text in (({"loss": aim[1]}, f"after {aim[0]} steps, "), ({"loss": 0.001}, "not reached in 12 steps")):
-        console = Console(file=io.StringIO(), width=120)
+        written = io.StringIO()
+        console = Console(file=written, width=120)
         for part in train_tables.result(run(stop_at=settings).to_dict()):
             console.print(part)
-        assert "goal: loss at most" in console.file.getvalue()
-        assert text in console.file.getvalue()
+        assert "goal: loss at most" in written.getvalue()
+        assert text in written.getvalue()

@@ -3,6 +3,7 @@ The server's threads are this process's, so its memory is measured here."""
 
 import contextlib
 import socket
+from functools import partial
 
 import psutil
 import pytest
@@ -184,7 +185,7 @@ def test_an_answer_that_nobody_reads_ends(server):
     with contextlib.ExitStack() as opened:
         connections = [unread_answers(server, opened) for _ in range(4)]
         for connection in connections:
-            until(lambda connection=connection: is_ended(connection), "the end of an unread answer")
+            until(partial(is_ended, connection), "the end of an unread answer")
     until(lambda: not server.context.unread._timers)
 
 

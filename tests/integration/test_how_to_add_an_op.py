@@ -18,7 +18,7 @@ from gpt2core import layers
 from gpt2core.gemm import libraries, table
 from gpt2core.networks import gpt2, memory, program
 from gpt2core.networks.network import network_of
-from gpt2core.run import train
+from gpt2core.run import prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import FUSIONS
 from gpt2core.spec.models import ModelConfig
@@ -63,7 +63,7 @@ def followed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "gpt2core.networks.gpt2.program", module)
     yield importlib.import_module("gpt2core.layers.scale")
     sys.modules.pop("gpt2core.layers.scale", None)
-    del layers.scale
+    delattr(layers, "scale")
 
 
 def check_declarations(config: TrainConfig) -> None:
@@ -71,7 +71,7 @@ def check_declarations(config: TrainConfig) -> None:
     data = network_of(config).data(config)
     chosen = table.choose(libraries.load(config.blas, config.precision), [], lambda _: None)
     poison.check(
-        program.build(config), memory.plan(config), lambda held: train.fill(held, config, data), chosen
+        program.build(config), memory.plan(config), lambda held: prepare.fill(held, config, data), chosen
     )
 
 

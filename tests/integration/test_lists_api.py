@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from taskloom.server import paging
 from taskloom.server.read.experiments import eta
 from taskloom.server.read.lists import keyset
 from tests.support.walked import walk
@@ -130,7 +131,7 @@ def test_what_cannot_be_filtered_by_is_named(empty_api, path, query, field):
 
 def test_a_cursor_of_nonsense_is_refused(empty_api):
     for text in ("x", "after:x~1", "nan~1", "1~", "~-1", "~99999999999", "inf~1"):
-        assert empty_api.get("/runs", 422, cursor=keyset.paging.encode(text))["type"] == "/problems/bad-cursor"
+        assert empty_api.get("/runs", 422, cursor=paging.encode(text))["type"] == "/problems/bad-cursor"
 
 
 def test_experiments_are_filtered_sorted_and_counted(api, runs):  # noqa: ARG001

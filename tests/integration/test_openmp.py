@@ -20,12 +20,13 @@ from gpt2core.schedulers.openmp import runtime
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, ConfigError, CoreError, Stalled
 from gpt2core.spec.fields import SYNCS
+from gpt2core.spec.models import model_from
 from gpt2core.spec.result import ThreadStat
 from tests.support.apart import Apart, processes
 
 HERE = list(openmp.find())
 CORES = sorted(os.sched_getaffinity(0))[:2]
-SMALL = TrainConfig(model="tiny", batch=2, seq=16, steps=6, warmup=2, token_slice=8, data="synthetic",
+SMALL = TrainConfig(model=model_from("tiny"), batch=2, seq=16, steps=6, warmup=2, token_slice=8, data="synthetic",
                     threads=len(CORES), scheduler="omp-task")  # fmt: skip
 VARIANTS = [("omp-for", "step"), *(("omp-task", sync) for sync in SYNCS)]
 
@@ -115,7 +116,7 @@ def bits(config: TrainConfig) -> tuple[list[float], str]:
 @each_runtime
 def test_threads_of_ops_by_pattern_change_no_bit(name: str, apart: Apart) -> None:
     config = dataclasses.replace(SMALL, batch_slice=1, fusion="rows")
-    patterns = dataclasses.replace(config, scheduler="omp-for", runtime=name, op_threads="qkv[1]=1,l*=1")
+    patterns = dataclasses.replace(config, scheduler="omp-for", runtime=name, op_threads={"qkv[1]": 1, "l*": 1})
     assert apart(name, bits, patterns) == bits(dataclasses.replace(config, scheduler="serial", threads=1))
 
 

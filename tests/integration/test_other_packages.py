@@ -97,7 +97,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
         for path, code in blocks(page).items():
             for ours, other in NAMES.items():
                 path = path.replace(ours, other)
-                code = code.replace(*(each.removesuffix(".py").replace("/", ".") for each in (ours, other)))
+                module, another = (each.removesuffix(".py").replace("/", ".") for each in (ours, other))
+                code = code.replace(module, another)
             assert path.startswith("other_package/"), path
             file = tmp_path / path
             file.parent.mkdir(parents=True, exist_ok=True)

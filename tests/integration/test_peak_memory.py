@@ -11,7 +11,7 @@ import pytest
 
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.process import launch
-from gpt2core.run import train
+from gpt2core.run import prepare
 from gpt2core.spec.config import TrainConfig
 
 pytestmark = pytest.mark.slow
@@ -53,6 +53,6 @@ def test_peak_memory_is_the_formula_and_60_mib(network: str, mode: str, tmp_path
         **MODELS[network], "mode": mode, "steps": 2, "warmup": 1, "data": "synthetic", "threads": 2, "blas": "own",
         "allow_oversubscription": True,
     })  # fmt: skip
-    formula = sum(memory_bytes(train.plan(config).config).values())
+    formula = sum(memory_bytes(prepare.plan(config).config).values())
     peak = measured(config, tmp_path / "result.json")["memory_bytes"]["peak_rss"]
     assert formula <= peak <= 1.03 * formula + EVERY_RUN_BYTES

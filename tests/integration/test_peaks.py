@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import registers
 from gpt2core.gemm.multiply import new_scratch
 from gpt2core.measure import environment
-from gpt2core.node import peaks
+from gpt2core.node import host, peaks
 from gpt2core.run import roof
 
 
@@ -29,7 +30,7 @@ def small(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("small")
 def test_peaks_are_rates_of_work_that_was_done():
-    told: list[dict] = []
+    told: list[dict[str, Any]] = []
     found = roof.measure([1, 2], told.append)
     assert list(found["threads"]) == ["1", "2"]
     for reached in found["threads"].values():
@@ -131,7 +132,7 @@ def test_products_of_another_library_are_other_figures():
 
 def test_another_node_is_another_file(monkeypatch):
     mine = peaks.path()
-    monkeypatch.setattr(peaks.host, "cpu_model", lambda: "Some other CPU")
+    monkeypatch.setattr(host, "cpu_model", lambda: "Some other CPU")
     assert peaks.path() != mine
 
 

@@ -10,6 +10,7 @@ from gpt2core.measure import tracing
 from gpt2core.run import train
 from gpt2core.run.report import Report
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import model_from
 
 STEPS, LATE = 4, 2
 
@@ -20,8 +21,10 @@ def test_phases_add_up_to_a_step_whose_begin_was_recorded_late(
 ) -> None:
     kept: list[Report] = []
     monkeypatch.setattr(train, "Report", lambda measured: kept.append(Report(measured)) or kept[0])
-    config = TrainConfig(model="tiny", batch=2, seq=16, steps=STEPS, warmup=1, data="synthetic", scheduler=scheduler,
-                         sync="phase" if scheduler == "task" else "step")  # fmt: skip
+    config = TrainConfig(
+        model=model_from("tiny"), batch=2, seq=16, steps=STEPS, warmup=1, data="synthetic", scheduler=scheduler,
+        sync="phase" if scheduler == "task" else "step",
+    )  # fmt: skip
     train.train(config)
     measured = kept[0].measured
     data = kept[0].phases.index("data")

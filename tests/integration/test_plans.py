@@ -1,6 +1,7 @@
 """Frequent statements use their indexes, however long the history is."""
 
 import json
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -105,7 +106,7 @@ def test_what_workers_ask_goes_along_indexes(api, past, planned, make_result, da
         assert "ix_run_queue" in claim
 
 
-QUESTIONS = (
+QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/runs", {}),
     ("/runs", {"cursor": True}),
     ("/runs", {"experiment_id": 7}),

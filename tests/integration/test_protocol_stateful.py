@@ -219,4 +219,5 @@ def test_whatever_comes_in_whatever_order_nothing_is_lost_or_doubled(migrated, m
         max_examples=examples, stateful_step_count=30, deadline=None, derandomize=True, phases=[Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )  # fmt: skip
-    run_state_machine_as_test(lambda: Protocol(migrated, whole(make_result([0.2] * 12, warmup=2))), settings=shape)
+    made: Any = lambda: Protocol(migrated, whole(make_result([0.2] * 12, warmup=2)))  # noqa: E731
+    run_state_machine_as_test(made, settings=shape)

@@ -2,6 +2,7 @@
 to avoid scans of whole tables."""
 
 import json
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -40,7 +41,7 @@ def plans(api, make_result):
         node.upload(lease, make_result())
     node.beat(node.claim(), stage="training", step=1)
     engine = api.context.database.engine
-    asked = []
+    asked: list[Any] = []
 
     def hear(connection, cursor, statement, parameters, context, many):  # noqa: ARG001
         if statement.startswith("SELECT") and not explaining:
@@ -62,8 +63,9 @@ def plans(api, make_result):
         assert api.http.get(f"/api/v1{address}").status_code == 200, address
         return [(statement, read_whole(statement, parameters)) for statement, parameters in list(asked)]
 
-    plans_of.read_whole, plans_of.asked = read_whole, asked
-    return plans_of
+    plans: Any = plans_of
+    plans.read_whole, plans.asked = read_whole, asked
+    return plans
 
 
 def on_sqlite(connection, statement, parameters):
@@ -108,7 +110,7 @@ def rows_read(api, statements):
     with api.context.database.engine.connect() as connection:
         for statement, parameters in statements:
             if connection.dialect.name == "sqlite":
-                steps = []
+                steps: list[Any] = []
                 connection.connection.driver_connection.set_progress_handler(lambda steps=steps: steps.append(1), 1)
                 connection.exec_driver_sql(statement, parameters).all()
                 connection.connection.driver_connection.set_progress_handler(None, 0)

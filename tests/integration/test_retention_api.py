@@ -1,6 +1,7 @@
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_what_is_tried_again_while_it_is_deleted_is_gone(past, monkeypatch, data
                 until(lambda: past.sql(waiting)[0][0], "a retry that waits")
         return confirmed(session)
 
-    tried = []
+    tried: list[Any] = []
     monkeypatch.setattr(pruning, "_confirmed", meet)
     with ThreadPoolExecutor(1) as pool:
         assert prune(past, experiment_id=1)["runs"] == 3

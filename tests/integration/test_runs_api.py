@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 pytestmark = pytest.mark.both_databases
@@ -12,7 +14,9 @@ def test_runs_are_filtered_and_paged(api, make_result):
     assert len(api.get("/runs", experiment_id=first)["items"]) == 3
     assert len(api.get("/runs", experiment_id=first, state="queued")["items"]) == 2
     assert len(api.get("/runs", state=["queued", "succeeded"])["items"]) == 5
-    found, cursor, pages = [], {}, 0
+    found: list[Any] = []
+    cursor: dict[str, Any] = {}
+    pages = 0
     while cursor is not None:
         page = api.get("/runs", limit=2, **cursor)
         found += [run["id"] for run in page["items"]]

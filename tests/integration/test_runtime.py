@@ -29,6 +29,7 @@ from gpt2core.schedulers.waiting import BARRIER_CELLS, barrier, spin_ticks, tick
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Stalled
 from gpt2core.spec.fields import SYNCS
+from gpt2core.spec.models import model_from
 from gpt2core.step import graph
 from gpt2core.step.builder import Builder
 from gpt2core.step.control import CELLS, STEPS_DONE, STOP
@@ -332,7 +333,7 @@ def test_a_stall_names_who_waits_on_whom(monkeypatch):
     monkeypatch.setenv("TASKLOOM_STALL_S", "0.5")
     flatten = replay.flatten
 
-    def with_one_too_many(tasks: graph.Graph, *arguments: object) -> replay.Replay:
+    def with_one_too_many(tasks: graph.Graph, *arguments: Any) -> replay.Replay:
         flat = flatten(tasks, *arguments)
         node = tasks.label.index("attention[0] s0")
         flat.predecessors[node] += 1
@@ -340,7 +341,7 @@ def test_a_stall_names_who_waits_on_whom(monkeypatch):
         return flat
 
     monkeypatch.setattr(replay, "flatten", with_one_too_many)
-    config = TrainConfig(model="tiny", batch=1, seq=8, steps=2, warmup=0, threads=2, data="synthetic")
+    config = TrainConfig(model=model_from("tiny"), batch=1, seq=8, steps=2, warmup=0, threads=2, data="synthetic")
     with pytest.raises(
         Stalled,
         match=r"no task has ended for 0.5 s; 'projection\+residual\+layernorm\[0\] s0' waits on 'attention\[0\] s0'",
@@ -367,10 +368,12 @@ def test_a_failing_watch_is_called_on_and_its_first_failure_is_raised():
 @pytest.mark.parametrize("scheduler", ["serial", "fork-join", "task"])
 def test_a_run_that_cannot_be_watched_ends_with_its_step(scheduler):
     steps = 100_000
-    config = TrainConfig(model="tiny", batch=1, seq=2, steps=steps, warmup=0, scheduler=scheduler, data="synthetic")
+    config = TrainConfig(
+        model=model_from("tiny"), batch=1, seq=2, steps=steps, warmup=0, scheduler=scheduler, data="synthetic"
+    )
     seen = []
 
-    def emit(event: dict[str, object]) -> None:
+    def emit(event: dict[str, Any]) -> None:
         seen.append(event)
         if event["event"] == "step":
             raise OSError("nobody listens")

@@ -1,5 +1,7 @@
 """History in pages: series without points, their points, and their changes."""
 
+from typing import Any
+
 import pytest
 
 from gpt2core.spec.latency import latency
@@ -35,7 +37,8 @@ def measured(api, make_result):
 
 
 def walk(api, path, **query):
-    found, cursor = [], {}
+    found: list[Any] = []
+    cursor: dict[str, Any] = {}
     while cursor is not None:
         page = api.get(path, **query, **cursor)
         found += page["items"]

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpt2core.networks import lifetimes
-from gpt2core.run.train import plan, train
+from gpt2core.run.prepare import plan
+from gpt2core.run.train import train
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
-from gpt2core.spec.models import ModelConfig
+from gpt2core.spec.models import ModelConfig, model_from
 from gpt2core.spec.phases import MODES
 from gpt2core.step.placement import Policy
 
-COMMON = {
+COMMON: dict[str, Any] = {
     "batch": 2, "seq": 8, "batch_slice": 1, "token_slice": 4, "steps": 3, "warmup": 0, "data": "synthetic",
     "blas": "own", "scheduler": "task", "sync": "none", "threads": 2, "lr": 1e-2, "allow_oversubscription": True,
 }  # fmt: skip
 CONFIGS = {
     "gpt2": TrainConfig(ModelConfig(layers=2, heads=2, channels=16, vocab=31, context=8), **COMMON),
-    "lstm": TrainConfig("lstm-tiny", **COMMON),
+    "lstm": TrainConfig(model_from("lstm-tiny"), **COMMON),
 }
 POLICIES = {"rings": Policy(), "spare": Policy(spare=1), "first fit": Policy(alike=False), "apart": Policy(spare=1000)}
 

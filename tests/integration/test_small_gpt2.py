@@ -46,7 +46,8 @@ def configured(folder: Path, golden: dict[str, np.ndarray], run: dict[str, Any])
         "allow_oversubscription": True,
     })  # fmt: skip
     initial = {spec.name: golden[f"initial.{spec.name}"] for spec in weight_specs(config.model)}
-    write_checkpoint(folder / "initial.bin", config.model, initial)
+    model: Any = config.model
+    write_checkpoint(folder / "initial.bin", model, initial)
     write_tokens(folder / "tokens.bin", golden["tokens"])
     return config
 
@@ -61,7 +62,8 @@ def test_loss_curve_and_final_weights(tmp_path: Path, golden: dict[str, np.ndarr
 
     np.testing.assert_allclose(result.losses, golden["losses64"], rtol=1e-6)
     final = {spec.name: np.empty(spec.shape, np.float32) for spec in specs}
-    read_checkpoint(tmp_path / "final.bin", config.model, final)
+    model: Any = config.model
+    read_checkpoint(tmp_path / "final.bin", model, final)
     for name, array in final.items():
         ours, theirs, before = (parts(name, a) for a in (array, golden[f"final.{name}"], initial[name]))
         for (label, got, relative), (_, expected, _), (_, start, _) in zip(ours, theirs, before, strict=True):
@@ -83,7 +85,8 @@ def test_micro_batches_within_a_limit(tmp_path: Path, golden: dict[str, np.ndarr
     np.testing.assert_allclose(result.losses, clipped["losses64"], rtol=1e-6)
     np.testing.assert_allclose(result.gradient_norms, clipped["norms64"], rtol=1e-5)
     final = {spec.name: np.empty(spec.shape, np.float32) for spec in weight_specs(config.model)}
-    read_checkpoint(tmp_path / "final.bin", config.model, final)
+    model: Any = config.model
+    read_checkpoint(tmp_path / "final.bin", model, final)
     for name in ("qkvw", "lnfb"):
         moved = clipped[f"final.{name}"] - golden[f"initial.{name}"]
         assert np.linalg.norm(final[name] - clipped[f"final.{name}"]) <= 1e-3 * np.linalg.norm(moved), name

@@ -15,11 +15,14 @@ from gpt2core.measure.tracing import APART, BARRIER, LAST_BEGIN, STARVATION, Rec
 from gpt2core.run import train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import SYNCS
+from gpt2core.spec.models import model_from
 from tests.support.patience import until
 from tests.support.stages import run_program
 from tests.support.toys import toy, wide
 
-SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
+SMALL = TrainConfig(
+    model=model_from("tiny"), batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2
+)
 LONG = 20_000  # pauses of a task: far longer than everything else
 STEPS = 20
 Shares = tuple[float, float, float, float]  # of a thread's time: busy, barrier, starvation, apart
@@ -31,7 +34,9 @@ def shares_of(record: Record) -> list[Shares]:
     elapsed = int(record.step_end[-1] - record.begin[0])
     waited = record.waited / elapsed
     busy = record.op_time.sum(axis=1) / elapsed
-    return [(float(b), *(float(w[i]) for i in (BARRIER, STARVATION, APART))) for b, w in zip(busy, waited, strict=True)]
+    return [
+        (float(b), float(w[BARRIER]), float(w[STARVATION]), float(w[APART])) for b, w in zip(busy, waited, strict=True)
+    ]
 
 
 def total(found: list[Shares]) -> tuple[float, ...]:
@@ -46,7 +51,7 @@ def run_graph(inputs: list[list[int]], sync: str) -> list[Shares]:
 
 def run_one_op(tiles: int, threads: int, dynamic: bool = False) -> list[Shares]:
     step, memory = toy([[] for _ in range(tiles)], [LONG] * tiles)
-    how = {"op_threads": {"stamp": threads}, "assignment": "dynamic" if dynamic else "static"}
+    how: dict[str, Any] = {"op_threads": {"stamp": threads}, "assignment": "dynamic" if dynamic else "static"}
     return shares_of(run_program(wide(step, slice(None)), memory, "fork-join", [0, 1], STEPS, **how))
 
 
@@ -160,7 +165,7 @@ def test_a_threads_times_add_up_to_the_timed_steps(scheduler, sync):
 def test_a_thread_that_enters_after_the_last_step_was_apart_for_all_of_them(monkeypatch):
     ready = Function.ready
 
-    def ready_late(function: Function, *arguments: Any) -> Callable[[], Any]:
+    def ready_late(function: Any, *arguments: Any) -> Callable[[], Any]:
         call = ready(function, *arguments)
         late = function.__name__ == "task_loop" and arguments[0] == 1
         return (lambda: (time.sleep(0.5), call())) if late else call

@@ -16,7 +16,7 @@ def test_each_node_with_a_label_is_calibrated_once_in_an_interval(start_server):
     first.worker("w2", labels={"node": "a1"})
     first.worker("w3", labels={"node": "b2"})
     first.worker("w4", labels={"partition": "c"})
-    found = until(lambda: len(items := first.get("/experiments", sort="id")["items"]) == 2 and items)
+    found = until(lambda: (len(items := first.get("/experiments", sort="id")["items"]) == 2 and items) or None)
     assert {(each["purpose"], each["runs"], each["submitter"]) for each in found} == {("calibrate", 20, "calibrations")}
     asked = [first.get(f"/experiments/{each['id']}")["request"]["requires"]["labels"] for each in found]
     assert sorted(labels["node"] for labels in asked) == ["a1", "b2"]

@@ -65,7 +65,7 @@ def test_a_chrome_trace_is_that_of_the_command_line(traced):
 def test_two_runs_are_in_one_file_with_their_steps_aligned(traced):
     answer = traced.http.get(API, params={"beside": 2})
     assert answer.headers["content-disposition"].endswith('"run-1-2-trace.json"')
-    steps = {}
+    steps: dict[int, list[float]] = {}
     for event in check_chrome(answer.text):
         if event["ph"] == "X" and event["cat"] == "step":
             steps.setdefault(event["pid"], []).append(event["ts"])

@@ -10,6 +10,7 @@ import itertools
 import json
 import subprocess
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,17 +19,19 @@ from gpt2core.networks.gpt2 import initial
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.networks.normal import LARGE, Normals
 from gpt2core.process import launch
-from gpt2core.run import execute, memory, train
+from gpt2core.run import execute, memory, prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, ConfigError, NotEnoughMemory, NotFinite, ShapeMismatch
-from gpt2core.spec.models import ModelConfig
+from gpt2core.spec.models import ModelConfig, model_from
 from gpt2core.spec.phases import PHASES
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.profile import profile_of
 from taskloom.analysis.trace import trace_of
 from tests.support.trace_checks import check_chrome, check_paraver
 
-SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=8, warmup=2, token_slice=16, data="synthetic", threads=2)
+SMALL = TrainConfig(
+    model=model_from("tiny"), batch=4, seq=32, steps=8, warmup=2, token_slice=16, data="synthetic", threads=2
+)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,7 @@ def test_where_phases_follow_each_other_they_add_up_to_the_step(scheduler, sync,
 
 def test_micro_batches_are_reported_as_one_step():
     config = dataclasses.replace(SMALL, grad_accum=3, grad_clip=0.5)
-    events: list[dict] = []
+    events: list[dict[str, Any]] = []
     result = train.train(config, events.append)
     timed = SMALL.steps - 2
     tokens = 3 * config.batch * config.seq
@@ -70,20 +73,20 @@ def test_micro_batches_are_reported_as_one_step():
 @pytest.mark.parametrize("scheduler", ["serial", "fork-join", "task"])
 def test_the_report_is_whole_and_consistent(scheduler):
     config = dataclasses.replace(SMALL, scheduler=scheduler, threads=1 if scheduler == "serial" else 2)
-    events: list[dict] = []
+    events: list[dict[str, Any]] = []
     result = train.train(config, events.append)
     assert len(result.losses) == len(result.step_s) == SMALL.steps
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["schema"] == "taskloom.result/2"
     assert result.config["warmup"] == 2
     timed = SMALL.steps - 2
-    calls = len(train.plan(config).program.calls)
+    calls = len(prepare.plan(config).program.calls)
     assert sum(op.calls for op in result.ops) == sum(t.calls for t in result.threads) == calls * timed
     useful = sum(t.useful_s for t in result.threads)
     assert useful == pytest.approx(sum(op.time_s for op in result.ops), rel=0.01)
     assert useful <= sum(result.step_s[2:]) * config.threads
     for thread, stat in enumerate(result.threads):
         assert stat.observed_cores == (stat.core,) == (result.config["cores"][thread],)
-    sizes = memory_bytes(train.plan(config).config)
+    sizes = memory_bytes(prepare.plan(config).config)
     assert {kind: result.memory_bytes[kind] for kind in sizes} == sizes
     assert result.memory_bytes["peak_rss"] > sum(sizes.values())
     assert result.resident_bytes["interpreter"] > 0
@@ -97,13 +100,13 @@ def test_the_report_is_whole_and_consistent(scheduler):
 
 def test_flop_is_what_the_documented_formula_says():
     """6 flop per parameter in matrix products and token, and attention: 12 L C T per token, half of it masked."""
-    config = TrainConfig(model="gpt2-124m", batch=4, seq=256, token_slice=256)
-    model = config.model
+    config = TrainConfig(model=model_from("gpt2-124m"), batch=4, seq=256, token_slice=256)
+    model: Any = config.model
     products = model.layers * 12 * model.channels**2 + model.padded_vocab * model.channels
     tokens = config.batch * config.seq
     attention = 12 * model.layers * model.channels * config.seq * tokens
     wanted = 6 * products * tokens + attention * 7 / 12  # 4 forward + 10 backward, half of it causal
-    planned = train.plan(config)
+    planned = prepare.plan(config)
     matrix = sum(
         work.flop
         for _, _, call, work in planned.program.calls
@@ -117,13 +120,14 @@ def test_the_flop_of_attention_count_every_pair_of_tokens_once(token_slice):
     """A pair of tokens takes two products of 2 C flop in the forward pass and five in the backward pass."""
     config = dataclasses.replace(SMALL, seq=10, batch_slice=1, token_slice=token_slice, steps=1, warmup=None)
     pairs = [(query, key) for query in range(config.seq) for key in range(query + 1)]
-    of_a_layer = config.batch * config.model.channels
+    model: Any = config.model
+    of_a_layer = config.batch * model.channels
     found = {"forward": 0, "backward": 0}
-    for _, _, call, work in train.plan(config).program.calls:
+    for _, _, call, work in prepare.plan(config).program.calls:
         if call.name == "attention":
             found[call.phase] += work.flop
-    assert found["forward"] == config.model.layers * of_a_layer * 4 * len(pairs)
-    assert found["backward"] == config.model.layers * of_a_layer * 10 * len(pairs)
+    assert found["forward"] == model.layers * of_a_layer * 4 * len(pairs)
+    assert found["backward"] == model.layers * of_a_layer * 10 * len(pairs)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_its_step():
@@ -156,7 +160,7 @@ def test_a_stop_ends_the_run_at_a_steps_end(scheduler):
     stop = threading.Event()
     config = dataclasses.replace(SMALL, steps=1_000_000, scheduler=scheduler)
 
-    def emit(event: dict) -> None:
+    def emit(event: dict[str, Any]) -> None:
         if event["event"] == "step":
             stop.set()
 
@@ -167,8 +171,8 @@ def test_a_stop_ends_the_run_at_a_steps_end(scheduler):
 
 def test_a_model_that_does_not_fit_says_what_would():
     with pytest.raises(NotEnoughMemory) as caught:
-        train.train(TrainConfig(model="gpt2-1.5b", batch=4096, seq=1024, data="synthetic"))
-    told = caught.value.fields()
+        train.train(TrainConfig(model=model_from("gpt2-1.5b"), batch=4096, seq=1024, data="synthetic"))
+    told: dict[str, Any] = caught.value.fields()
     assert told["needed_bytes"] > told["available_bytes"]
     assert "would" in str(caught.value)
     assert str(told["needed_bytes"]) in str(caught.value)
@@ -183,7 +187,7 @@ def test_a_model_that_does_not_fit_says_what_would():
     ],
 )
 def test_what_would_fit_is_worked_out(just_fits, told):
-    asked = TrainConfig(model="gpt2-1.5b", batch=64, seq=1024)
+    asked = TrainConfig(model=model_from("gpt2-1.5b"), batch=64, seq=1024)
     available = sum(memory_bytes(dataclasses.replace(asked, **just_fits)).values())
     assert memory.what_fits(asked, available) == told
     assert memory.what_fits(asked, available - 1) != told
@@ -191,7 +195,7 @@ def test_what_would_fit_is_worked_out(just_fits, told):
 
 
 def test_what_would_fit_is_a_batch_that_all_ranks_share():
-    asked = TrainConfig(model="gpt2-1.5b", batch=96, seq=1024, ranks=3)
+    asked = TrainConfig(model=model_from("gpt2-1.5b"), batch=96, seq=1024, ranks=3)
     each = sum(memory_bytes(dataclasses.replace(asked, batch=6)).values())
     assert memory.what_fits(asked, each) == "batch 6 with seq 1024 would fit"
     assert memory.what_fits(asked, each - 1) == "batch 3 with seq 1024 would fit"
@@ -231,7 +235,7 @@ def test_a_trace_shows_what_the_result_reports(tmp_path, scheduler, sync, thread
     found = trace_of(json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes())))
     assert found.complete
     ran = [(span.what, span.step) for spans in found.threads for span in spans if span.what >= 0]
-    assert sorted(ran) == list(itertools.product(range(len(train.plan(config).program.calls)), range(2, 12)))
+    assert sorted(ran) == list(itertools.product(range(len(prepare.plan(config).program.calls)), range(2, 12)))
     events = check_chrome("".join(chrome.chrome([("run", found)])))
     sums: dict[str, float] = collections.defaultdict(float)
     for event in events:
@@ -269,13 +273,13 @@ def test_peak_memory_is_explained(tmp_path):
     """
     Normals([1]).fill(np.empty(LARGE, np.float32), 1.0)
     model = {"layers": 4, "heads": 8, "channels": 512, "vocab": 8192, "context": 128}
-    config = TrainConfig(model=model, batch=4, seq=128, steps=2, warmup=1, data="synthetic", threads=2)
+    config = TrainConfig(model=model_from(model), batch=4, seq=128, steps=2, warmup=1, data="synthetic", threads=2)
     path = tmp_path / "result.json"
     subprocess.run(launch.command(path), input=json.dumps(config.to_dict()), text=True, check=True, capture_output=True)
     result = json.loads(path.read_text())
     assert result["compiled"] is not None
     pieces, peak = result["resident_bytes"], result["memory_bytes"]["peak_rss"]
     assert sum(pieces.values()) == pytest.approx(peak, rel=0.1)
-    exact = sum(memory_bytes(train.plan(config).config).values())
+    exact = sum(memory_bytes(prepare.plan(config).config).values())
     assert exact > 0.3 * peak
     assert pieces["arenas"] == pytest.approx(exact, rel=0.1)

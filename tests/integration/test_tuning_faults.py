@@ -1,5 +1,7 @@
 """Tunings whose servers compete, whose nodes vanish, and which are cancelled or have nothing to choose from."""
 
+from typing import Any
+
 import pytest
 
 from tests.support.patience import until
@@ -35,7 +37,7 @@ def places(api, made):
         "SELECT run.block, attempt.node FROM run JOIN attempt ON attempt.run_id = run.id "
         "WHERE run.experiment_id = :id AND attempt.state = 'succeeded' ORDER BY run.id"
     )
-    found = {}
+    found: dict[str, Any] = {}
     for block, node in api.sql(query, id=made["id"]):
         found.setdefault(block, set()).add(node)
     return found

@@ -13,9 +13,12 @@ import pytest
 from gpt2core.node import host
 from gpt2core.run import train
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import model_from
 from taskloom.analysis.trace import trace_of
 
-SMALL = TrainConfig(model="tiny", batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2)
+SMALL = TrainConfig(
+    model=model_from("tiny"), batch=4, seq=32, steps=12, warmup=2, token_slice=16, data="synthetic", threads=2
+)
 BUSY = "import os; os.sched_setaffinity(0, {0})\nprint(flush=True)\nwhile True: pass"
 
 

@@ -1,4 +1,5 @@
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from alembic import command
@@ -21,7 +22,7 @@ NEW_EXPERIMENT = """
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def new_database(request, tmp_path):
     """Make databases of one kind; all are closed at the end."""
-    made = []
+    made: list[Any] = []
 
     def make():
         if request.param == "sqlite":

@@ -16,7 +16,7 @@ import pytest
 from gpt2core.measure import counters
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import canary, train
+from gpt2core.run import canary, prepare, train
 from gpt2core.run.execute import pieces
 from gpt2core.run.report import Report
 from gpt2core.spec import modes
@@ -33,7 +33,7 @@ from taskloom.worker.agent import Agent
 from tests.support.networks import resnets
 
 EVERY_2 = {"steps": 5, "warmup": 1, "evaluate_every": 2, "val_samples": 7}
-HOW = [
+HOW: list[dict[str, Any]] = [
     {},
     {"scheduler": "fork-join", "threads": 2},
     {"scheduler": "task", "threads": 3, "sync": "none"},
@@ -102,7 +102,7 @@ def test_a_trace_has_no_gap_where_an_evaluation_was(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(train, "Report", lambda measured: kept.append(Report(measured)) or kept[0])
     config = resnets.config(**EVERY_2, scheduler="fork-join", threads=2, trace=str(tmp_path / "trace.json"))
     result = train.train(config)
-    found = kept[0].trace(result.environment)
+    found = kept[0].trace(dict(result.environment))
     ends, timed_ns = found["step_end_ns"], [1e9 * seconds for seconds in result.step_s[1:]]
     np.testing.assert_allclose(np.diff([0, *ends]), timed_ns, atol=2)
     assert [(each.first, each.end) for each in kept[0].measured.timed] == [(1, 2), (2, 4), (4, 5)]
@@ -117,7 +117,7 @@ def test_a_trace_has_no_gap_where_an_evaluation_was(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("how", [{}, {"threads": 3, "scheduler": "task"}, {"split": "train"}, {"fusion": "none"}])
 def test_the_memory_is_known_beforehand(how: dict[str, Any]) -> None:
     config = resnets.config(**EVERY_2, **how)
-    planned = train.plan(config)
+    planned = prepare.plan(config)
     arenas = Memory(plan(config)).arenas
     assert planned.memory_bytes == memory_bytes(config) == {kind: arena.nbytes for kind, arena in arenas.items()}
     assert planned.evaluation is not None
@@ -207,7 +207,7 @@ def test_a_server_accepts_them_and_shows_them_with_their_steps(evaluated: TrainR
         ({"model": "lstm-tiny", "data": "stdlib", "evaluate_every": 2}, "evaluate_every", "network lstm does not"),
     ],
 )  # fmt: skip
-def test_settings_that_are_refused(settings: dict[str, object], field: str, accepted: str) -> None:
+def test_settings_that_are_refused(settings: dict[str, Any], field: str, accepted: str) -> None:
     with pytest.raises(ConfigError, match=accepted) as raised:
         resnets.config(**settings)
     assert field in [each.field for each in (raised.value, *raised.value.others)]

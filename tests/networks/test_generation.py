@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from gpt2core.run import canary, prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import NotFinite
 from gpt2core.spec.generation import read_bytes
+from gpt2core.spec.models import model_from
 from gpt2core.spec.prompt import prompt_config
 from gpt2core.spec.result import TrainResult
 from gpt2core.step import slicing
@@ -29,7 +31,7 @@ from tests.support.apart import processes
 from tests.support.networks import generating
 from tests.support.networks.generating import MODELS, config, generated, logits_of
 
-SCHEDULERS = [
+SCHEDULERS: list[dict[str, Any]] = [
     {"scheduler": "serial"},
     {"scheduler": "fork-join", "threads": 2},
     {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic", "fusion": "none"},
@@ -190,7 +192,7 @@ def test_a_server_checks_the_tokens_of_a_result(monkeypatch: pytest.MonkeyPatch)
     run = config("gpt2", generate=2)
     result = train.train(run).to_dict()
 
-    def check(changed: dict[str, object]) -> payload.Payload:
+    def check(changed: dict[str, Any]) -> payload.Payload:
         text = json.dumps({"result": {**result, **changed}, "error": None})
         return payload.check(text, hashlib.sha256(text.encode()).hexdigest(), "succeeded", run.to_dict())
 
@@ -210,14 +212,15 @@ def test_logits_that_are_not_finite_end_the_run(tmp_path, monkeypatch: pytest.Mo
     weights = generated(config("gpt2", generate=1))[2]
     weights["lnfw"][0] = np.inf
     path = tmp_path / "weights.bin"
-    write_checkpoint(path, MODELS["gpt2"], weights)
+    model: Any = MODELS["gpt2"]
+    write_checkpoint(path, model, weights)
     with pytest.raises(NotFinite, match="logits"):
         train.train(config("gpt2", generate=2, checkpoint=str(path)))
 
 
 def test_memory_grows_by_keys_and_values_of_a_position() -> None:
     def sizes(generate: int) -> dict[str, int]:
-        return memory_bytes(TrainConfig(model="gpt2-124m", mode="infer", prompt=(1, 2), generate=generate))
+        return memory_bytes(TrainConfig(model=model_from("gpt2-124m"), mode="infer", prompt=(1, 2), generate=generate))
 
     few, more = sizes(64), sizes(128)
     assert few["gradients"] == few["optimizer"] == 0
@@ -249,10 +252,11 @@ def test_what_steps_need_of_the_prompt_lies_where_it_was_left(network: str, prec
 
 
 def test_rounded_weights_need_half_the_memory() -> None:
-    run = TrainConfig(model="gpt2-124m", mode="infer", prompt=(1, 2), generate=64)
+    run = TrainConfig(model=model_from("gpt2-124m"), mode="infer", prompt=(1, 2), generate=64)
     half = dataclasses.replace(run, precision="bf16")
     sizes = {each.precision: memory_bytes(each) for each in (run, half)}
     vectors = 4 * run.model.read_vectors()
     assert 2 * (sizes["bf16"]["weights"] - vectors) == sizes["fp32"]["weights"] - vectors
     assert sizes["bf16"]["activations"] == sizes["fp32"]["activations"]
-    assert memory_bytes(TrainConfig(model="gpt2-124m", precision="bf16"))["weights"] == sizes["fp32"]["weights"]
+    training = TrainConfig(model=model_from("gpt2-124m"), precision="bf16")
+    assert memory_bytes(training)["weights"] == sizes["fp32"]["weights"]

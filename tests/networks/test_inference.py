@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from gpt2core.run import canary, outputs, prepare, train
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.models import ModelConfig
+from gpt2core.spec.models import ModelConfig, model_from
 from gpt2core.step import slicing
 from gpt2core.step.control import STEPS_DONE
 from gpt2core.step.memory import Memory
@@ -126,7 +127,8 @@ def test_weights_are_packed_before_the_steps(model):
         packed = "panels" if model is LSTM else "packed"
         mine, its = (computed(config(model, mode=mode, blas="own")).arrays[packed] for mode in ("infer", "train"))
         if model in OF_IMAGES:  # training turns weights too, each behind its own
-            convolutions = config(model).model.convolutions
+            of_images: Any = config(model).model
+            convolutions = of_images.convolutions
             where = [packed_places(convolutions, trains) for trains in (False, True)]
             for place, longer in zip(*(places.values() for places in where), strict=True):
                 assert np.array_equal(mine[place.at : place.end], its[longer.at : longer.turned_at])
@@ -234,7 +236,7 @@ def test_a_sketch_estimates_how_much_outputs_differ():
 
 
 def test_inference_of_gpt2_needs_less_memory_than_training():
-    training = TrainConfig(model="gpt2-124m", batch=4, seq=64, threads=2)
+    training = TrainConfig(model=model_from("gpt2-124m"), batch=4, seq=64, threads=2)
     every = memory_bytes(dataclasses.replace(training, mode="infer"))
     last = memory_bytes(dataclasses.replace(training, mode="infer", logits="last"))
     assert every["weights"] == last["weights"] == memory_bytes(training)["weights"]

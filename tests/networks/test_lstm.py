@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from gpt2core.networks import program
 from gpt2core.networks.lstm.tensors import Lstm
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import canary, train
+from gpt2core.run import canary, prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import FUSIONS, OP_ORDERS, SYNCS
@@ -29,17 +30,17 @@ from tests.support.networks import lstms
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = pytest.mark.parametrize("case", lstms.CASES)
 FUSED = {"lstm": FUSIONS, "lstm_tied": ("none", "rows"), "lstm_carried": FUSIONS}
-HOW = [
+HOW: list[dict[str, Any]] = [
     *({"scheduler": "fork-join", "threads": threads} for threads in (1, 2, 3, 8)),
     {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic"},
     *({"scheduler": scheduler, "threads": threads, "op_order": "diagonals"}
       for scheduler in ("fork-join", "task") for threads in (1, 3)),
     *({"scheduler": "task", "sync": sync, "threads": threads} for sync in SYNCS for threads in (1, 2, 3, 8)),
 ]  # fmt: skip
-SUMMED = {"grad_accum": 2, "grad_clip": 0.5}
+SUMMED: dict[str, Any] = {"grad_accum": 2, "grad_clip": 0.5}
 
 
-def allowed(case: str, how: dict[str, object]) -> dict[str, object]:
+def allowed(case: str, how: dict[str, Any]) -> dict[str, Any]:
     """Settings without grad_accum where the state is carried over."""
     return {name: value for name, value in how.items() if case != "lstm_carried" or name != "grad_accum"}
 
@@ -54,7 +55,7 @@ def no_canary() -> Iterator[None]:
 
 @CASES
 @pytest.mark.parametrize("how", [{}, SUMMED, {"precision": "bf16"}], ids=str)
-def test_every_scheduler_gives_the_same_bits(case: str, how: dict[str, object]) -> None:
+def test_every_scheduler_gives_the_same_bits(case: str, how: dict[str, Any]) -> None:
     how = allowed(case, how)
     first = train.train(lstms.config(case, steps=3, **how))
     fusions = FUSED[case] if "grad_clip" not in how else ("none", "rows")
@@ -86,7 +87,7 @@ def test_slices_change_only_the_rounding(case: str) -> None:
 
 def test_a_sequence_of_one_token_has_no_recurrence() -> None:
     """The recurrent weights' gradient is 0, and decay alone changes them."""
-    how = {"seq": 1, "token_slice": 1, "steps": 2, "weight_decay": 0.0}
+    how: dict[str, Any] = {"seq": 1, "token_slice": 1, "steps": 2, "weight_decay": 0.0}
     hashes = {train.train(lstms.config(fusion=fusion, **how)).weights_sha256 for fusion in FUSIONS}
     assert len(hashes) == 1
     assert all(np.isfinite(train.train(lstms.config(**how)).losses))
@@ -99,17 +100,17 @@ def test_a_sequence_of_one_token_has_no_recurrence() -> None:
      {"precision": "bf16"}, {"seq": 1, "token_slice": 1}, {"op_order": "diagonals"}, {"unit_slice": 5}],
     ids=str,
 )  # fmt: skip
-def test_tasks_read_and_write_what_they_declare(case: str, how: dict[str, object]) -> None:
+def test_tasks_read_and_write_what_they_declare(case: str, how: dict[str, Any]) -> None:
     config = lstms.config(case, steps=1, **allowed(case, how))
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
-    poison.check(program.build(config), plan(config), lambda memory: train.fill(memory, config, data), libraries)
+    poison.check(program.build(config), plan(config), lambda memory: prepare.fill(memory, config, data), libraries)
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
 def test_layers_and_chunks_form_a_wavefront(fusion: str) -> None:
     """A chunk of a layer waits for its neighbours in time and for its chunk of the layer below, and for no other."""
-    planned = train.plan(lstms.config(scheduler="task", fusion=fusion))
+    planned = prepare.plan(lstms.config(scheduler="task", fusion=fusion))
     label = planned.graph.label
 
     def next_of(name: str) -> set[str]:
@@ -129,7 +130,7 @@ def test_layers_and_chunks_form_a_wavefront(fusion: str) -> None:
 
 def edges_by_label(config: TrainConfig) -> tuple[set[tuple[str, ...]], ...]:
     """The edges within a step and those to the next one, between tasks' labels and phases."""
-    graph = train.plan(config).graph
+    graph = prepare.plan(config).graph
     name = [f"{label} {phase}" for label, phase in zip(graph.label, graph.phase, strict=True)]
     return {(name[a], name[b]) for a, b in graph.edges}, {(name[a], name[b]) for a, b in graph.crossing}
 
@@ -148,7 +149,7 @@ def test_both_orders_of_ops_have_the_same_edges(case: str, sync: str) -> None:
 
 def test_blocks_of_units_have_the_same_edges_in_both_orders() -> None:
     """Each block of a time waits for all blocks of the time before, and layers still form a wavefront."""
-    how = {"scheduler": "task", "unit_slice": 4}
+    how: dict[str, Any] = {"scheduler": "task", "unit_slice": 4}
     one, other = (edges_by_label(lstms.config(**how, op_order=order)) for order in OP_ORDERS)
     assert one == other
     before = {a for a, b in one[0] if b == "recurrence[1] s1 t5 u2 forward"}
@@ -158,7 +159,7 @@ def test_blocks_of_units_have_the_same_edges_in_both_orders() -> None:
 
 
 @pytest.mark.parametrize("how", [{}, {"precision": "bf16"}], ids=str)
-def test_blocks_of_units_give_the_same_bits_under_every_scheduler(how: dict[str, object]) -> None:
+def test_blocks_of_units_give_the_same_bits_under_every_scheduler(how: dict[str, Any]) -> None:
     """9 units in blocks of 4: the last one has one unit."""
     how = {"unit_slice": 4, "steps": 3, **how}
     first = train.train(lstms.config("lstm_carried", **how))
@@ -192,7 +193,7 @@ def test_blocks_of_several_panels_compute_the_same(unit_slice: int) -> None:
 
 def test_diagonals_are_the_wavefront_written_by_hand() -> None:
     """Chunk c of layer k is in loop k + c: 3 layers and 3 chunks need 5 barriers instead of 9 in either pass."""
-    loops = {order: train.plan(lstms.config(op_order=order)).program.loops for order in OP_ORDERS}
+    loops = {order: prepare.plan(lstms.config(op_order=order)).program.loops for order in OP_ORDERS}
     chunks = {"s0": 0, "s3": 0, "s6": 0, "s1": 1, "s4": 1, "s7": 1, "s2": 2, "s5": 2, "s8": 2}
     for op, back in (("gates_in+recurrence", False), ("recurrence+gates_in_dinp", True)):
         found = {order: [loop for loop in each if loop[0].name == op] for order, each in loops.items()}
@@ -208,7 +209,7 @@ def test_a_server_knows_its_configuration_and_its_memory(case: str, unit_slice: 
     config = lstms.config(case, scheduler="task", threads=3, unit_slice=unit_slice)
     spec = RunSpec.model_validate_json(RunSpec.model_validate(config.to_dict()).model_dump_json())
     assert TrainConfig.from_dict(spec.model_dump(exclude_none=True)) == config
-    planned = train.plan(config)
+    planned = prepare.plan(config)
     arenas = Memory(plan(config)).arenas
     assert run_memory_bytes(config) == sum(arena.nbytes for arena in arenas.values())
     assert planned.memory_bytes == memory_bytes(config)
@@ -239,7 +240,7 @@ def test_presets_are_models_by_name(name: str) -> None:
         ({"heads": 4}, "model.heads", "no such setting of lstm; known: embedding, hidden, layers"),
     ],
 )
-def test_sizes_that_are_refused(sizes: dict[str, object], field: str, accepted: str) -> None:
+def test_sizes_that_are_refused(sizes: dict[str, Any], field: str, accepted: str) -> None:
     with pytest.raises(ConfigError, match=accepted) as raised:
         TrainConfig.from_dict({"model": {"network": "lstm", **sizes}})
     assert raised.value.field == field
@@ -270,7 +271,7 @@ def test_init_scale_is_the_limit_of_every_weight() -> None:
 def test_a_carried_state_continues_the_previous_batch(tmp_path: Path) -> None:
     """Without an update, two batches of 5 tokens have the losses of one batch of 10, whose samples are the same."""
     path = str(tmp_path / "tokens.bin")
-    how = {"lr": 0.0, "token_slice": 2, "carry_state": True, "data": path}
+    how: dict[str, Any] = {"lr": 0.0, "token_slice": 2, "carry_state": True, "data": path}
     stream = np.random.default_rng(3).integers(61, size=5 * 10 + 1, dtype=np.uint16)
     sources.write_tokens(path, stream)
     long = train.train(lstms.config(**how, steps=1)).losses
@@ -297,7 +298,7 @@ def test_a_carried_state_continues_the_previous_batch(tmp_path: Path) -> None:
         ({"model": "lstm-tiny", "init_scale": 0.1, "checkpoint": "x"}, "init_scale", "0 with checkpoint"),
     ],
 )
-def test_settings_of_states_and_scales_that_are_refused(given: dict[str, object], field: str, accepted: str) -> None:
+def test_settings_of_states_and_scales_that_are_refused(given: dict[str, Any], field: str, accepted: str) -> None:
     with pytest.raises(ConfigError, match=accepted) as raised:
         TrainConfig.from_dict(given)
     assert raised.value.field == field

@@ -22,6 +22,7 @@ from gpt2core.run import canary, prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, InputError, ShapeMismatch
 from gpt2core.spec.fields import FUSIONS, SYNCS
+from gpt2core.spec.models import model_from
 from gpt2core.spec.result import TrainResult
 from gpt2core.step import graph, slicing
 from taskloom.contract.runs import RunSpec
@@ -33,8 +34,8 @@ from tests.support.networks.inferring import computed, halves_are_close
 from tests.support.networks.readers import ANSWERS, DOCUMENTS, MODEL, QUERIES
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "reader.npz")["losses"]
-SUMMED = {"grad_accum": 2, "grad_clip": 0.5, "steps": 3}
-FEW = [
+SUMMED: dict[str, Any] = {"grad_accum": 2, "grad_clip": 0.5, "steps": 3}
+FEW: list[dict[str, Any]] = [
     {"fusion": "none"},
     {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic"},
     {"scheduler": "fork-join", "threads": 2, "fusion": "rows"},
@@ -65,7 +66,7 @@ def test_training_follows_pytorch_with_the_same_bits_under_every_scheduler() -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [{"steps": 3}, SUMMED], ids=str)
-def test_all_schedulers_and_numbers_of_threads_give_the_same_bits(change: dict[str, object]) -> None:
+def test_all_schedulers_and_numbers_of_threads_give_the_same_bits(change: dict[str, Any]) -> None:
     fusions = FUSIONS if "grad_clip" not in change else FUSIONS[:2]
     fused = [{"scheduler": name, "threads": 2, "fusion": each} for name in ("fork-join", "task") for each in fusions]
     outcomes = {
@@ -144,7 +145,7 @@ def test_every_two_tasks_that_conflict_are_ordered() -> None:
 
 
 def test_document_and_query_do_not_wait_for_each_other() -> None:
-    tasks = train.plan(readers.config(scheduler="task", fusion="none", batch_slice=5)).graph
+    tasks = prepare.plan(readers.config(scheduler="task", fusion="none", batch_slice=5)).graph
     edges = {(tasks.label[a].split(" ")[0], tasks.label[b].split(" ")[0]) for a, b in tasks.edges
              if {tasks.phase[a], tasks.phase[b]} == {"forward"}}  # fmt: skip
     for way in ("", "_reverse"):
@@ -169,7 +170,7 @@ def test_document_and_query_do_not_wait_for_each_other() -> None:
 def test_tasks_read_and_write_what_they_declare(how: TrainConfig) -> None:
     data = network_of(how).data(how)
     libraries = table.choose(gemm.load(how.blas, how.precision), [], prepare.silent)
-    poison.check(program.build(how), plan(how), lambda memory: train.fill(memory, how, data), libraries)
+    poison.check(program.build(how), plan(how), lambda memory: prepare.fill(memory, how, data), libraries)
 
 
 def test_inference_has_the_probabilities_and_the_loss_of_training() -> None:
@@ -195,10 +196,10 @@ def test_inference_in_bf16_has_half_of_the_bytes_and_the_probabilities_within_a_
 def test_its_memory_is_known_beforehand() -> None:
     for how in (readers.config(scheduler="task", threads=3), readers.config(**SUMMED), readers.inference(),
                 readers.inference(precision="bf16")):  # fmt: skip
-        planned = train.plan(how)
+        planned = prepare.plan(how)
         assert planned.memory_bytes == memory_bytes(planned.config)
         assert run_memory_bytes(how) == sum(planned.memory_bytes.values())
-    cbt = TrainConfig("reader-cbt", 16, 400, threads=2)
+    cbt = TrainConfig(model_from("reader-cbt"), 16, 400, threads=2)
     trained, inferred = (memory_bytes(how) for how in (cbt, dataclasses.replace(cbt, mode="infer")))
     assert inferred["activations"] < trained["activations"] / 2
     assert (inferred["gradients"], inferred["optimizer"]) == (0, 0)
@@ -223,10 +224,10 @@ def test_a_file_has_the_model_and_the_same_weights(tmp_path: Path) -> None:
     with pytest.raises(ShapeMismatch, match=r"embedding.weight has shape \(23, 6\).* needs \(23, 8\)"):
         train.train(readers.config(model={**MODEL, "embedding": 8}, checkpoint=str(first)))
     with pytest.raises(ConfigError, match=r"ends in \.safetensors, the file format of a reader"):
-        train.plan(readers.config(save=str(tmp_path / "c.bin")))
+        prepare.plan(readers.config(save=str(tmp_path / "c.bin")))
 
 
-WRONG: list[tuple[dict[str, object], str]] = [
+WRONG: list[tuple[dict[str, Any], str]] = [
     ({"documents": DOCUMENTS[:4]}, "query.bin: 5 queries; .*document.bin has 4 documents"),
     ({"answers": ANSWERS[:4]}, "answer.bin: 4 answers; .*document.bin has 5 documents"),
     ({"documents": [*DOCUMENTS[:4], []]}, "document.bin: sequence 4 has no words"),
@@ -280,7 +281,7 @@ def test_files_of_another_form_are_refused(tmp_path: Path) -> None:
         ({"evaluate_every": 2}, "evaluate_every", "network reader does not read it"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], field: str, accepted: str) -> None:
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], field: str, accepted: str) -> None:
     with pytest.raises(ConfigError, match=accepted) as error:
         readers.config(**settings)
     assert field in {each.field for each in (error.value, *error.value.others)}
@@ -294,7 +295,7 @@ def test_inference_keeps_all_probabilities() -> None:
 
 def test_generated_records_have_their_answer_in_the_document() -> None:
     for seq in (1, 2, 10):
-        found = cloze.open_records(readers.config(seq=seq, token_slice=1))
+        found: Any = cloze.open_records(readers.config(seq=seq, token_slice=1))
         for document, query, answer, (length, words) in zip(*found, strict=True):
             assert max(1, seq // 2) <= length <= seq
             assert (document[:length] > 1).all()
@@ -304,14 +305,14 @@ def test_generated_records_have_their_answer_in_the_document() -> None:
             whole = np.where(query == 1, answer, query)[:words].tolist()
             assert missing < words
             assert whole in [document[at : at + words].tolist() for at in range(length + 1 - words)]
-        longer = cloze.open_records(readers.config(seq=seq, token_slice=1, steps=20))
+        longer: Any = cloze.open_records(readers.config(seq=seq, token_slice=1, steps=20))
         for some, every in zip(found, longer, strict=True):
             assert np.array_equal(some, every[: len(some)])
 
 
 def test_training_on_generated_records_succeeds() -> None:
     """Documents of 6 to 12 words: the most frequent one is right in less than a third."""
-    config = TrainConfig("reader-tiny", 32, 12, steps=300, warmup=0, lr=0.02, data="synthetic", blas="own")
+    config = TrainConfig(model_from("reader-tiny"), 32, 12, steps=300, warmup=0, lr=0.02, data="synthetic", blas="own")
     accuracy = train.train(config).accuracy
     assert np.mean(accuracy[:25]) < 0.4
     assert np.mean(accuracy[-25:]) > 0.7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.networks.resnet.tensors import PRESETS, Resnet
-from gpt2core.run import canary, train
+from gpt2core.run import canary, prepare, train
 from gpt2core.spec.config import OF_NETWORK, TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import FUSIONS, SYNCS
@@ -27,13 +28,13 @@ from tests.support import poison
 from tests.support.networks import resnets
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-HOW = [
+HOW: list[dict[str, Any]] = [
     *({"scheduler": "fork-join", "threads": threads} for threads in (1, 3, 8)),
     {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic"},
     *({"scheduler": "task", "sync": sync, "threads": threads} for sync in SYNCS for threads in (1, 3, 8)),
     *({"scheduler": scheduler, "threads": 2, "fusion": f} for f in FUSIONS for scheduler in ("fork-join", "task")),
 ]
-CHANGES = [{}, {"grad_accum": 2, "grad_clip": 0.5}]
+CHANGES: list[dict[str, Any]] = [{}, {"grad_accum": 2, "grad_clip": 0.5}]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,7 +46,7 @@ def no_canary() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_every_scheduler_gives_the_same_bits(change: dict[str, object]) -> None:
+def test_every_scheduler_gives_the_same_bits(change: dict[str, Any]) -> None:
     first = train.train(resnets.config(steps=3, **change))
     for how in HOW[2::3] if change else HOW:
         if change and how.get("fusion") == "all":
@@ -73,11 +74,11 @@ def test_slices_change_only_the_rounding(batch_slice: int) -> None:
 @pytest.mark.parametrize(
     "how", [*({"fusion": fusion} for fusion in FUSIONS), {"grad_accum": 2, "grad_clip": 0.5}], ids=str
 )
-def test_tasks_read_and_write_what_they_declare(how: dict[str, object]) -> None:
+def test_tasks_read_and_write_what_they_declare(how: dict[str, Any]) -> None:
     config = resnets.config(steps=1, **how)
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
-    poison.check(program.build(config), plan(config), lambda memory: train.fill(memory, config, data), libraries)
+    poison.check(program.build(config), plan(config), lambda memory: prepare.fill(memory, config, data), libraries)
 
 
 def test_with_fusion_a_block_is_one_task_a_slice() -> None:
@@ -95,7 +96,7 @@ def test_a_server_knows_its_configuration_and_its_memory() -> None:
     config = resnets.config(scheduler="task", threads=3)
     spec = RunSpec.model_validate_json(RunSpec.model_validate(config.to_dict()).model_dump_json())
     assert TrainConfig.from_dict(spec.model_dump(exclude_none=True)) == config
-    planned = train.plan(config)
+    planned = prepare.plan(config)
     arenas = Memory(plan(config)).arenas
     assert run_memory_bytes(config) == sum(arena.nbytes for arena in arenas.values())
     assert planned.memory_bytes == memory_bytes(config)
@@ -117,7 +118,8 @@ def test_presets_are_models_by_name(name: str, weights: int) -> None:
     assert config.model.name == name
     assert TrainConfig.from_dict(config.to_dict()) == config
     assert config.to_dict()["model"]["network"] == "resnet"
-    assert sum(each.size == 3 for each in model_from(name).convolutions) + 1 == weights
+    model: Any = model_from(name)
+    assert sum(each.size == 3 for each in model.convolutions) + 1 == weights
 
 
 def test_its_defaults_are_its_own() -> None:
@@ -154,7 +156,7 @@ def test_its_defaults_are_its_own() -> None:
         ({"model": "tiny", "seq": 8, "shuffle": "none"}, "shuffle", "network gpt2 does not read it"),
     ],
 )
-def test_settings_that_are_refused(settings: dict[str, object], field: str, accepted: str) -> None:
+def test_settings_that_are_refused(settings: dict[str, Any], field: str, accepted: str) -> None:
     given = {"model": resnets.SMALL, "batch": 2, **settings}
     with pytest.raises(ConfigError, match=accepted) as raised:
         TrainConfig.from_dict(given)
@@ -177,7 +179,7 @@ def test_initial_weights_have_their_distributions_and_follow_the_seed() -> None:
 def test_weights_decay_and_biases_do_not() -> None:
     config = resnets.config(steps=1, weight_decay=0.5)
     memory = Memory(plan(config))
-    train.fill(memory, config, network_of(config).data(config))
+    prepare.fill(memory, config, network_of(config).data(config))
     assert memory.arrays["settings"].tolist()[-3:] == [0.5, 0.0, 0.0]  # of weights, of biases, limit of the norm
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from gpt2core.run import canary, prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, InputError, ShapeMismatch
 from gpt2core.spec.fields import FUSIONS, SYNCS
+from gpt2core.spec.models import model_from
 from gpt2core.spec.result import TrainResult
 from gpt2core.step import graph, slicing
 from taskloom.contract.runs import RunSpec
@@ -32,8 +34,8 @@ from tests.support.networks.inferring import computed, halves_are_close
 from tests.support.networks.seq2seqs import MODEL, SOURCES, TARGETS
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "seq2seq.npz")["losses"]
-SUMMED = {"grad_accum": 2, "grad_clip": 0.5, "steps": 3}
-FEW = [
+SUMMED: dict[str, Any] = {"grad_accum": 2, "grad_clip": 0.5, "steps": 3}
+FEW: list[dict[str, Any]] = [
     {"fusion": "none"},
     {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic"},
     {"scheduler": "fork-join", "threads": 2, "fusion": "rows"},
@@ -65,7 +67,7 @@ def test_training_follows_pytorch_with_the_same_bits_under_every_scheduler() -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [{"steps": 3}, SUMMED], ids=str)
-def test_all_schedulers_and_numbers_of_threads_give_the_same_bits(change: dict[str, object]) -> None:
+def test_all_schedulers_and_numbers_of_threads_give_the_same_bits(change: dict[str, Any]) -> None:
     fusions = FUSIONS if "grad_clip" not in change else FUSIONS[:2]
     fused = [{"scheduler": name, "threads": 2, "fusion": each} for name in ("fork-join", "task") for each in fusions]
     outcomes = {
@@ -144,7 +146,7 @@ def test_every_two_tasks_that_conflict_are_ordered() -> None:
 
 def test_the_directions_of_the_encoder_do_not_wait_for_each_other() -> None:
     """Only a direction's chunks follow each other, forwards or backwards in time."""
-    tasks = train.plan(seq2seqs.config(scheduler="task", fusion="none", batch_slice=5)).graph
+    tasks = prepare.plan(seq2seqs.config(scheduler="task", fusion="none", batch_slice=5)).graph
     named = [(label, phase) for label, phase in zip(tasks.label, tasks.phase, strict=True)]
     edges = {(named[a][0], named[b][0]) for a, b in tasks.edges if {named[a][1], named[b][1]} == {"forward"}}
     within = {(a, b) for a, b in edges if a.startswith("recurrence_encoder") and b.startswith("recurrence_encoder")}
@@ -167,7 +169,7 @@ def test_the_directions_of_the_encoder_do_not_wait_for_each_other() -> None:
 def test_tasks_read_and_write_what_they_declare(how: TrainConfig) -> None:
     data = network_of(how).data(how)
     libraries = table.choose(gemm.load(how.blas, how.precision), [], prepare.silent)
-    poison.check(program.build(how), plan(how), lambda memory: train.fill(memory, how, data), libraries)
+    poison.check(program.build(how), plan(how), lambda memory: prepare.fill(memory, how, data), libraries)
 
 
 def test_inference_has_the_logits_and_the_loss_of_training() -> None:
@@ -191,10 +193,10 @@ def test_inference_in_bf16_has_half_of_the_bytes_and_the_logits_within_a_percent
 def test_its_memory_is_known_beforehand() -> None:
     for how in (seq2seqs.config(scheduler="task", threads=3), seq2seqs.config(**SUMMED), seq2seqs.inference(),
                 seq2seqs.inference(precision="bf16")):  # fmt: skip
-        planned = train.plan(how)
+        planned = prepare.plan(how)
         assert planned.memory_bytes == memory_bytes(planned.config)
         assert run_memory_bytes(how) == sum(planned.memory_bytes.values())
-    medium = TrainConfig("seq2seq-medium", 16, 40, threads=2)
+    medium = TrainConfig(model_from("seq2seq-medium"), 16, 40, threads=2)
     trained, inferred = (memory_bytes(how) for how in (medium, dataclasses.replace(medium, mode="infer")))
     assert inferred["activations"] < trained["activations"] / 2
     assert (inferred["gradients"], inferred["optimizer"]) == (0, 0)
@@ -219,7 +221,7 @@ def test_a_file_has_the_model_and_the_same_weights(tmp_path: Path) -> None:
     with pytest.raises(ShapeMismatch, match=r"source_embedding.weight has shape \(23, 6\).* needs \(23, 8\)"):
         train.train(seq2seqs.config(model={**MODEL, "embedding": 8}, checkpoint=str(first)))
     with pytest.raises(ConfigError, match=r"ends in \.safetensors, the file format of a seq2seq"):
-        train.plan(seq2seqs.config(save=str(tmp_path / "c.bin")))
+        prepare.plan(seq2seqs.config(save=str(tmp_path / "c.bin")))
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_files_of_another_form_are_refused(tmp_path: Path) -> None:
         ({"op_order": "diagonals"}, "op_order", "network seq2seq does not read it"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(settings: dict[str, object], field: str, accepted: str) -> None:
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], field: str, accepted: str) -> None:
     with pytest.raises(ConfigError, match=accepted) as error:
         seq2seqs.config(**settings)
     assert field in {each.field for each in (error.value, *error.value.others)}
@@ -282,13 +284,13 @@ def test_inference_keeps_all_logits() -> None:
 
 def test_generated_pairs_are_a_task_that_can_be_learned() -> None:
     for seq in (2, 10):
-        found = pairs.open_pairs(seq2seqs.config(seq=seq, token_slice=1))
+        found: Any = pairs.open_pairs(seq2seqs.config(seq=seq, token_slice=1))
         for source, target, (length, with_end) in zip(*found, strict=True):
             assert (source[:length] > 1).all()
             assert not source[length:].any()
             assert with_end == length + 1
             assert (target[:length] == source[:length][::-1]).all()
             assert not target[length:].any()
-        longer = pairs.open_pairs(seq2seqs.config(seq=seq, token_slice=1, steps=20))
+        longer: Any = pairs.open_pairs(seq2seqs.config(seq=seq, token_slice=1, steps=20))
         for some, every in zip(found, longer, strict=True):
             assert np.array_equal(some, every[: len(some)])

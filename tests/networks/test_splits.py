@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,8 @@ def test_loss_and_accuracy_are_those_of_training(logits: str) -> None:
 
 
 def test_every_scheduler_has_the_same_accuracy() -> None:
-    ways = ({}, {"scheduler": "fork-join", "threads": 2}, {"scheduler": "task", "sync": "none", "threads": 3})
+    fork_join = {"scheduler": "fork-join", "threads": 2}
+    ways: list[dict[str, Any]] = [{}, fork_join, {"scheduler": "task", "sync": "none", "threads": 3}]
     found = [train.train(infer(steps=3, **how)) for how in ways]
     assert len(found[0].accuracy) == 3
     assert all((each.losses, each.accuracy) == (found[0].losses, found[0].accuracy) for each in found)
@@ -93,7 +95,7 @@ def test_a_split_has_its_own_images(tmp_path: Path) -> None:
         ({"model": "tiny", "seq": 8, "split": "val", "data": "stdlib"}, "split", "network gpt2 does not read it"),
     ],
 )  # fmt: skip
-def test_splits_that_are_refused(settings: dict[str, object], field: str, accepted: str) -> None:
+def test_splits_that_are_refused(settings: dict[str, Any], field: str, accepted: str) -> None:
     with pytest.raises(ConfigError, match=accepted) as raised:
         infer(**settings)
     assert field in [each.field for each in (raised.value, *raised.value.others)]

@@ -12,7 +12,7 @@ from gpt2core.gemm import table
 from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import train
+from gpt2core.run import prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step.memory import Memory
@@ -55,13 +55,13 @@ def test_tasks_read_and_write_what_they_declare(network: str) -> None:
     config = cases.config(network, steps=1)
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
-    poison.check(program.build(config), plan(config), lambda memory: train.fill(memory, config, data), libraries)
+    poison.check(program.build(config), plan(config), lambda memory: prepare.fill(memory, config, data), libraries)
 
 
 def test_a_chunk_of_time_waits_only_for_its_neighbour_in_its_own_group() -> None:
     """Groups of samples are independent. Within a group, a chunk of time follows the previous one in the forward pass,
     and the next one in the backward pass."""
-    planned = train.plan(cases.config("elman", scheduler="task"))
+    planned = prepare.plan(cases.config("elman", scheduler="task"))
     label = planned.graph.label
     waits = {label[after] for before, after in planned.graph.edges if label[before] == "recur[1] s4"}
     assert {other for other in waits if other.startswith("recur")} == {"recur[2] s5", "recur[0] s3"}
@@ -79,16 +79,16 @@ def test_another_networks_model_is_named_in_json(network: str) -> None:
 def test_a_server_knows_its_configuration_and_its_memory(network: str) -> None:
     config = cases.config(network)
     assert TrainConfig.from_dict(RunSpec.model_validate(config.to_dict()).model_dump(exclude_none=True)) == config
-    planned = train.plan(config)
+    planned = prepare.plan(config)
     assert run_memory_bytes(planned.config) == sum(arena.nbytes for arena in Memory(plan(config)).arenas.values())
 
 
 @TOYS
 def test_only_a_fusion_that_the_step_follows_is_accepted_and_reported(network: str) -> None:
-    assert train.plan(cases.config(network)).config.fusion == "none"
-    assert train.plan(cases.config(network, fusion="none")).config.fusion == "none"
+    assert prepare.plan(cases.config(network)).config.fusion == "none"
+    assert prepare.plan(cases.config(network, fusion="none")).config.fusion == "none"
     with pytest.raises(ConfigError, match="fusion"):
-        train.plan(cases.config(network, fusion="rows"))
+        prepare.plan(cases.config(network, fusion="rows"))
 
 
 @TOYS

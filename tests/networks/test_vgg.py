@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import model_in, network_of
 from gpt2core.networks.vgg.tensors import PRESETS, Vgg
-from gpt2core.run import canary, train
+from gpt2core.run import canary, prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, ShapeMismatch
 from gpt2core.spec.fields import FUSIONS, SYNCS
@@ -29,7 +30,7 @@ from tests.support import poison
 from tests.support.networks import vggs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-HOW = [
+HOW: list[dict[str, Any]] = [
     {"scheduler": "fork-join", "threads": 3, "fusion": "none"},
     *({"scheduler": "task", "sync": sync, "threads": threads} for sync, threads in zip(SYNCS, (1, 3, 8), strict=True)),
     {"scheduler": "fork-join", "threads": 2, "fusion": "rows"},
@@ -73,13 +74,13 @@ def test_every_two_tasks_that_conflict_are_ordered() -> None:
 
 
 @pytest.mark.parametrize("how", [{"fusion": "none"}, {"fusion": "all"}, {}, {"mode": "infer", "score": True}], ids=str)
-def test_tasks_read_and_write_what_they_declare(how: dict[str, object]) -> None:
+def test_tasks_read_and_write_what_they_declare(how: dict[str, Any]) -> None:
     unread = ("lr", "weight_decay") if "mode" in how else ()
     given = {name: value for name, value in vggs.COMMON.items() if name not in unread}
     config = TrainConfig.from_dict({**given, "steps": 1, **how})
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
-    poison.check(program.build(config), plan(config), lambda memory: train.fill(memory, config, data), libraries)
+    poison.check(program.build(config), plan(config), lambda memory: prepare.fill(memory, config, data), libraries)
 
 
 def test_an_evaluation_is_an_inference_of_the_validation_images(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_an_evaluation_is_an_inference_of_the_validation_images(tmp_path: Path) 
 def test_its_memory_is_known_beforehand_and_its_size_is_the_published_one() -> None:
     for change in ({}, {"grad_accum": 2, "grad_clip": 0.5}, {"evaluate_every": 2, "val_samples": 3}):
         config = vggs.config(scheduler="task", threads=3, **change)
-        planned = train.plan(config)
+        planned = prepare.plan(config)
         arenas = Memory(plan(config)).arenas
         assert run_memory_bytes(config) == sum(arena.nbytes for arena in arenas.values())
         assert planned.memory_bytes == memory_bytes(config) == {kind: each.nbytes for kind, each in arenas.items()}
@@ -145,7 +146,7 @@ def test_a_preset_is_a_model_by_name_and_has_defaults_of_its_own() -> None:
         ({"op_order": "diagonals"}, "op_order", "network vgg does not read it"),
     ],
 )
-def test_settings_that_are_refused(settings: dict[str, object], field: str, accepted: str) -> None:
+def test_settings_that_are_refused(settings: dict[str, Any], field: str, accepted: str) -> None:
     with pytest.raises(ConfigError, match=accepted) as raised:
         vggs.config(**settings)
     assert field in [each.field for each in (raised.value, *raised.value.others)]
@@ -169,15 +170,14 @@ def test_its_files_have_torchvisions_names_and_are_read_back(tmp_path: Path) -> 
     with pytest.raises(ShapeMismatch, match=r"features\.8\.bias"):
         model_in(str(again))
     with pytest.raises(ConfigError, match=r"ends in \.safetensors, the file format of a vgg"):
-        train.plan(vggs.config(save=str(tmp_path / "c.bin")))
+        prepare.plan(vggs.config(save=str(tmp_path / "c.bin")))
 
 
 def test_initial_weights_have_their_distributions_and_follow_the_seed() -> None:
     config = TrainConfig(model_from("vgg11-cifar"))
     network = network_of(config)
-    weights, again = (
-        {spec.name: np.full(spec.shape, np.nan, np.float32) for spec in config.model.weights} for _ in range(2)
-    )
+    specs = network.tensors(config)["weights"]
+    weights, again = ({spec.name: np.full(spec.shape, np.nan, np.float32) for spec in specs} for _ in range(2))
     network.initialise(config, weights)
     network.initialise(config, again)
     assert weights["features.18.weight"].std() == pytest.approx((2 / (512 * 9)) ** 0.5, rel=0.01)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.ranks import LOSS_TOLERANCE
-from bench.step import run_ours
+from bench.step import LOSS_TOLERANCE, run_ours
 from bench.torch_ddp import run_ddp
 from bench.torch_gpt2 import random_model, write_llmc_checkpoint
 from gpt2core.process import launch

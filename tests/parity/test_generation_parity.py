@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +22,13 @@ pytestmark = pytest.mark.parity
 def last_logits(run: TrainConfig, weights: dict[str, np.ndarray], prefix: list[int]) -> np.ndarray:
     """PyTorch's logits after a prefix, in float64."""
     inputs = torch.tensor([prefix])
+    model: Any = run.model
     with torch.no_grad():
         if run.model.network == "lstm":
-            lstm = torch_lstm.LSTM(run.model).double()
+            lstm = torch_lstm.LSTM(model).double()
             torch_lstm.load_weights(lstm, weights)
             return lstm.logits(inputs).numpy()[0, -1]
-        gpt2 = torch_gpt2.GPT2(run.model).double()
+        gpt2 = torch_gpt2.GPT2(model).double()
         torch_gpt2.load_weights(gpt2, weights)
         x = gpt2.wte(inputs) + gpt2.wpe.weight[: len(prefix)]
         for block in gpt2.blocks:

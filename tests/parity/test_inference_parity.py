@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,13 +33,14 @@ TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2}
 
 def expected(config: TrainConfig, weights: dict[str, np.ndarray]) -> np.ndarray:
     """PyTorch's logits (B, T, V) of the first batch, in float64."""
+    model: Any = config.model
     inputs, _ = torch_gpt2.batch_of(open_tokens(config), 0, config.batch, config.seq)
     with torch.no_grad():
         if config.model.network == "lstm":
-            lstm = torch_lstm.LSTM(config.model).double()
+            lstm = torch_lstm.LSTM(model).double()
             torch_lstm.load_weights(lstm, weights)
             return lstm.logits(inputs).numpy()
-        gpt2 = torch_gpt2.GPT2(config.model).double()
+        gpt2 = torch_gpt2.GPT2(model).double()
         torch_gpt2.load_weights(gpt2, weights)
         x = gpt2.wte(inputs) + gpt2.wpe.weight[: config.seq]
         for block in gpt2.blocks:
@@ -66,18 +68,19 @@ def test_logits_are_those_of_pytorch(network: str, logits: str, precision: str) 
 
 @pytest.mark.parametrize("logits", ["all", "last"])
 @pytest.mark.parametrize("sizes", [resnets.SMALL, vggs.SMALL], ids=["resnet", "vgg"])
-def test_logits_of_images_are_those_of_pytorch(sizes: dict[str, object], logits: str, tmp_path: Path) -> None:
+def test_logits_of_images_are_those_of_pytorch(sizes: dict[str, Any], logits: str, tmp_path: Path) -> None:
     config = TrainConfig.from_dict({
         "model": sizes, "mode": "infer", "logits": logits, "batch": 5, "batch_slice": 2, "token_slice": 1,
         "steps": 1, "warmup": 0,
     })  # fmt: skip
     module = torch_images.new_model(config)
     path = tmp_path / "torch.safetensors"
-    save_model(module, path)
+    save_model(module, str(path))
     images, _ = torch_images.batch_of(network_of(config).data(config), config, 0, torch.float64)
     with torch.no_grad():
         wanted = module.double().logits(images).numpy()
     memory = computed(dataclasses.replace(config, checkpoint=str(path)))
-    found = memory.arrays["logits"][:, : config.model.classes]
+    model: Any = config.model
+    found = memory.arrays["logits"][:, : model.classes]
     errors = np.linalg.norm(found - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
     assert errors.max() <= TOLERANCE["fp32"]

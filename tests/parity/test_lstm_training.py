@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tests.support.networks import lstms, torch_lstms
 
 pytestmark = pytest.mark.parity
 
-HOW = [
+HOW: list[dict[str, Any]] = [
     {"scheduler": "serial"},
     *({"scheduler": "fork-join", "threads": threads} for threads in (1, 2, 3, 8)),
     *({"scheduler": "task", "sync": sync, "threads": threads} for sync in SYNCS for threads in (2, 8)),
@@ -35,7 +36,7 @@ HOW = [
 @pytest.mark.parametrize("case", lstms.CASES)
 def test_ten_steps_under_every_scheduler(case: str, limit: float, decay: float) -> None:
     """Losses agree to a relative 1e-5 with those in float32."""
-    settings = {"weight_decay": decay, "grad_clip": limit}
+    settings: dict[str, Any] = {"weight_decay": decay, "grad_clip": limit}
     expected, _ = torch_lstms.train(lstms.config(case, **settings), torch.float32)
     for how in HOW:
         result = train(lstms.config(case, **settings, **how))
@@ -45,7 +46,7 @@ def test_ten_steps_under_every_scheduler(case: str, limit: float, decay: float) 
 @pytest.mark.parametrize("change", [{"momentum": 0.9}, {"momentum": 0.9, "weight_decay": 0.1, "grad_clip": 0.3}])
 @pytest.mark.parametrize("case", lstms.CASES)
 def test_sgd(case: str, change: dict[str, float]) -> None:
-    settings = {"weight_decay": 0.0, "grad_clip": 0.0, "optimizer": "sgd", "lr": 0.5, **change}
+    settings: dict[str, Any] = {"weight_decay": 0.0, "grad_clip": 0.0, "optimizer": "sgd", "lr": 0.5, **change}
     expected, _ = torch_lstms.train(lstms.config(case, **settings), torch.float32)
     for how in HOW[::3]:
         np.testing.assert_allclose(train(lstms.config(case, **settings, **how)).losses, expected, rtol=1e-5)
@@ -57,8 +58,8 @@ def test_a_checkpoint_goes_to_torch_and_back_unchanged(case: str, tmp_path: Path
     config = lstms.config(case)
     model = LSTM(model_of(config))
     path, back = tmp_path / "torch.safetensors", tmp_path / "ours.safetensors"
-    save_model(model, path)
-    settings = {"checkpoint": str(path), "save": str(back), "steps": 1, "lr": 0.0, "weight_decay": 0.0,
+    save_model(model, str(path))
+    settings: dict[str, Any] = {"checkpoint": str(path), "save": str(back), "steps": 1, "lr": 0.0, "weight_decay": 0.0,
                 "init_scale": 0.0}  # fmt: skip
     result = train(lstms.config(case, **settings))
     expected = float(model(*batch_of(open_tokens(config), 0, config.batch, config.seq)).detach())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from gpt2core.data.sources import open_tokens
 from gpt2core.networks.network import network_of
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.models import ModelConfig
+from gpt2core.spec.models import ModelConfig, model_from
 
 pytestmark = pytest.mark.parity
 
@@ -107,16 +108,16 @@ def test_inference_of_the_peer_has_our_losses(tmp_path: Path, logits: str) -> No
     ids=["resnet", "vgg"],
 )
 @pytest.mark.parametrize("mode", ["train", "infer"])
-def test_the_peer_of_images_has_our_losses(sizes: dict[str, object], mode: str, tmp_path: Path) -> None:
+def test_the_peer_of_images_has_our_losses(sizes: dict[str, Any], mode: str, tmp_path: Path) -> None:
     initial = str(tmp_path / "initial.safetensors")
-    new = TrainConfig(sizes, save=initial)
+    new = TrainConfig(model_from(sizes), save=initial)
     network = network_of(new)
     weights = {spec.name: np.empty(spec.shape, np.float32) for spec in network.tensors(new)["weights"]}
     network.initialise(new, weights)
     network.write(new, weights)
     case, variants = Case(4, 1, 1), ["task", "torch-tuned-channels-last"]
     config = TrainConfig(
-        sizes, **dataclasses.asdict(case), steps=4, warmup=2, cores=tuple(launch.allowed_cores()[:1]),
+        model_from(sizes), **dataclasses.asdict(case), steps=4, warmup=2, cores=tuple(launch.allowed_cores()[:1]),
         checkpoint=initial, mode=mode, score=mode == "infer",
     )  # fmt: skip
     runs = []

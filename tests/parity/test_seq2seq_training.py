@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +21,12 @@ from tests.support.networks.inferring import computed
 
 pytestmark = pytest.mark.parity
 
-HOW = [
+HOW: list[dict[str, Any]] = [
     {"scheduler": "serial"},
     *({"scheduler": "fork-join", "threads": threads} for threads in (2, 8)),
     *({"scheduler": "task", "sync": sync, "threads": threads} for sync in SYNCS for threads in (2, 8)),
 ]
-CHANGES = [{}, {"optimizer": "sgd", "lr": 0.1}, {"grad_clip": 0.5, "grad_accum": 2}]
+CHANGES: list[dict[str, Any]] = [{}, {"optimizer": "sgd", "lr": 0.1}, {"grad_clip": 0.5, "grad_accum": 2}]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -37,7 +38,7 @@ def no_canary() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_ten_steps_and_their_weights(change: dict[str, object], tmp_path: Path) -> None:
+def test_ten_steps_and_their_weights(change: dict[str, Any], tmp_path: Path) -> None:
     config = seq2seqs.config(**change)
     model = torch_seq2seq.from_ours(config)
     losses = torch_seq2seq.train(model, config)

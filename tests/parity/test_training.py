@@ -6,6 +6,7 @@ A weight's error is the norm of the difference relative to the norm of PyTorch's
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ from tests.support.weight_parts import parts
 pytestmark = pytest.mark.parity
 
 SMALL = ModelConfig(layers=3, heads=4, channels=48, vocab=260, context=32)
-SCHEDULERS = [
+SCHEDULERS: list[dict[str, Any]] = [
     {"scheduler": "serial"},
     {"scheduler": "fork-join", "threads": 2, "batch_slice": 1, "token_slice": 7},
     {"scheduler": "task", "threads": 2, "batch_slice": 2, "token_slice": 9},
@@ -51,13 +52,14 @@ def prepare(folder: Path, model: GPT2, **settings: object) -> TrainConfig:
 def final_weights(config: TrainConfig) -> dict[str, np.ndarray]:
     weights = {spec.name: np.empty(spec.shape, np.float32) for spec in weight_specs(config.model)}
     assert config.save is not None
+    assert isinstance(config.model, ModelConfig)
     read_checkpoint(config.save, config.model, weights)
     return weights
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("how", SCHEDULERS, ids=lambda how: str(how["scheduler"]))
-def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, object], decay: float) -> None:
+def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, Any], decay: float) -> None:
     """Losses and weights agree to a relative 1e-5; the biases of keys, whose true gradient is 0, to 1e-4."""
     model = random_model(SMALL, seed=1)
     config = prepare(tmp_path, model, **how, batch=3, seq=25, steps=10, data="stdlib", lr=3e-4, weight_decay=decay)
@@ -81,7 +83,7 @@ def test_ten_steps_of_a_small_gpt2(tmp_path: Path, how: dict[str, object], decay
     ],
     ids=["plain", "momentum", "nesterov"],
 )  # fmt: skip
-def test_ten_steps_with_sgd(tmp_path: Path, settings: dict[str, object]) -> None:
+def test_ten_steps_with_sgd(tmp_path: Path, settings: dict[str, Any]) -> None:
     """Losses and weights agree to a relative 1e-5, as with AdamW."""
     model = random_model(SMALL, seed=7)
     config = prepare(tmp_path, model, **SCHEDULERS[2], batch=3, seq=25, steps=10, data="stdlib", optimizer="sgd",
@@ -101,7 +103,7 @@ def test_ten_steps_with_sgd(tmp_path: Path, settings: dict[str, object]) -> None
     {"lr_schedule": "cosine"}, {"lr_schedule": "cosine", "lr_warmup": 4, "lr_final": 0.2},
     {"lr_schedule": "steps", "lr_every": 3, "lr_decay": 0.8},
 ])  # fmt: skip
-def test_learning_rates_are_those_of_pytorchs_schedulers(settings: dict[str, object]) -> None:
+def test_learning_rates_are_those_of_pytorchs_schedulers(settings: dict[str, Any]) -> None:
     config = TrainConfig.from_dict({"steps": 20, "lr": 0.3, **settings})
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=config.lr)
     scheduler: torch.optim.lr_scheduler.LRScheduler = (

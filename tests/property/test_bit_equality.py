@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,14 +32,15 @@ RAGGED = TrainConfig(
 )  # fmt: skip
 REPEATS = 8  # in `make test-slow`
 LIBRARIES = [library.name for library in gemm.available()]
-plan, PLANS = train.plan, {}
+plan = prepare.plan
+PLANS: dict[Any, Any] = {}
 
 
 @pytest.fixture(autouse=True)
 def planned_once(monkeypatch):
     """Plan each configuration only once, because planning takes longer than these runs."""
 
-    def remembered(config: TrainConfig, *rest: int) -> prepare.RunPlan:
+    def remembered(config: TrainConfig, *rest: Any) -> prepare.RunPlan:
         key = repr(config)
         if key not in PLANS:
             PLANS[key] = plan(config, *rest)
@@ -173,14 +175,14 @@ def every_scheduler_agrees(draw):
 @pytest.mark.parametrize("seed", range(5))
 def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
     """One thread executes random topological orders, which none of our schedulers would choose."""
-    planned = train.plan(dataclasses.replace(RAGGED, steps=3))
+    planned = prepare.plan(dataclasses.replace(RAGGED, steps=3))
     config, rng = planned.config, random.Random(seed)
     orders = [list(range(len(planned.program.tasks))), topological(planned.graph, rng)]
     assert orders[0] != orders[1]
     weights = []
     for order in orders:
         memory = Memory(memory_plan(config))
-        train.fill(memory, config, network_of(config).data(config))
+        prepare.fill(memory, config, network_of(config).data(config))
         bound = dispatch.bind(planned.program, memory, 1, table.choose([gemm.own()], [], lambda _: None))
         record = new_record(1, config.steps, 0, 64, 0)
         serial_loop(0, bound.tasks[order], bound.context, record, memory.arrays["control"], config.steps)

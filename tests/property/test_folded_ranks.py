@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ SMALL = TrainConfig(
     batch=6, seq=10, steps=4, warmup=0, lr=1e-2, batch_slice=1, token_slice=4, data="synthetic", scheduler="serial",
     allow_oversubscription=True,
 )  # fmt: skip
-OTHERS = [{"scheduler": "fork-join"}, *({"scheduler": "task", "sync": sync} for sync in ("phase", "step", "none"))]
+OTHERS: list[dict[str, Any]] = [
+    {"scheduler": "fork-join"}, *({"scheduler": "task", "sync": sync} for sync in ("phase", "step", "none"))
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

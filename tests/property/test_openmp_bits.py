@@ -34,7 +34,7 @@ SMALL = TrainConfig(
     batch=3, seq=10, steps=4, warmup=1, lr=1e-2, batch_slice=2, token_slice=4, data="synthetic",
     scheduler="serial", allow_oversubscription=True,
 )  # fmt: skip
-ORDERS = [
+ORDERS: list[dict[str, Any]] = [
     {"scheduler": "omp-for"},
     {"scheduler": "omp-for", "assignment": "dynamic"},
     *({"scheduler": "omp-task", "sync": sync} for sync in SYNCS),
@@ -56,7 +56,7 @@ runtimes = pytest.mark.parametrize(
 
 
 @functools.cache
-def planned(config: TrainConfig, *rest: int) -> prepare.RunPlan:
+def planned(config: TrainConfig, *rest: Any) -> prepare.RunPlan:
     return prepare.plan(config, *rest)
 
 

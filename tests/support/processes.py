@@ -100,7 +100,7 @@ def short_leases(lease_s: float, heartbeat_s: float, reap_after_s: float) -> dic
 class House:
     """Servers on one database, and their workers, in one folder. `settings` are those of the servers."""
 
-    def __init__(self, folder: Path, database_url: str, **settings: float) -> None:
+    def __init__(self, folder: Path, database_url: str, **settings: object) -> None:
         self.folder, self.database_url, self.url, self._port = folder, database_url, "", 0
         self._settings = {f"TASKLOOM_{name.upper()}": str(value) for name, value in settings.items()}
         self._all: list[Process] = []
@@ -179,7 +179,7 @@ class House:
 
 
 @contextlib.contextmanager
-def house(folder: Path, database_url: str, **settings: float) -> Iterator[House]:
+def house(folder: Path, database_url: str, **settings: object) -> Iterator[House]:
     found = House(folder, database_url, **settings)
     try:
         yield found

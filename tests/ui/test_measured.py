@@ -7,6 +7,7 @@ import io
 import math
 import re
 from statistics import median
+from typing import Any
 
 import httpx
 import pytest
@@ -141,7 +142,7 @@ def run_each(api, make_result, axes):
 
 
 def test_slices_have_a_map_for_each_variant_of_the_other_settings(api, make_result, new_tab):
-    axes = {"sync": ["step", "none"], "token_slice": [32, 64]}
+    axes: dict[str, list[Any]] = {"sync": ["step", "none"], "token_slice": [32, 64]}
     experiment = run_each(api, make_result, axes)
     page = new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={experiment['id']}&view=scaling")
     slices = page.locator("figure.plot", has=page.get_by_role("heading", name="Slices", exact=True))
@@ -160,7 +161,7 @@ def test_long_names_of_variants_stay_apart_in_a_plot(api, make_result, new_tab):
     page = new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={experiment['id']}")
     plot = page.locator("figure.plot", has=page.get_by_role("heading", name="Median step", exact=True))
     expect(plot.locator("svg text:has(title)").first).to_be_visible()
-    rows = {}
+    rows: dict[str, Any] = {}
     for label in plot.locator("svg text:has(title)").all():
         rows.setdefault(label.locator("title").text_content(), []).append(label.evaluate("e => e.firstChild.data"))
     assert len(rows) == 12

@@ -9,6 +9,7 @@ import json
 import random
 import re
 from collections import Counter
+from typing import Any
 
 import httpx
 import pytest
@@ -169,7 +170,7 @@ def test_a_pixel_is_given_to_the_span_that_takes_most_of_it(world, tab):
     """Drawing from blocks gives the same picture as drawing span by span."""
     pick = random.Random(0)
     spans = 20_000
-    columns = {"what": [pick.choice([0, 0, 0, -1]) for _ in range(spans)], "step": [0] * spans,
+    columns: dict[str, Any] = {"what": [pick.choice([0, 0, 0, -1]) for _ in range(spans)], "step": [0] * spans,
                "gap_ns": [pick.randrange(500) for _ in range(spans)],
                "duration_ns": [int(pick.paretovariate(1.2) * 1000) for _ in range(spans)]}  # fmt: skip
     preempted = [i for i in range(0, spans, 7) if columns["what"][i] >= 0]

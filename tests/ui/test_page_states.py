@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
 import httpx
 import pytest
@@ -247,7 +248,7 @@ def test_every_plot_can_be_had_as_table_csv_svg_and_png(world, tab, tmp_path, wh
         expect(figure.get_by_role("row")).to_have_count(len(rows))
         figure.get_by_role("button", name="Plot").click()
         if figure.locator("canvas").count():
-            until(lambda figure=figure: figure.locator("canvas").evaluate(DRAWN), "the canvas to be drawn again")
+            until(partial(figure.locator("canvas").evaluate, DRAWN), "the canvas to be drawn again")
 
 
 def test_two_timelines_stand_beneath_each_other_aligned_by_step(world, tab):

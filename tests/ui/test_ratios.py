@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from typing import Any
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ from tests.support.world import PROBLEM, submit
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
-AXES = {
+AXES: dict[str, dict[str, list[Any]]] = {
     "two": {"threads": [1, 2]},
     "three": {"scheduler": ["fork-join", "serial", "task"]},
     "five": {"token_slice": [2, 4, 8, 16, 32]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def measured(make_result):
     """Blocks of fork-join in both orders and of task, as runs; times in units of task's."""
 
     def build(layers, diagonals, blocks=8, both=False, more=({},), primary=None, lost=()):
-        made = []
+        made: list[Any] = []
         variants = [(LAYERS, layers), (DIAGONALS, diagonals), (TASK, 1.0)]
         variants += [({**TASK, "op_order": "diagonals"}, 1.0)] * both
         for block in range(blocks):
@@ -122,7 +123,7 @@ def test_a_stopping_rule_waits_for_both_orders():
 
 
 def test_losses_that_disagree_refuse_the_claim(make_result):
-    made = []
+    made: list[Any] = []
     for block in range(6):
         for variant in (LAYERS, DIAGONALS, TASK):
             settings = {"threads": 2, **variant}

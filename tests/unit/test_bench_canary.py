@@ -20,7 +20,7 @@ ABOUT = {"case": "a case", "at": "2026-11-23", "machine": {"cpu_model": "CPU", "
 def planted(follows, sd=0.0, seed=1):
     rng = np.random.default_rng(seed)
     own, others = rng.normal(0, 0.005, LEVELS.size), rng.normal(0, sd, LEVELS.size)
-    return followed(np.exp(LEVELS + own), 0.02 * np.exp(follows * LEVELS + others))
+    return followed(np.exp(LEVELS + own).tolist(), (0.02 * np.exp(follows * LEVELS + others)).tolist())
 
 
 @pytest.mark.parametrize("follows", [1.0, 0.8, 0.5])
@@ -52,7 +52,7 @@ def test_few_blocks_and_no_spread_give_no_figures(target, canary):
 
 def test_the_table_says_what_holds_and_where_neighbours_resemble_each_other():
     slow = np.exp(np.repeat([0.0, 0.05, 0.0, 0.05], 10) + np.random.default_rng(2).normal(0, 0.002, 40))
-    told = table({**ABOUT, **followed(slow, 0.02 * slow)})
+    told = table({**ABOUT, **followed(slow.tolist(), (0.02 * slow).tolist())})
     assert "nothing has an interval" in told
     assert "| 1.00 | 1.00 | 100% |" in told
     assert "neighbours resemble each other" in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,7 @@ def test_a_declared_experiment_is_accepted(question: str, variants: int, runs: i
 def test_the_wavefronts_blocks_of_units_and_slices_are_those_of_the_model() -> None:
     """Both sides of the question have the automatic slices, and a tile has all units of the preset."""
     of = example.QUESTIONS["wavefront"]
+    model: Any
     (model,) = {each.config.model for each in expand(example.experiment(of, of.model, 4, 6), 72, run_memory_bytes,
                                                      Capacity())[0]}  # fmt: skip
     assert model.hidden == example.UNITS
@@ -79,7 +81,8 @@ def test_the_data_of_six_networks_are_what_their_runs_read(tmp_path: Path) -> No
     assert set(read) == {"resnet", "vgg", "seq2seq", "reader"}
     assert len(read["seq2seq"]["lengths"]) == 2 * six_networks.PAIRS
     assert len(read["reader"]["solutions"]) > six_networks.RECORDS / 2
-    assert (read["reader"]["solutions"] > data.MISSING).all()
+    solutions: Any = read["reader"]["solutions"]
+    assert (solutions > data.MISSING).all()
 
 
 def test_a_question_about_several_models_is_not_rendered_again(monkeypatch: pytest.MonkeyPatch) -> None:

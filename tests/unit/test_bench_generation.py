@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bench.generation import compare, equal_tokens, label_of, table
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import model_from
 
-BASE = TrainConfig(model="tiny", mode="infer", generate=4, prompt=(1, 2), threads=2)
+BASE = TrainConfig(model=model_from("tiny"), mode="infer", generate=4, prompt=(1, 2), threads=2)
 PEAKS = {"peaks": {"threads": {"2": {"triad_gb_per_s": 20.0}}}}
 
 
-def run(variant: str, round_no: int, token_s: float, tokens: list[int]) -> dict[str, object]:
+def run(variant: str, round_no: int, token_s: float, tokens: list[int]) -> dict[str, Any]:
     return {
         "round": round_no, "case": label_of(BASE), "variant": variant, "tokens": tokens, "first_s": 10 * token_s,
         "token_s": [token_s] * 3, "peak_rss_bytes": 1 << 20, "others": 0.0, "environment": PEAKS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_a_round_has_every_candidate_of_every_product(precision):
 def wrong_library(name, writes):
     """Our own product of rounded operands, or one that writes nothing."""
     own = libraries.own()
-    entry = libraries.rounded().entry if writes else SimpleNamespace(address=nothing.address)
+    entry: Any = libraries.rounded().entry if writes else SimpleNamespace(address=nothing.address)
     return (name, dataclasses.replace(own, entry=entry), 0)
 
 
@@ -86,7 +87,7 @@ def test_a_weight_is_read_from_other_memory_each_time(monkeypatch, weight, copie
 
     monkeypatch.setattr(products, "time_product", note)
     found = [(name, libraries.own(), 0) for name in ("own", "other")]
-    ticks = products.timed(Product(0, 1, 512, 1024, 1024), copies, weight, found, lambda given, _: given[::-1])
+    ticks = products.timed(Product(0, 1, 512, 1024, 1024), copies, weight, found, lambda given, _: list(given[::-1]))
     assert list(ticks) == ["own", "other"]
     repetitions = {name: len(each) for name, each in ticks.items()}
     assert repetitions["own"] == repetitions["other"] >= products.FEWEST

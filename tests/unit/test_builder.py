@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -87,8 +87,8 @@ def note_float(found: Float64s):
     found[0] = 1
 
 
-def sums(step: Builder, grid: Grid = HALVES, **change: object) -> None:
-    given = {
+def sums(step: Builder, grid: Grid = HALVES, **change: Any) -> None:
+    given: dict[str, Any] = {
         "y": Write(Tensor("y"), ROWS), "x": Read(Tensor("x"), ROWS), "scratch": Own("own"), "times": 3, **change
     }  # fmt: skip
     step.op("sums", "forward", row_sums, grid, [(1, 1)] * len(grid), **given)
@@ -263,7 +263,8 @@ def test_what_does_not_fit_the_kernel_is_refused(change, error, told) -> None:
 def test_arrays_of_another_rank_or_type_are_refused(name, kernel_of, told) -> None:
     step = Builder(PLANS)
     parameter = next(iter(signature(kernel_of).operands))
-    step.op("wrong", "forward", kernel_of, HALVES, [(1, 1)] * 2, **{parameter: Write(Tensor(name), ROWS)})
+    given: dict[str, Any] = {parameter: Write(Tensor(name), ROWS)}
+    step.op("wrong", "forward", kernel_of, HALVES, [(1, 1)] * 2, **given)
     with pytest.raises(TypeError, match=told):
         dispatch.bind(step.build(), Memory(PLANS), 1)
 
@@ -313,6 +314,7 @@ def test_each_thread_has_its_own() -> None:
     assert memory.view(part).tolist() == [[2, 3, 4], [5, 6, 7]]
     assert memory.view(Own("own")).shape == (8,)
 
+
 def test_what_is_declared_constant_is_not_written() -> None:
     step = Builder({"weights": plan_arena([TensorSpec("x", (6, 3), constant=True)])})
     with pytest.raises(GraphError, match="a task writes x, which is declared constant"):
@@ -360,68 +362,6 @@ def test_one_kernel_has_an_entry_for_each_dtype_of_its_tensors() -> None:
     with pytest.raises(TypeError, match="widen: x takes float32 or uint16 array of rank 2, not float64"):
         Builder(plans).op("widen", "forward", widen, Grid(("all",), {"row0": (0,), "row1": (4,)}), [(1, 1)],
                           y=Write(Tensor("y")), x=Read(Tensor("d")))  # fmt: skip
-
-
-class Some(NamedTuple):
-    """A group of parameters of different kinds."""
-
-    row0: TileInt
-    row1: TileInt
-    times: Scalar
-
-
-@kernel
-def scale_some(x: Matrix, some: Some, y: Vector):
-    """x = x * times + y, row by row."""
-    for n in range(some.row0, some.row1):
-        for c in range(x.shape[1]):
-            x[n, c] = x[n, c] * some.times + y[n]
-
-
-def test_an_op_names_the_fields_of_a_group() -> None:
-    step = Builder(PLANS)
-    step.op("scale", "forward", scale_some, HALVES, [(1, 1)] * 2,
-            x=Update(Tensor("x"), ROWS), y=Read(Tensor("y"), ROWS), times=3)  # fmt: skip
-    memory = Memory(PLANS)
-    x, y = memory.view(Tensor("x")), memory.view(Tensor("y"))
-    x[:], y[:] = np.arange(18).reshape(6, 3), np.arange(6)
-    bound = dispatch.bind(step.build(), memory, 1)
-    serial_loop(0, bound.tasks, bound.context, new_record(1, 1, 0, 64, 0), np.zeros(CELLS, np.int64), 1)
-    np.testing.assert_array_equal(x, 3 * np.arange(18).reshape(6, 3) + np.arange(6)[:, None])
-
-
-def test_an_entry_makes_a_group_of_its_fields() -> None:
-    assert source_of(scale_some) == (
-        "def scale_some_entry(x, t, c):\n"
-        "    kernel(\n"
-        "        carray(pointer_float32(x[0]), (x[1], x[2],)),  # x\n"
-        "        Some(\n"
-        "            t[0],  # row0\n"
-        "            t[1],  # row1\n"
-        "            x[4],  # times\n"
-        "        ),  # some\n"
-        "        carray(pointer_float32(x[8]), (x[9],)),  # y\n"
-        "    )\n"
-    )
-
-
-def test_a_name_in_a_group_and_beside_it_is_refused() -> None:
-    def twice(some: Some, row0: TileInt) -> None: ...
-
-    with pytest.raises(TypeError, match="twice: two parameters are named row0"):
-        signature(twice)
-
-
-def test_a_field_without_a_kind_is_refused() -> None:
-    class Bare(NamedTuple):
-        n: int
-        row0: TileInt
-
-    def plain(bare: Bare) -> None: ...
-
-    plain.__annotations__["bare"] = Bare
-    with pytest.raises(TypeError, match="plain: parameter n has no annotation"):
-        signature(plain)
 
 
 @kernel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from gpt2core.spec.locks import Taken
 
 def test_other_inputs_are_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
-    inputs = [["a", "b"], ["ab"], ["a", ["b"]], ["a", "c"]]
+    inputs: list[list[Any]] = [["a", "b"], ["ab"], ["a", ["b"]], ["a", "c"]]
     assert len({cache.path("made", each, ".o") for each in inputs}) == len(inputs)
     file = cache.path("made", inputs[0], ".o")
     assert (file.parent, file.suffix) == (tmp_path, ".o")
@@ -23,7 +24,7 @@ def test_other_inputs_are_another_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:0], lambda b: b + b"x", lambda b: b"0" + b[1:]])
-def test_a_damaged_file_counts_as_missing(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_file_counts_as_missing(tmp_path: Path, damage) -> None:
     file = tmp_path / "inner" / "made.o"
     assert cache.read(file) is None
     cache.write(file, b"z one\ntwo")

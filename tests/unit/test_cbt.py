@@ -14,6 +14,7 @@ from gpt2core.data.cbt import BadLine, NoRecords, convert, records
 from gpt2core.data.sources import map_tokens
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import UnreadableFile
+from gpt2core.spec.models import model_from
 
 WORDS = ("fox", "crow", "wolf")
 MODEL = {"network": "reader", "embedding": 6, "hidden": 5, "vocab": 24, "query": 5}
@@ -40,7 +41,7 @@ def test_records_are_read_and_a_reader_trains_on_them(tmp_path: Path) -> None:
     assert made == cbt.Converted(3, 80, 3, 14, 0, 0)
     words = (folder / "words.txt").read_text().split()
     assert words[:2] == ["the", "said"]  # 60 times each, and the first of them comes first
-    config = TrainConfig(MODEL, 3, 80, data=f"cloze:{folder}")
+    config = TrainConfig(model_from(MODEL), 3, 80, data=f"cloze:{folder}")
     found = cloze.open_records(config)
     tokens = {word: token for token, word in enumerate(words, cbt.FIRST)}
     assert found.answers.tolist() == [tokens[word] for word in WORDS]

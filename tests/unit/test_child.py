@@ -27,7 +27,7 @@ def start(program: str, settings: dict[str, Any] | None = None, cores: list[int]
 
 def everything(inbox: SimpleQueue[Any]) -> list[Any]:
     """All messages up to the last, which is Exited."""
-    messages = []
+    messages: list[Any] = []
     while not messages or not isinstance(messages[-1], Exited):
         messages.append(inbox.get(timeout=DEADLINE_S))
     return messages

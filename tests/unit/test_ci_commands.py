@@ -20,11 +20,11 @@ SIDE = {
     },
 }  # fmt: skip
 MARKS = [f"run {i}: foreign load: other processes used {10 * i}.0% of its cores" for i in (1, 2)]
-EXPERIMENT = {
+EXPERIMENT: dict[str, Any] = {
     "id": 3, "name": "which?", "tags": ["ci"], "notes": "old", "state": "finished", "runs": 0, "by_state": {},
     "created_at": "2026-01-01T00:00:00Z", "request": {},
 }  # fmt: skip
-WEBHOOK = {
+WEBHOOK: dict[str, Any] = {
     "id": 1, "url": "https://ci.example.org/", "events": ["alert"], "owner": "local",
     "created_at": "2026-01-01T00:00:00Z",
 }  # fmt: skip
@@ -87,7 +87,8 @@ def test_disturbed_runs_are_one_line_unless_all_are_wanted(script: Script) -> No
 
 
 def test_an_experiment_is_edited_and_keeps_what_is_not_named(script: Script) -> None:
-    for answer in (EXPERIMENT, EXPERIMENT, {"items": [], "next_cursor": None}):
+    answers: list[dict[str, Any]] = [EXPERIMENT, EXPERIMENT, {"items": [], "next_cursor": None}]
+    for answer in answers:
         script.answer(200, answer)
     done = taskloom(script, "experiments", "edit", "3", "--tag", "kept", "--tag", "new", "--untag", "ci")
     assert done.exit_code == 0, done.stderr

@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ WAITING = ((0.03, 0.4, 0.392), (0.03, 0.4, 0.41))  # the second's clock says tha
 @pytest.fixture
 def processes(make_result):
     """Seven blocks: one rank, and two ranks under two schedulers."""
-    made = []
+    made: list[Any] = []
     for block in range(7):
         for scheduler, ranks, spent in (("task", 1, ()), ("fork-join", 2, WAITING), ("task", 2, HIDING)):
             step_s = (2.0 if scheduler == "fork-join" else 1.5) + 0.001 * ((3 * block + ranks) % 5)
@@ -47,7 +48,7 @@ def test_a_mean_is_that_of_the_timed_steps(make_result):
 
 def test_what_is_kept_of_a_result_says_the_same(processes):
     for process in processes:
-        kept = {}
+        kept: dict[str, Any] = {}
         for part in digest(process.result).values():
             kept |= json.loads(part)
         del kept["config"]  # it is kept apart
@@ -105,7 +106,7 @@ def test_efficiency_is_that_of_the_threads_of_all_ranks(make_result):
     result["communication"] = exchanged(*HIDING)
     for rank, useful_s in zip(result["communication"], (1.8, 0.9), strict=True):
         rank["useful_s"] = [useful_s]
-    kept = {}
+    kept: dict[str, Any] = {}
     for part in digest(result).values():
         kept |= json.loads(part)
     for process in (Process(1, result), Process(1, kept)):

@@ -316,9 +316,9 @@ def test_many_processes_without_a_valid_test_are_not_called_few(side):
     assert found.verdict == "undecided"
     assert "too few" not in found.reason
     assert "no interval and no test" in found.reason
-    stopped = side(1, A_S), side(100, [s * 0.7 for s in A_S])
-    stopped = [[dataclasses.replace(process, stop_rule=True) for process in each] for each in stopped]
-    found = compare(*stopped)
+    sides = side(1, A_S), side(100, [s * 0.7 for s in A_S])
+    a, b = ([dataclasses.replace(process, stop_rule=True) for process in each] for each in sides)
+    found = compare(a, b)
     assert "their number was not fixed beforehand" in found.reason
     assert "not of one interleaved occasion" not in found.reason
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_the_standard_library_s_files_are_in_the_order_of_their_paths(tmp_path: 
 
 def test_a_standard_library_without_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for root, reason in ((tmp_path, "found no .py file"), (tmp_path / "missing", "No such file")):
-        monkeypatch.setattr(data.sysconfig, "get_path", lambda _, root=root: str(root))
+        monkeypatch.setattr(sysconfig, "get_path", lambda _, root=root: str(root))
         with pytest.raises(UnreadableFile, match=reason):
             stdlib_tokens(10)
 

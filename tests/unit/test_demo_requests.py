@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskloom.analysis.estimators import CONFIDENCE, signed_rank_p_value
+from taskloom.analysis.estimators import CONFIDENCE
+from taskloom.analysis.rank_tests import signed_rank_p_value
 from taskloom.demo import finding_request
 
 

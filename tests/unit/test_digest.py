@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,8 @@ def results(make_result):
 def both(results):
     """The same processes from complete results and from their digests."""
     whole = [Process(i, result, variant, pair, "e", block) for i, (result, variant, pair, block) in enumerate(results)]
-    kept, alike = [], {}
+    kept: list[Any] = []
+    alike: dict[Any, Any] = {}
     for process in whole:
         parts = {name: json.loads(part) for name, part in digest(process.result).items()}
         shared = alike.setdefault(json.dumps(parts["facts"]), Facts.of(parts["facts"], process.variant))

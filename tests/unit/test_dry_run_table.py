@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ PLAN = {"runs": 72, "variants": 9, "repetitions": 8, "memory_bytes": 2**20, "est
 ASKED = {"a": "fork-join, 2 threads", "b": "task, 2 threads", "smallest_p": 0.03, "needed": 6}
 
 
-def planned(pairs: int, needed: int, **more: object) -> dict[str, object]:
+def planned(pairs: int, needed: int, **more: object) -> dict[str, Any]:
     return {"pairs": pairs, "needed": needed, "smallest_p": 1.0, "decidable": pairs >= needed, **more}
 
 
@@ -42,7 +43,7 @@ def planned(pairs: int, needed: int, **more: object) -> dict[str, object]:
         ({"family": None}, []),
     ],
 )  # fmt: skip
-def test_a_plan_says_what_its_pairs_can_decide(plan: dict[str, object], told: list[str]) -> None:
+def test_a_plan_says_what_its_pairs_can_decide(plan: dict[str, Any], told: list[str]) -> None:
     made = DryRun.model_validate({**PLAN, **plan})
     assert decidable(made) == told
     assert dry_run(made).title == "72 runs of 9 variants; largest run: 1 MiB"

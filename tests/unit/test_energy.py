@@ -14,6 +14,7 @@ from gpt2core.measure import energy
 from gpt2core.measure.energy import MEMORY, PACKAGE, Meter
 from gpt2core.measure.evidence import Watcher, energy_used
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import model_from
 from gpt2core.spec.result import energy_per_step_j
 from taskloom import diagnosis
 from taskloom.train_tables import result as tables
@@ -110,15 +111,16 @@ def test_a_run_reports_the_energy_of_its_timed_steps(
             file = two_packages["intel-rapl:1"]
             file.write_text(str(int(file.read_text(encoding="utf-8")) + 1_000_000), encoding="utf-8")
 
-    config = TrainConfig(model="tiny", batch=1, seq=8, steps=3, warmup=1, threads=1)
+    config = TrainConfig(model=model_from("tiny"), batch=1, seq=8, steps=3, warmup=1, threads=1)
     found = train(config, emit=use_a_joule).to_dict()
     assert found["energy"]["zones"] == ["package-0", "package-0/dram", "package-1", "package-1/dram"]
     assert found["energy"]["memory_j"] == 0.0
     assert 0.0 <= found["energy"]["package_j"] <= 3.0
-    console = Console(file=io.StringIO(), width=100)
+    written = io.StringIO()
+    console = Console(file=written, width=100)
     for part in tables({**found, "energy": {"package_j": 8.0, "memory_j": 0.0}}):
         console.print(part)
-    assert "4 J, 0.5 J" in console.file.getvalue(), "of a step, of a token"
+    assert "4 J, 0.5 J" in written.getvalue(), "of a step, of a token"
 
 
 def test_doctor_names_the_counters_or_the_reason(

@@ -26,7 +26,8 @@ def test_hodges_lehmann_is_the_median_of_walsh_averages_by_brute_force():
     means = [(a + b) / 2 for a, b in itertools.combinations_with_replacement(logs, 2)]
     assert walsh(logs)[0] == pytest.approx(np.median(means))
     a, b = np.exp(logs[:4]), np.exp(logs[4:])
-    assert unpaired(a, b).value == pytest.approx(math.exp(np.median(np.subtract.outer(logs[:4], logs[4:]))))
+    expected = math.exp(np.median(np.subtract.outer(logs[:4], logs[4:])))
+    assert unpaired(a.tolist(), b.tolist()).value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("spread", [0.2, 1.0, 5.0])

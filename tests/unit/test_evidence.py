@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ STEPS = 4
 BOUNDS = np.array([100, 200, 300, 400, 500])
 
 
-def watcher(*later: dict[str, object], cores: tuple[int, ...] = (0, 1)) -> Watcher:
+def watcher(*later: dict[str, Any], cores: tuple[int, ...] = (0, 1)) -> Watcher:
     """Readings at ticks 0, 1000 and so on, each with changes to the previous one."""
     readings = [QUIET]
     for change in later:
@@ -31,7 +32,7 @@ def usages(threads: int = 2) -> np.ndarray:
     return found
 
 
-def collected(readings: np.ndarray | None = None, watching: Watcher | None = None, warmup: int = 0) -> dict:
+def collected(readings: np.ndarray | None = None, watching: Watcher | None = None, warmup: int = 0) -> dict[str, Any]:
     found = usages() if readings is None else readings
     return evidence.collect(watching or watcher({}), [(found, BOUNDS)], warmup, seconds_per_tick=0.01)
 

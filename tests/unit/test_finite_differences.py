@@ -8,6 +8,7 @@ compared with the kernel's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from gpt2core.layers.layernorm import layernorm_backward, layernorm_backward_wei
 from gpt2core.layers.loss import cross_entropy
 from tests.support.finite_differences import draw, gradient
 
-CLOSE = {"rtol": 1e-5, "atol": 2e-6}
+CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 2e-6}
 NONE = np.empty((0, 0), np.float32)  # no array
 By = Callable[..., tuple[int, int, int, int]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import get_args
+from typing import Any, get_args
 
 import click
 import pytest
@@ -71,7 +71,8 @@ def test_both_commands_that_create_a_key_take_the_same_values() -> None:
     add_to(parser, CREATE_KEY)
     found = parser.parse_args(["--scope", "read", "--expires-in", "0.5", "-o", "key"])
     assert (found.scope, found.expires_in, found.name, found.output) == ("read", 0.5, "", "key")
-    command = click.Command("create", params=forwarded(CREATE_KEY)(lambda: None).__click_params__[::-1])
+    options: Any = forwarded(CREATE_KEY)(lambda: None)
+    command = click.Command("create", params=options.__click_params__[::-1])
     with pytest.raises((argparse.ArgumentError, SystemExit)):  # the latter before Python 3.12
         parser.parse_args([])
     assert "Missing option '--scope'" in CliRunner().invoke(command, []).output

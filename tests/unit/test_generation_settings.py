@@ -77,9 +77,9 @@ def test_the_longest_generation_fills_the_context():
 
 def test_a_request_takes_a_prompt_as_text_and_as_a_list():
     for prompt in ("15496,995", [15496, 995]):
-        assert RunSpec(prompt=prompt).prompt == [15496, 995]
+        assert RunSpec.model_validate({"prompt": prompt}).model_dump()["prompt"] == [15496, 995]
     with pytest.raises(ValidationError, match="prompt = 'x' is not accepted: 1 to 65536 token ids"):
-        RunSpec(prompt="x")
+        RunSpec.model_validate({"prompt": "x"})
 
 
 def test_earlier_workers_and_series_do_not_see_settings_of_generation():

@@ -148,9 +148,10 @@ def test_a_run_that_did_not_reach_it_leaves_the_way_unknown(make_result):
 def test_the_table_says_how_many_runs_reached_it(make_result):
     rows = goals([process(make_result, number, 3, energy_j=2.0) for number in range(6)])
     rows += goals([process(make_result, 9, None)])
-    console = Console(file=io.StringIO(), width=200)
+    written = io.StringIO()
+    console = Console(file=written, width=200)
     console.print(tables.goals(rows))
-    text = console.file.getvalue()
+    text = written.getvalue()
     for part in ("loss at most 2", "6 of 6", "0 of 1", "3  [3, 3]", "2 J  [2 J, 2 J]", "6 processes"):
         assert part in text
     assert dataclasses.asdict(rows[1])["time_s"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,8 @@ from gpt2core.networks import program
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, GraphError
 from gpt2core.spec.fields import FUSIONS, SYNCS
-from gpt2core.spec.models import ModelConfig
+from gpt2core.spec.models import ModelConfig, model_from
+from gpt2core.spec.phases import PHASES
 from gpt2core.step import graph, paths, slicing
 from gpt2core.step.ops import Access, Call, Mode, Op, Program, Region, Tile, Work, merged
 from tests.support.dependencies import derived
@@ -82,7 +84,7 @@ def test_reduction_keeps_reachability_and_nothing_else(nodes, seed):
 @pytest.mark.parametrize("sync", SYNCS)
 @pytest.mark.parametrize(("batch_slice", "token_slice"), [(1, 4), (3, 10), (2, 3), (1, 1)])
 def test_the_program_is_race_free(sync, batch_slice, token_slice, fusion):
-    more = {"grad_accum": 2, "grad_clip": 1.0} if fusion == "rows" else {}
+    more: dict[str, Any] = {"grad_accum": 2, "grad_clip": 1.0} if fusion == "rows" else {}
     step = program.build(
         dataclasses.replace(SMALL, batch_slice=batch_slice, token_slice=token_slice, fusion=fusion, **more)
     )
@@ -205,13 +207,13 @@ def test_heads_of_one_group_are_in_no_order():
 
 
 def test_too_many_slices_are_refused():
-    config = TrainConfig(model="tiny", batch=64, seq=128, token_slice=1, batch_slice=1)
+    config = TrainConfig(model=model_from("tiny"), batch=64, seq=128, token_slice=1, batch_slice=1)
     with pytest.raises(ConfigError, match="token_slice = 1 is not accepted"):
         program.build(config)
 
 
 def test_too_many_micro_batches_are_refused():
-    config = TrainConfig(model="tiny", batch=8, seq=64, batch_slice=1, token_slice=8, grad_accum=9)
+    config = TrainConfig(model=model_from("tiny"), batch=8, seq=64, batch_slice=1, token_slice=8, grad_accum=9)
     with pytest.raises(ConfigError, match="grad_accum = 9 is not accepted: at most 8 micro-batches of 64 slices"):
         program.build(config)
 
@@ -256,8 +258,8 @@ def test_dot_names_every_node_and_edge():
 
 def test_dot_draws_phases_without_a_colour(monkeypatch):
     known = graph.dot(GRAPH)
-    monkeypatch.setattr(graph, "PHASES", (*graph.PHASES, *(f"more {number}" for number in range(9))))
+    monkeypatch.setattr(graph, "PHASES", (*PHASES, *(f"more {number}" for number in range(9))))
     assert graph.dot(GRAPH) == known
-    phase = ["more 8" if name == "loss" else name for name in GRAPH.phase]
+    phase = tuple("more 8" if name == "loss" else name for name in GRAPH.phase)
     drawn = graph.dot(dataclasses.replace(GRAPH, phase=phase))
     assert drawn.count('fillcolor="white"') == known.count('fillcolor="gold"') > 0

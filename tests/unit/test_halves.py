@@ -17,6 +17,7 @@ from gpt2core.networks.lstm import tensors as lstm_tensors
 from gpt2core.networks.lstm.tensors import Lstm
 from gpt2core.networks.network import network_of
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import model_from
 from tests.support.checkpoints import MODEL, random_weights, write_bf16
 
 LSTM = Lstm(embedding=24, hidden=32, layers=2, vocab=61)
@@ -101,7 +102,7 @@ def test_weights_of_recurrent_encoders_are_those_of_float32_rounded(
     """Drawn from a seed, and read from a file."""
     monkeypatch.setattr(halves, "AT_ONCE", 100)
     path = str(tmp_path / "weights.safetensors")
-    keeps = TrainConfig(model, mode="infer", precision="bf16")
+    keeps = TrainConfig(model_from(model), mode="infer", precision="bf16")
     network = network_of(keeps)
     specs = network.tensors(keeps)["weights"]
     matrices = [spec.name for spec in specs if spec.dtype == "uint16"]
@@ -110,7 +111,7 @@ def test_weights_of_recurrent_encoders_are_those_of_float32_rounded(
     for weights in (whole, half):
         network.initialise(keeps, weights)
     assert_rounded(half, whole)
-    network.write(TrainConfig(model, save=path), whole)
+    network.write(TrainConfig(model_from(model), save=path), whole)
     _, read = both(specs, matrices)
-    network.read(TrainConfig(model, mode="infer", precision="bf16", checkpoint=path), read)
+    network.read(TrainConfig(model_from(model), mode="infer", precision="bf16", checkpoint=path), read)
     assert_rounded(read, whole)

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,7 +238,7 @@ def test_occasions_that_differ_as_much_as_the_slowdown_dismiss_nothing():
 )  # fmt: skip
 def test_builds_in_turn_tell_the_software_from_the_machine(make_result, old_s, new_s, state, cause):
     """Eight blocks on a machine whose speed varies by 20 %: only the pairs show the difference."""
-    fresh = []
+    fresh: list[Any] = []
     for build, level in (("old", old_s), ("new", new_s)):
         for i, weather in enumerate([1.0, 1.2, 0.9, 1.1, 1.0, 1.2, 0.9, 1.1] if level else []):
             wide = 0.02 if level == 1.02 else 0.0004  # too wide for a verdict

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 from pathlib import Path
 
 import psutil
@@ -75,8 +76,8 @@ def test_processors_are_described_as_linux_does(
     monkeypatch: pytest.MonkeyPatch, text: str, name: str, features: str
 ) -> None:
     monkeypatch.setattr(host, "read_text", lambda _: text or None)
-    monkeypatch.setattr(host.platform, "processor", lambda: "fallback")
-    monkeypatch.setattr(host.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(platform, "processor", lambda: "fallback")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     assert host.cpu_model() == name
     about = host.processor()
     assert about.get("flags", about.get("Features", "")) == features

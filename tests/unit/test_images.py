@@ -151,7 +151,7 @@ def test_synthetic_images_follow_the_seed_and_have_classes_templates(side: int, 
 
 def test_synthetic_bytes_are_the_same_on_every_machine() -> None:
     found = opened("synthetic", side=5, classes=3, val_samples=2)
-    assert hashlib.sha256(found.samples).hexdigest() == GOLDEN_BYTES
+    assert hashlib.sha256(found.samples.tobytes()).hexdigest() == GOLDEN_BYTES
 
 
 def test_the_permutation_is_the_same_on_every_machine() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from gpt2core.layers.attention import BLOCK, attention_backward, attention_forwa
 
 Load = Callable[[str], dict[str, np.ndarray]]
 By = Callable[..., tuple[int, int, int, int]]
-CLOSE = {"rtol": 5e-6, "atol": 5e-6}
+CLOSE: dict[str, Any] = {"rtol": 5e-6, "atol": 5e-6}
 NH = 3
 SLICINGS = [(1, 1), (1, 2), (1, 5), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5)]
 

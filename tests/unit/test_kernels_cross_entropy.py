@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from gpt2core.layers.loss import cross_entropy, cross_entropy_of_halves, mean_loss
 
 Load = Callable[[str], dict[str, np.ndarray]]
-CLOSE = {"rtol": 2e-6, "atol": 2e-7}
+CLOSE: dict[str, Any] = {"rtol": 2e-6, "atol": 2e-7}
 V = 50
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from gpt2core.layers.embedding import encoder_backward, encoder_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
-CLOSE = {"rtol": 1e-6, "atol": 1e-6}
+CLOSE: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-6}
 
 
 def test_forward(golden: Load) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +12,12 @@ from gpt2core.compile.vector import exp32
 from gpt2core.layers.gelu import gelu_backward, gelu_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
-CLOSE = {"rtol": 2e-6, "atol": 2e-6}
+CLOSE: dict[str, Any] = {"rtol": 2e-6, "atol": 2e-6}
 NONE = np.empty((0, 0), np.float32)  # no array
 
 
 @kernel
-def exponentials(out, inp):  # type: ignore[no-untyped-def]
+def exponentials(out, inp):
     for i in range(len(inp)):
         out[i] = exp32(inp[i])
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from gpt2core.layers.layernorm import layernorm_backward, layernorm_backward_weight, layernorm_forward
 
 Load = Callable[[str], dict[str, np.ndarray]]
-CLOSE = {"rtol": 5e-6, "atol": 5e-6}
+CLOSE: dict[str, Any] = {"rtol": 5e-6, "atol": 5e-6}
 
 
 def forward(g: dict[str, np.ndarray], row0: int, row1: int, fill: float) -> dict[str, np.ndarray]:

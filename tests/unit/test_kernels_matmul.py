@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from gpt2core.step.signature import signature
 
 Load = Callable[[str], dict[str, np.ndarray]]
 By = Callable[..., tuple[int, int, int, int]]
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}
 NONE = np.empty(0, np.float32)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from gpt2core.layers import double_attention, pointer
 from tests.support.finite_differences import draw, gradient
 
 By = Callable[..., tuple[int, int, int, int]]
-CLOSE = {"rtol": 2e-5, "atol": 4e-6}
+CLOSE: dict[str, Any] = {"rtol": 2e-5, "atol": 4e-6}
 T, Q, D, B = 5, 4, 3, 2  # one group: rows t * B + b and q * B + b
 LENGTHS, QUERIES = np.array([3, 5], np.int32), np.array([4, 2], np.int32)
 WORDS = np.array([7, 2, 7, 3, 4, 2, 0, 2, 0, 3], np.int32)  # 7 7 4 and 2 3 2 2 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from gpt2core.layers.token_cell import lstm_of_token
 from tests.support.finite_differences import draw, gradient
 
 By = Callable[..., tuple[int, int, int, int]]
-CLOSE = {"rtol": 2e-5, "atol": 4e-6}
+CLOSE: dict[str, Any] = {"rtol": 2e-5, "atol": 4e-6}
 T, H, GROUPS = 5, 7, ((0, 2), (2, 3))  # samples of a group
 B, BS = 3, 2
 NONE = np.empty((0, 0), np.float32)  # the weight is not packed
@@ -59,8 +60,8 @@ def test_a_layer_of_cells(
     dgates, whole, dcell = kept.copy(), dh.copy(), np.full((B, H), np.nan, np.float32)
     for group, chunk, row in reversed(inside):
         for block in units:
-            tile = (*group, *chunk, row), (*block, 0)
-            lstm_backward(dgates, whole, dcell, dgates, cell, first_cell, weight, NONE, by(), T, *tile)
+            lstm_backward(dgates, whole, dcell, dgates, cell, first_cell, weight, NONE, by(), T,
+                          (*group, *chunk, row), (*block, 0))  # fmt: skip
     np.testing.assert_allclose(dgates, gradient(lambda x: outputs(x, weight, bias, first), gates, dh), **CLOSE)
 
     expected = gradient(lambda w: outputs(gates.astype(np.float64), w, bias, first), weight, dh)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from gpt2core.layers.recurrence import Chunk
 from tests.support.finite_differences import draw, gradient
 
 By = Callable[..., tuple[int, int, int, int]]
-CLOSE = {"rtol": 2e-5, "atol": 4e-6}
+CLOSE: dict[str, Any] = {"rtol": 2e-5, "atol": 4e-6}
 T, H, B = 5, 4, 2  # one group: row t * B + b
 LENGTHS, TARGETS = np.array([3, 5], np.int32), np.array([5, 2], np.int32)
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,8 @@ from taskloom.analysis.processes import Process
 
 def measured(make_result, occasions, processes, steps, sd, seed=1):
     """Processes with planted standard deviations of occasions, processes and steps."""
-    rng, made = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    made: list[Any] = []
     for occasion in range(occasions):
         today = rng.normal(0, sd[0])
         for _ in range(processes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from gpt2core.networks import lifetimes
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import GraphError
+from gpt2core.spec.models import model_from
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import ONE_TILE
 from gpt2core.step.ops import Read, Tensor, Update, Write
@@ -62,7 +64,7 @@ def test_the_place_that_is_free_for_the_longest_time_is_taken() -> None:
     assert place(chain, Policy(spare=1))[0] == [0, 64, 128, 0, 64, 128]
 
 
-def kernel_of(out: Matrix, inp: Matrix):  # type: ignore[no-untyped-def]
+def kernel_of(out: Matrix, inp: Matrix):
     """Stands for any kernel: nothing runs."""
 
 
@@ -73,7 +75,7 @@ def chain(step: Builder, *names: str, update: bool = False) -> None:
         step.op(other, "forward", kernel_of, ONE_TILE, [(1, 1)], out=out, inp=Read(Tensor(name)))
 
 
-def plans(*names: str):  # type: ignore[no-untyped-def]
+def plans(*names: str):
     return {"activations": plan_arena([TensorSpec(name, (4, 4)) for name in names])}
 
 
@@ -150,14 +152,16 @@ BEFORE = {  # MiB of all arenas when networks placed tensors by hand; threads 2 
 def test_no_model_needs_more_memory_than_with_places_by_hand(case: tuple[str, int, int, str]) -> None:
     model, batch, seq, precision = case
     for threads, most in zip((2, 16), BEFORE[case], strict=True):
-        config = TrainConfig(model, batch, seq, threads=threads, precision=precision, allow_oversubscription=True)
+        config = TrainConfig(
+            model_from(model), batch, seq, threads=threads, precision=precision, allow_oversubscription=True
+        )
         assert sum(memory_bytes(config).values()) / MIB < most + 0.01
 
 
 def test_lives_do_not_depend_on_the_number_of_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few chunks of time stand for all, so that sizes are known at once."""
     for model in ("tiny", "lstm-tiny"):
-        config = TrainConfig(model, 3, 20, batch_slice=1, token_slice=2)
+        config = TrainConfig(model_from(model), 3, 20, batch_slice=1, token_slice=2)
         short = plan(config)["activations"]
         with monkeypatch.context() as patched:
             patched.setattr(lifetimes, "MOST_CHUNKS", 10)
@@ -175,7 +179,7 @@ def test_lives_do_not_depend_on_the_number_of_slices(monkeypatch: pytest.MonkeyP
     ],
     ids=str,
 )
-def test_lives_do_not_depend_on_how_long_a_run_is(model: str, settings: dict[str, object]) -> None:
+def test_lives_do_not_depend_on_how_long_a_run_is(model: str, settings: dict[str, Any]) -> None:
     """Settings that fit only so many steps are those of the run, not of the few steps whose lives are found."""
     plain = {"model": model, "batch": 4, "steps": 300}
     plans = [plan(TrainConfig.from_dict({**plain, **more}))["activations"] for more in ({}, settings)]

@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 
 from gpt2core.networks import network
 from gpt2core.networks.gpt2 import checkpoint as of_gpt2
+from gpt2core.networks.gpt2.tensors import weight_specs as gpt2_specs
 from gpt2core.networks.lstm.checkpoint import about, read_checkpoint, read_model, write_checkpoint
 from gpt2core.networks.lstm.tensors import PRESETS, Lstm, weight_specs
 from gpt2core.spec.errors import BadMagic, BadVersion, ConfigError, ShapeMismatch, UnreadableFile
@@ -65,7 +66,7 @@ def test_a_file_with_a_presets_sizes_has_its_name(path: Path) -> None:
 
 def test_the_network_is_that_of_the_tensors(tmp_path: Path) -> None:
     gpt2 = ModelConfig(1, 1, 64, 11, 4)
-    specs = of_gpt2.weight_specs(gpt2)
+    specs = gpt2_specs(gpt2)
     path = tmp_path / "gpt2.safetensors"
     of_gpt2.write_checkpoint(path, gpt2, {spec.name: np.zeros(spec.shape, np.float32) for spec in specs})
     assert network.model_in(str(path)) == gpt2

@@ -32,7 +32,8 @@ def sizes(model: str, batch: int, seq: int, threads: int, **given: int) -> tuple
 )
 def test_a_batch_is_cut_along_time_first(model, shape, threads, expected):
     """Small groups would read the recurrent weights for few rows. Eight layers on eight threads need more chunks."""
-    assert sizes(model, *shape, threads) == expected
+    batch, seq = shape
+    assert sizes(model, batch, seq, threads) == expected
 
 
 def test_two_layers_on_many_threads_need_groups():

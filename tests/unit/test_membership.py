@@ -1,6 +1,7 @@
 """A comparison of two variants of one experiment has the verdict of its family, whichever way they are named."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def experiment(make_result):
     """Processes of two schedulers and two numbers of threads in some blocks."""
 
     def build(blocks):
-        made = []
+        made: list[Any] = []
         for i in range(blocks):
             for (scheduler, threads), of in TIMES_S.items():
                 step_s = of * (1 + 0.0001 * ((3 * i + len(made)) % 5))
@@ -30,11 +31,11 @@ def experiment(make_result):
 
 
 def judged(everyone, a, b, primary=None, repetitions=None):
-    sides = [
+    left, right = (
         [p for p in everyone if (p.config["scheduler"], p.config["threads"]) == of and p.block < (repetitions or 1000)]
         for of in (a, b)
-    ]
-    return in_family(compare(*sides), *sides, 7, everyone, primary)
+    )
+    return in_family(compare(left, right), left, right, 7, everyone, primary)
 
 
 FORK, TASK = ("fork-join", 2), ("task", 2)
@@ -60,7 +61,7 @@ def test_the_verdict_is_that_of_the_sweep(experiment, blocks, primary):
     for axis in ("scheduler", "threads"):
         for row in sweep(everyone, axis, primary=primary).rows:
             a, b = ({**row.at, axis: value} for value in (row.a, row.b))
-            found = judged(everyone, *((side["scheduler"], side["threads"]) for side in (a, b)), primary)
+            found = judged(everyone, (a["scheduler"], a["threads"]), (b["scheduler"], b["threads"]), primary)
             assert (found.verdict, found.family.p_adjusted, found.family.primary) == (
                 row.verdict, row.p_adjusted, row.primary,
             )  # fmt: skip
@@ -90,8 +91,8 @@ def test_some_repetitions_are_a_look_too(experiment):
 
 def test_runs_of_one_variant_and_comparisons_without_a_test_have_no_family(experiment):
     everyone = experiment(12)
-    sides = [[p for p in everyone if p.variant == QUESTION[0] and p.block % 2 == odd] for odd in (0, 1)]
-    assert in_family(compare(*sides), *sides, 7, everyone, None).family is None
+    left, right = ([p for p in everyone if p.variant == QUESTION[0] and p.block % 2 == odd] for odd in (0, 1))
+    assert in_family(compare(left, right), left, right, 7, everyone, None).family is None
     assert judged(everyone, FORK, TASK, repetitions=1).family is None
 
 

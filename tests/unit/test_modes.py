@@ -2,13 +2,13 @@
 
 import pytest
 
-from contract.series import SeriesRun
-from contract.variants import VariantRow
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.modes import UNREAD
 from gpt2core.spec.phases import PHASES
 from gpt2core.spec.series import without_new
+from taskloom.contract.series import SeriesRun
+from taskloom.contract.variants import VariantRow
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Times are pairs: a and b of a block, around 1 s, with b `factor` times as long.
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,7 +135,7 @@ def test_where_nothing_is_nothing_is_called(noise, is_paired):
         assert called <= (0 if n < 6 else at_most(0.05, SIMULATIONS)), (noise, n, called)
 
 
-def moved(process, shift):
+def moved(process: Any, shift: int) -> Any:
     return SimpleNamespace(block=process.block + shift, occasion=process.occasion)
 
 
@@ -142,7 +143,7 @@ def moved(process, shift):
 def test_sides_that_count_as_interleaved_are_not_told_apart_by_their_blocks(noise):
     """The largest shift of one side's blocks that is accepted. If half of the blocks were, 4 of 5 could be called."""
     for n in (6, 9, 12, 20):
-        a, b = ([SimpleNamespace(block=block, occasion="e") for block in range(n)] for _ in "ab")
+        a, b = ([moved(SimpleNamespace(block=block, occasion="e"), 0) for block in range(n)] for _ in "ab")
         later = max(shift for shift in range(n) if interleaved(a, [moved(process, shift) for process in b]))
         called = 0
         for both in times(noise, n + later):

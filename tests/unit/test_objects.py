@@ -25,7 +25,7 @@ ABOUT = host.processor()
 
 
 @runtime
-def weighted(pair, rows, scale, negative):  # type: ignore[no-untyped-def]
+def weighted(pair, rows, scale, negative):
     """The scaled sum of rows plus both numbers of a pair. It changes the rows."""
     total = 0.0
     for i in range(rows.shape[0]):
@@ -36,17 +36,17 @@ def weighted(pair, rows, scale, negative):  # type: ignore[no-untyped-def]
 
 
 @runtime
-def halved(number):  # type: ignore[no-untyped-def]
+def halved(number):
     return number // 2
 
 
 @kernel
-def is_even(number):  # type: ignore[no-untyped-def]
+def is_even(number):
     return number % 2 == 0
 
 
 @runtime
-def fails(number):  # type: ignore[no-untyped-def]
+def fails(number):
     if number > 3:
         raise ValueError
     return number
@@ -126,7 +126,7 @@ def test_code_that_another_process_compiles_is_waited_for() -> None:
     [lambda b: b[:-1], lambda b: b[:0], lambda b: b[:200] + bytes([b[200] ^ 1]) + b[201:],
      lambda b: bytes([b[0] ^ 1]) + b[1:], lambda b: b.replace(b'"none"', b'"bool"', 1)],
 )  # fmt: skip
-def test_damaged_code_is_made_again(folder: Path, damage) -> None:  # type: ignore[no-untyped-def]
+def test_damaged_code_is_made_again(folder: Path, damage) -> None:
     objects.load("seven", ("damaged",), seven)
     (path,) = folder.glob("seven-*.o")
     whole = path.read_bytes()
@@ -143,13 +143,13 @@ def test_damaged_code_is_made_again(folder: Path, damage) -> None:  # type: igno
         (target, "version", lambda _: "0.0"),
         (target, "source_hash", lambda _: "other sources"),
         (target, "clock", lambda: "another"),
-        (target.platform, "machine", lambda: "another"),
+        (platform, "machine", lambda: "another"),
         (target, "about", lambda: {**ABOUT, "model": "another"}),
         (target, "about", lambda: {**ABOUT, "flags": f"{ABOUT.get('flags')} another"}),
         (target, "about", lambda: {**ABOUT, "Features": "another"}),
     ],
 )
-def test_code_of_another_version_or_processor_is_not_taken(  # type: ignore[no-untyped-def]
+def test_code_of_another_version_or_processor_is_not_taken(
     monkeypatch: pytest.MonkeyPatch, where, name: str, other
 ) -> None:
     ours = target.identity.__wrapped__()
@@ -258,7 +258,7 @@ def test_loops_use_the_widest_vectors_of_the_processor(monkeypatch: pytest.Monke
     finish, finished = compiler._finish, []
     monkeypatch.setattr(compiler, "_finish", lambda native, *given: finished.append(native) or finish(native, *given))
 
-    def squares(numbers):  # type: ignore[no-untyped-def]
+    def squares(numbers):
         for i in range(len(numbers)):
             numbers[i] = numbers[i] * numbers[i]
 

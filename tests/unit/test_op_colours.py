@@ -9,7 +9,8 @@ import pytest
 
 from gpt2core.networks.program import build
 from gpt2core.spec.config import TrainConfig
-from taskloom.analysis.report.plots import op_colour
+from gpt2core.spec.models import model_from
+from taskloom.analysis.report.colours import op_colour
 
 SCALE = Path(__file__).parents[2] / "server/ui/plots/scale.js"
 # They copy or look up.
@@ -18,7 +19,7 @@ OTHER = {"tokens", "images", "pairs", "lengths", "bridge", "encoder", "embedding
 
 @pytest.mark.parametrize("model", ["tiny", "lstm-tiny", "resnet14-cifar", "vgg11-cifar", "seq2seq-tiny", "reader-tiny"])
 def test_each_op_that_computes_has_a_kind_and_the_dashboard_shows_the_same(model: str) -> None:
-    config = TrainConfig(model, batch=2, seq=1 if "cifar" in model else 8)
+    config = TrainConfig(model_from(model), batch=2, seq=1 if "cifar" in model else 8)
     ops = {call.name for _, _, call, _ in build(config).calls}
     assert {op for op in ops if op_colour(op) == "var(--other-op)"} <= OTHER
     listed = re.findall(r"\[\[('[^\]]+)\], '([a-z-]+)'\]", SCALE.read_text(encoding="utf-8"))

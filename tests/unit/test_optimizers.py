@@ -17,7 +17,7 @@ from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.optimizers import OPTIMIZERS, SCHEDULES, learning_rates
-from taskloom.analysis.report.plots import op_colour
+from taskloom.analysis.report.colours import op_colour
 
 SMALL = TrainConfig(
     model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16), batch=3, seq=10, steps=4, warmup=0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from taskloom.analysis.outlook import outlook
@@ -31,7 +33,8 @@ def test_each_order_of_ops_and_each_slicing_has_its_own_forecast(make_result, ax
     name, first, second, shown = axis
     found = {first: profile([0, 1, 2, 3, 4], [(1, 2), (1, 3), (2, 4), (3, 4)]),
              second: profile([0, 1, 3, 4], [(1, 2), (1, 3), (2, 4), (3, 4)])}  # fmt: skip
-    processes, profiles = [], {}
+    processes: list[Any] = []
+    profiles: dict[Any, Any] = {}
     for value in (first, second):
         for threads, step_s in ((1, 4.0), (2, 4.0 if value == first else 3.0)):
             settings = {"scheduler": "fork-join", "threads": threads, name: value}

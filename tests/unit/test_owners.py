@@ -8,14 +8,15 @@ import pytest
 
 from gpt2core.networks import memory, program
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import model_from
 from gpt2core.step import slicing
 from gpt2core.step.owners import owners
 
 
-def plans_and_owners(threads: int, **settings: object):  # type: ignore[no-untyped-def]
+def plans_and_owners(threads: int, **settings: object):
     config = slicing.resolve(
         TrainConfig(
-            model="tiny",
+            model=model_from("tiny"),
             batch=8,
             batch_slice=1,
             threads=threads,
@@ -27,7 +28,7 @@ def plans_and_owners(threads: int, **settings: object):  # type: ignore[no-untyp
     return plans, owners(program.build(config), plans, threads)
 
 
-def at(plans, name):  # type: ignore[no-untyped-def]
+def at(plans, name):
     """The location of a tensor: (arena, offset, spec)."""
     return next(
         (arena, offset, spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from taskloom.contract.experiments import ExperimentRequest
 from taskloom.patience import Patience, starting_s
 from tests.support.http_double import Script, scripted
 
-RUN_LIST = {"items": [], "next_cursor": None}
+RUN_LIST: dict[str, Any] = {"items": [], "next_cursor": None}
 
 
 class Restarts:

@@ -9,6 +9,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,11 +39,11 @@ def two() -> list[Library]:
     return [gemm.blas("mkl"), gemm.blas("openblas")]
 
 
-def load(name: str, wanted: list[Product], tell: Callable[[dict], None]) -> Products:
+def load(name: str, wanted: list[Product], tell: Callable[[dict[str, Any]], None]) -> Products:
     return table.choose(gemm.load(name), wanted, tell)
 
 
-def silent(_: dict) -> None:
+def silent(_: dict[str, Any]) -> None:
     pass
 
 
@@ -60,7 +61,7 @@ def test_small_products_are_not_worth_a_choice(cache):
 
 
 def test_what_was_measured_is_kept_and_completed():
-    told: list[dict] = []
+    told: list[dict[str, Any]] = []
     first = load("auto", [WIDE], told.append)
     again = load("auto", [WIDE, TALL], told.append)
     assert [event["product"] for event in told] == [str(WIDE), str(TALL)]
@@ -146,7 +147,7 @@ def test_a_table_that_is_none_is_refused(cache):
 def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatch):
     """The products are real; only the reported time is changed."""
     fast = two()[1].address
-    real = table.time_product
+    real = time_product
     for share, wanted in ((0.5, "openblas"), (0.99, "mkl")):
         monkeypatch.setattr(
             table, "time_product", lambda by, *rest, s=share: real(by, *rest) * 0 + (s if by[1] == fast else 1)

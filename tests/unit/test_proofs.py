@@ -102,7 +102,8 @@ def test_everything_that_a_proof_follows_from_is_in_its_name(monkeypatch: pytest
 
 
 def test_other_sources_than_those_of_the_name_do_not_make_graphs() -> None:
-    left, seen = {"step.graph"}, set()
+    left = {"step.graph"}
+    seen: set[str] = set()
     while left - seen:
         module = (left - seen).pop()
         seen.add(module)

@@ -19,7 +19,7 @@ def wish(**changes: Any) -> Wish:
 
 def offer(cores: int = 2, **changes: Any) -> Present:
     numbers = range(cores)
-    given = {
+    given: dict[str, Any] = {
         "node": "n1", "cores": frozenset(numbers), "core_set": ",".join(map(str, numbers)), "memory_bytes": 200,
         "remaining_s": math.inf,        "labels": frozenset(), "busy": False,
     }  # fmt: skip

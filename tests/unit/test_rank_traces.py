@@ -4,6 +4,7 @@ import copy
 import re
 from collections import defaultdict
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_paraver_has_a_task_for_each_rank_and_their_messages():
     between = [(r[2], r[4], r[8], r[10], r[12]) for r in records["3"] if r[2] != r[8]]
     assert between == [(1, 3250, 2, 5850, 4096), (2, 5550, 1, 5900, 8192), (1, 11_250, 2, 13_850, 4096),
                        (2, 13_550, 1, 13_900, 8192)]  # fmt: skip
-    running = defaultdict(int)
+    running: defaultdict[Any, int] = defaultdict(int)
     for _, _, task, _, begin, end, state in records["1"]:
         running[task] += (end - begin) * (state == paraver.RUNNING)
     assert running == {1: 2 * 3600, 2: 2 * 5600}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 from taskloom.server.queue.runs.details import evaluations_of
 from taskloom.tables import per_second
 
 
 def test_the_heading_of_rates_names_what_all_rows_count() -> None:
-    images, tokens = SimpleNamespace(unit="images"), SimpleNamespace(unit="tokens")
+    images: Any = SimpleNamespace(unit="images")
+    tokens: Any = SimpleNamespace(unit="tokens")
     assert per_second([tokens, tokens]) == "tokens/s"
     assert per_second([images]) == "images/s"
     assert per_second([tokens, images]) == "images, tokens/s"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_the_conclusion_says_what_the_verdicts_do(document):
 
 
 def test_several_schedulers_are_told_apart_and_their_runtime_is_named(make_result):
-    made = []
+    made: list[Any] = []
     for block in range(7):
         for scheduler in ("fork-join", "omp-for", "omp-task"):
             told = {"runtime": "libomp", "version": "LLVM OMP 5.0"} if scheduler != "fork-join" else None

@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -31,7 +32,7 @@ def document(processes):
                                               ("threads", [1, 2, 3, 4, 8])])  # fmt: skip
 def test_labels_of_ratios_name_the_times_in_the_order_of_the_number(axis, values, make_result):
     """The later the value, the shorter its step: every ratio of a first time to a second time is above 1."""
-    made = []
+    made: list[Any] = []
     for block in range(10):
         for i, value in enumerate(values):
             step_s = (10 - i) * (1 + 0.001 * ((7 * block + len(made)) % 5))
@@ -58,7 +59,8 @@ def test_labels_of_ratios_name_the_times_in_the_order_of_the_number(axis, values
 
 def test_a_question_across_the_axis_is_drawn_first(processes):
     """The sweep runs along the scheduler; the question compares numbers of threads."""
-    document = make_document(processes, primary=tuple({"scheduler": "task", "threads": n} for n in (1, 2)))
+    sides = {"scheduler": "task", "threads": 1}, {"scheduler": "task", "threads": 2}
+    document = make_document(processes, primary=sides)
     question, text = document["sweep"]["primary"], page(document)
     assert (document["sweep"]["axis"], question["axis"]) == ("scheduler", "threads")
     assert ">first time / second time<" in text
@@ -80,7 +82,7 @@ def test_a_question_without_other_comparisons_has_its_own_labels(processes):
 
 
 def test_values_of_an_axis_that_are_settings_are_drawn(make_result):
-    made = []
+    made: list[Any] = []
     for block in range(7):
         for value, step_s in ((None, 2.0), ({"qkv": 1}, 1.0 + 0.001 * (block % 3))):
             result = make_result([9, step_s, step_s], threads=2, op_threads=value)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpt2core.spec.config import MAIN, PROBLEM, SETTINGS, TrainConfig, declared, with_role
+from gpt2core.spec.config import SETTINGS, TrainConfig
 from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.fields import DECLARED, ROLES, setting
 from gpt2core.spec.networks import OWN_SETTINGS
+from gpt2core.spec.roles import MAIN, PROBLEM, declared, with_role
 from gpt2core.spec.series import IN_FIRST_KEYS, LATER_SETTINGS, NOT_SERIES
 from taskloom.analysis.agreement import COMPARED, SLICES
 from taskloom.analysis.comparison import compare
@@ -25,7 +26,7 @@ def test_each_setting_has_one_role_and_each_role_a_setting():
     assert {item.name: item.metadata.get("role") for item in SETTINGS if item.metadata.get("role") not in ROLES} == {}
     assert set(ROLES) == {item.metadata["role"] for item in SETTINGS}
     with pytest.raises(TypeError, match="role"):
-        setting(1, "a setting without a role")
+        setting(1, "a setting without a role")  # type: ignore[call-arg]
 
 
 def test_the_lists_of_comparability_follow_from_the_roles():

@@ -4,6 +4,7 @@ import pytest
 
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import LOGITS
+from gpt2core.spec.models import model_from
 from taskloom.analysis.roofline import Peaks, memory_bound, model_flop, peaks_of, roofline
 
 PEAKS = Peaks(2, 400.0, 20.0)  # the ridge is at 20 flop a byte
@@ -76,18 +77,18 @@ def test_a_phases_rates_are_its_work_over_its_time():
 def test_model_flop_of_gpt2_by_hand():
     """12 layers of 12 x 768^2 and 50304 x 768: 123.57 M parameters in products; 256 tokens, T 64."""
     by_hand = 6 * (84_934_656 + 38_633_472) * 256 + 6 * 12 * 768 * 64 * 256
-    assert model_flop(TrainConfig(model="gpt2-124m", batch=4, seq=64).to_dict()) == by_hand
+    assert model_flop(TrainConfig(model=model_from("gpt2-124m"), batch=4, seq=64).to_dict()) == by_hand
 
 
 def test_model_flop_of_a_step_counts_all_micro_batches():
-    one = TrainConfig(model="tiny", batch=2, seq=16).to_dict()
+    one = TrainConfig(model=model_from("tiny"), batch=2, seq=16).to_dict()
     assert model_flop({**one, "grad_accum": 3}) == 3 * model_flop(one)
     assert model_flop({name: value for name, value in one.items() if name != "grad_accum"}) == model_flop(one)
 
 
 def test_model_flop_of_inference_is_that_of_the_forward_pass():
     """A third of training's; with the last logits alone, the head's product has a row for each sequence."""
-    train = TrainConfig(model="gpt2-124m", batch=4, seq=64)
+    train = TrainConfig(model=model_from("gpt2-124m"), batch=4, seq=64)
     infer = {logits: dataclasses.replace(train, mode="infer", logits=logits).to_dict() for logits in LOGITS}
     assert model_flop(infer["all"]) == model_flop(infer["none-kept"]) == model_flop(train.to_dict()) / 3
     assert model_flop(infer["all"]) - model_flop(infer["last"]) == 2 * 50304 * 768 * (4 * 64 - 4)

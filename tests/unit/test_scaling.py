@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ def processes(make_result):
     """Processes of variants given as (scheduler, threads, median step, more settings)."""
 
     def build(*variants, repetitions=1):
-        made = []
+        made: list[Any] = []
         for _ in range(repetitions):
             for scheduler, threads, step_s, *more in variants:
                 settings = {"scheduler": scheduler, "threads": threads, **(more[0] if more else {})}
@@ -170,7 +171,7 @@ def test_overlapping_phases_count_by_their_own_tasks(make_result):
 
 
 def test_a_speedup_over_pairs_that_resemble_each_other_has_no_interval(make_result):
-    made = []
+    made: list[Any] = []
     for i in range(20):
         for threads, step_s in ((1, 2.0), (2, 1.0 + 0.01 * math.sin(i * math.pi / 5))):
             result = make_result([9.0, step_s, step_s], scheduler="task", threads=threads)

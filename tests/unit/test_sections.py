@@ -1,21 +1,24 @@
 """Threads of single ops by patterns of their names."""
 
+from typing import Any
+
 import pytest
 
 from gpt2core.networks import program
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.models import model_from
 from gpt2core.step import sections
 
 
 @pytest.fixture(scope="module")
 def tiny():
-    return program.build(TrainConfig(model="tiny", mode="infer", threads=4, fusion="none"))
+    return program.build(TrainConfig(model=model_from("tiny"), mode="infer", threads=4, fusion="none"))
 
 
 @pytest.fixture(scope="module")
 def fused():
-    return program.build(TrainConfig(model="tiny", mode="infer", threads=4, fusion="rows"))
+    return program.build(TrainConfig(model=model_from("tiny"), mode="infer", threads=4, fusion="rows"))
 
 
 def by_label(step, table):
@@ -47,7 +50,7 @@ def test_a_pattern_without_an_op_is_refused(tiny, pattern):
 
 
 def test_omp_for_takes_no_dynamic_shares_of_few_threads():
-    settings = {"scheduler": "omp-for", "threads": 2, "op_threads": "qkv=1"}
+    settings: dict[str, Any] = {"scheduler": "omp-for", "threads": 2, "op_threads": "qkv=1"}
     TrainConfig(**settings)
     with pytest.raises(ConfigError, match="static with op_threads"):
         TrainConfig(**settings, assignment="dynamic")

@@ -112,7 +112,8 @@ READ_TEXT = {"startswith", "endswith", "partition", "rpartition", "removeprefix"
 # Text that is no sentence: nouns, names of settings and of ops, an instant, what a user gave.
 NO_SENTENCE = {
     "analysis/wording.py": {"endswith", "replace"},
-    "analysis/report/plots.py": {"startswith", "replace"},
+    "analysis/report/colours.py": {"startswith"},
+    "analysis/report/plots.py": {"replace"},
     "analysis/report/page.py": {"replace"},
     "analysis/report/document.py": {"endswith"},
     "analysis/naming.py": {"removeprefix", "replace"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from gpt2core.layers.attention import row_of, run_length
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.models import model_from
 from gpt2core.step import slicing, tensors
 
 SHAPES = st.integers(1, 9).flatmap(
@@ -23,7 +25,7 @@ SHAPES = st.integers(1, 9).flatmap(
 
 def make(shape: tuple[int, int, int, int]) -> TrainConfig:
     batch, seq, batch_slice, token_slice = shape
-    return TrainConfig(model="tiny", batch=batch, seq=seq, batch_slice=batch_slice, token_slice=token_slice)
+    return TrainConfig(model=model_from("tiny"), batch=batch, seq=seq, batch_slice=batch_slice, token_slice=token_slice)
 
 
 @given(SHAPES)
@@ -57,7 +59,7 @@ def test_attention_finds_the_rows(shape):
 
 @given(SHAPES, st.integers(1, 70))
 def test_automatic_slices_are_alike_and_of_one_and_two_threads_the_same(shape, threads):
-    config = TrainConfig(model="tiny", batch=shape[0], seq=shape[1], threads=threads)
+    config = TrainConfig(model=model_from("tiny"), batch=shape[0], seq=shape[1], threads=threads)
     for scheduler in ("task", "fork-join"):
         assert slicing.sizes(dataclasses.replace(config, scheduler=scheduler)) == slicing.sizes(config)
     one, two = (slicing.sizes(dataclasses.replace(config, threads=count)) for count in (1, 2))
@@ -72,7 +74,7 @@ def test_automatic_slices_are_alike_and_of_one_and_two_threads_the_same(shape, t
 
 
 def sizes(batch, seq, threads, **given):
-    return slicing.sizes(TrainConfig(model="gpt2-124m", batch=batch, seq=seq, threads=threads, **given))
+    return slicing.sizes(TrainConfig(model=model_from("gpt2-124m"), batch=batch, seq=seq, threads=threads, **given))
 
 
 def test_automatic_slices_are_as_large_as_leaves_one_for_each_thread():
@@ -87,14 +89,14 @@ def test_automatic_slices_fill_in_for_the_size_that_was_not_given():
     assert sizes(4, 64, 2, batch_slice=4) == (4, 32)
     assert sizes(4, 64, 2, token_slice=16) == (4, 16)
     assert sizes(4, 256, 2, token_slice=256, batch_slice=3) == (3, 256)
-    config = TrainConfig(model="tiny", batch=8, seq=128)
+    config = TrainConfig(model=model_from("tiny"), batch=8, seq=128)
     assert slicing.resolve(config) == slicing.resolve(slicing.resolve(config))
 
 
 def test_sizes_are_those_of_the_published_models():
     parameters = [("124m", 124_439_808), ("350m", 354_823_168), ("774m", 774_030_080), ("1.5b", 1_557_611_200)]
     for name, wanted in parameters:
-        model = TrainConfig(model=f"gpt2-{name}").model
+        model: Any = model_from(f"gpt2-{name}")
         padding = (model.padded_vocab - model.vocab) * model.channels
         assert sum(spec.size for spec in weight_specs(model)) - padding == wanted
 
@@ -105,14 +107,14 @@ def test_blocks_are_counted_as_they_are_cut(shape):
 
 
 def test_memory_is_the_sum_of_aligned_tensors():
-    config = TrainConfig(model="tiny", batch=3, seq=10, fusion="none")
+    config = TrainConfig(model=model_from("tiny"), batch=3, seq=10, fusion="none")
     for kind, arena in plan(config).items():
         ends = [o + s.bytes for o, s in zip(arena.offsets, arena.specs, strict=True)]
         assert all(offset % tensors.ALIGN == 0 for offset in arena.offsets)
         if kind != "activations":  # which share memory: test_lifetimes.py
             assert all(end <= start for end, start in zip(ends, arena.offsets[1:], strict=False))
         assert max(ends) <= arena.bytes == memory_bytes(config)[kind]
-    double = memory_bytes(TrainConfig(model="tiny", batch=6, seq=10))
+    double = memory_bytes(TrainConfig(model=model_from("tiny"), batch=6, seq=10))
     assert double["weights"] == memory_bytes(config)["weights"]
     assert memory_bytes(dataclasses.replace(config, fusion="all"))["gradients"] == 0
     assert memory_bytes(dataclasses.replace(config, fusion=None))["gradients"] == 0

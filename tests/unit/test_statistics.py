@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from gpt2core.spec.result import median_interval
 from taskloom.analysis import statistics
 from taskloom.analysis.estimators import sequential_bounds
 from taskloom.analysis.processes import Process
@@ -57,7 +58,7 @@ def test_too_few_processes_have_no_interval(make_result):
 @given(st.lists(st.floats(0.001, 1000), min_size=6, max_size=40, unique=True))
 def test_the_interval_is_that_of_scipy(values):
     expected = stats.quantile_test(values, q=0, p=0.5).confidence_interval(0.95)
-    found = statistics.median_interval(values, 0.95)
+    found = median_interval(values, 0.95)
     assert found == (expected.low, expected.high)
 
 
@@ -65,7 +66,7 @@ def test_the_interval_is_that_of_scipy(values):
 def test_the_interval_of_many_steps_is_that_of_scipy(n):
     values = np.random.default_rng(n).permutation(n).astype(float)
     expected = stats.quantile_test(values, q=0, p=0.5).confidence_interval(0.95)
-    assert statistics.median_interval(list(values), 0.95) == (expected.low, expected.high)
+    assert median_interval(list(values), 0.95) == (expected.low, expected.high)
 
 
 def test_superiority_counts_ties_half():
@@ -108,6 +109,6 @@ def test_a_median_that_a_stopping_rule_looked_at_has_the_bounds_of_a_confidence_
     made = [Process(i, make_result([9.0, s, s]), stop_rule=True) for i, s in enumerate(steps_s)]
     found = statistics.step_interval(made)
     assert (found.low, found.high) == (sequential_bounds(steps_s) or (None, None))
-    fixed = statistics.median_interval(steps_s, 0.95)
+    fixed = median_interval(steps_s, 0.95)
     assert found.low is None or (found.low < fixed[0] and fixed[1] < found.high)
     assert statistics.step_interval(made[:1]).over == "steps"

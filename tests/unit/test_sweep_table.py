@@ -11,7 +11,7 @@ from taskloom.analysis_tables import sweep as lines
 
 
 def shown(make_result: Callable[..., dict[str, Any]], blocks: int) -> list[str]:
-    made = []
+    made: list[Any] = []
     for size in (16, 32, 64):
         for i in range(blocks):
             for scheduler, step_s in (("fork-join", 1.2 + 0.001 * (5 * i % 7)), ("task", 1.0)):
@@ -34,11 +34,12 @@ def test_nothing_is_missing_where_there_are_enough(make_result: Callable[..., di
 
 
 def test_a_question_alone_is_not_called_an_axis_that_does_not_vary(make_result: Callable[..., dict[str, Any]]) -> None:
-    made, sides = [], ({"scheduler": "fork-join", "threads": 1}, {"scheduler": "task", "threads": 2})
+    made: list[Any] = []
+    sides = ({"scheduler": "fork-join", "threads": 1}, {"scheduler": "task", "threads": 2})
     for i in range(6):
         for settings, step_s in zip(sides, (2.0 + 0.001 * i, 1.0), strict=True):
             result = make_result([9.0, step_s, step_s], **settings)
             made.append(Process(len(made) + 1, result, settings, (1, i), "e", i))
     question, other = lines(sweep(made, primary=sides))
-    assert question.startswith("the question: task, 2 threads is 2.0")
+    assert str(question).startswith("the question: task, 2 threads is 2.0")
     assert other == "no two variants differ in scheduler alone"

@@ -7,6 +7,7 @@ import json
 import re
 from collections import defaultdict
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def trace() -> Trace:
     return trace_of(FOUND)
 
 
-def chrome_events(*traces: Trace) -> list[dict]:
+def chrome_events(*traces: Trace) -> list[dict[str, Any]]:
     return check_chrome("".join(chrome.chrome([(f"run {i}", found) for i, found in enumerate(traces)])))
 
 
@@ -62,7 +63,7 @@ def test_two_runs_are_aligned_where_their_steps_begin(trace):
 
 def test_paraver_states_events_and_dependencies(trace):
     records = check_paraver("\n".join(paraver.prv(trace, AT)))
-    in_state = defaultdict(int)
+    in_state: defaultdict[Any, int] = defaultdict(int)
     for _, _, _, thread, begin, end, state in records["1"]:
         in_state[thread, state] += end - begin
     assert in_state[1, paraver.RUNNING] == 17_300

@@ -91,7 +91,7 @@ def test_weights_of_a_generation_stand_beside_the_bandwidth_or_the_reason() -> N
               "precision": "fp32", "save": None}  # fmt: skip
     rates = {"gflop_per_s": 1.0, "weights_gb_per_s": 5.0, "triad_gb_per_s": 20.0}
     why = "the bandwidth of the node is measured with 1 thread, not with 2"
-    found = {"config": config, "tokens": [1, 2, 3], "time_to_first_token_s": 0.5}
+    found: dict[str, Any] = {"config": config, "tokens": [1, 2, 3], "time_to_first_token_s": 0.5}
     for summary, text in (
         (rates, "5.0 GB/s; 25% of the triad's 20.0 GB/s"),
         ({**rates, "triad_gb_per_s": None, "triad_missing": why}, f"5.0 GB/s; {why}"),

@@ -1,13 +1,15 @@
 """Kept settings of tunings: which one fits, what completes a base, and what is said of it."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from gpt2core.node import host
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.series import MACHINE
-from taskloom import tuned
+from taskloom import Client, tuned
 from taskloom.contract.tuned import TunedSetting
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -23,13 +25,13 @@ def kept(experiment_id, days=3, changed=(), **machine):
     )  # fmt: skip
 
 
-class Known:
+class Known(Client):
     """A client's answer."""
 
     def __init__(self, *items):
         self.items, self.asked = items, []
 
-    def tuned(self, base):
+    def tuned(self, base: dict[str, Any] | None = None) -> Iterator[TunedSetting]:
         self.asked.append(base)
         return iter(self.items)
 

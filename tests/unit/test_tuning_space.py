@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from taskloom.analysis.tuning.share import beats_at_least
 from taskloom.analysis.tuning.space import SpaceTooLarge, space
 
 BASE = {"model": "tiny"}
-VALUES = {"scheduler": ["fork-join", "task"], "sync": ["phase", "step", "none"], "threads": [1, 2, 4, 8]}
+VALUES: dict[str, list[Any]] = {
+    "scheduler": ["fork-join", "task"], "sync": ["phase", "step", "none"], "threads": [1, 2, 4, 8]
+}  # fmt: skip
 
 
 def test_settings_that_a_scheduler_does_not_read_make_no_other_configuration():
@@ -95,7 +98,7 @@ def test_what_was_good_is_searched_more():
     found = space(BASE, {"scheduler": ["fork-join", "task"], "threads": list(range(1, 33)), "fusion": ["none", "rows"]})
     first, later = 0.0, 0.0
     for seed in range(4):
-        tried = []
+        tried: list[Any] = []
         while len(tried) < 40:
             more = choose(found, tried, 5, seed, "tpe")
             tried += [Tried(p, abs(found.settings(p)["threads"] - 20) / 10) for p in more]
@@ -122,7 +125,8 @@ def test_the_share_is_clopper_and_pearson_s(k, m, bound):
 
 def play(terms, values, step_s, most=500, base=BASE, budget=lambda _: 0.0):
     """Run a tuning to its end; step_s(settings or None, block) gives a run's time, or None: it fails."""
-    chosen, runs = space(base, values), []
+    chosen = space(base, values)
+    runs: list[Any] = []
     while len(runs) < most:
         step = following(terms, chosen, runs, budget(runs))
         if step.reason is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ def found(make_result):
     """A sweep over both schedulers at some slicings."""
 
     def build(ratio, sizes, disturbed=0, blocks=8):
-        made = []
+        made: list[Any] = []
         for size in sizes:
             for i in range(blocks):
                 for scheduler, of in (("fork-join", ratio), ("task", 1.0)):
@@ -45,7 +46,7 @@ def test_a_ratio_that_decides_nothing_says_its_direction(found, ratio, blocks, v
 
 
 def test_values_that_are_numbers_are_named(make_result):
-    made = []
+    made: list[Any] = []
     for i in range(8):
         for threads, step_s in ((1, 1.9), (2, 1.0)):
             result = make_result([9.0, step_s + 0.001 * i, step_s], threads=threads)
@@ -72,7 +73,7 @@ def asked(make_result):
     """A sweep over two schedulers and two numbers of threads, with the times of one step each, and a question."""
 
     def build(times_s, primary, blocks=6):
-        made = []
+        made: list[Any] = []
         for i in range(blocks):
             for (scheduler, threads), of in times_s.items():
                 step_s = of * (1 + 0.0001 * ((3 * i + len(made)) % 5))

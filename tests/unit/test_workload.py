@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from html import escape
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def result_of(make_result, settings, step_s, counters=None):
 
 @pytest.fixture
 def processes(make_result):
-    made = []
+    made: list[Any] = []
     for block in range(7):
         for place, step_s in STEP_S.items():
             settings = dict(zip(NAMES, place, strict=True))

@@ -172,13 +172,9 @@ def _make_canonical(
         figures = payloads.figures(payload.result, queued_s)
     run.started_at = attempt.started_at
     run.node = attempt.node if figures.environment_sha256 else None
-    run.environment_sha256 = figures.environment_sha256
-    run.phase_s, run.flagged_steps = figures.phase_s, figures.flagged_steps
-    run.median_step_s = figures.median_step_s
-    run.tokens_per_s = figures.tokens_per_s
-    run.final_loss = figures.final_loss
     node_time.keep(run, figures.node_time)
-    for name, value in commits.of_result((payload.result or {}).get("environment", {})).items():
+    columns = {name: value for name, value in vars(figures).items() if name != "node_time"}
+    for name, value in (columns | commits.of_result((payload.result or {}).get("environment", {}))).items():
         setattr(run, name, value)
     run.error = payload.error
     if run.state == "failed" and run.error is None:

@@ -14,11 +14,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gpt2core.spec.config import NAME_SET, TrainConfig, declared
+from gpt2core.spec.config import NAME_SET, TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.goals import LOSS, Goal, steps_run
 from gpt2core.spec.phases import MODES, by_phase
 from gpt2core.spec.result import median, tokens_per_step
+from gpt2core.spec.roles import declared
 from gpt2core.spec.series import COMMIT
 from taskloom.contract.results import TrainResult
 from taskloom.server import values
@@ -35,7 +36,7 @@ _large = threading.Lock()  # serialises checks of larger payloads, which need se
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of a result for lists; null for a run without a timed step."""
+    """Figures of a result for lists, by their columns; null for a run without a timed step."""
 
     median_step_s: float | None = None
     tokens_per_s: float | None = None
@@ -43,7 +44,7 @@ class Figures:
     phase_s: dict[str, float] | None = None  # the median of each over the timed steps
     flagged_steps: int | None = None  # number of timed steps that the trainer flagged
     environment_sha256: str | None = None  # equal for runs with the same software on the same machine
-    node_time: dict[str, float] | None = None  # seconds of the node by part; null if the trainer does not report them
+    node_time: dict[str, float] | None = None  # seconds of the node by part; null: the trainer does not report them
 
 
 @dataclass(frozen=True)

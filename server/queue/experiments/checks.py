@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from gpt2core.spec import data
-from gpt2core.spec.config import NAMES, PROBLEM, with_role
+from gpt2core.spec.config import NAMES
+from gpt2core.spec.roles import PROBLEM, with_role
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from gpt2core.spec.wording import enumerated
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS, ExperimentRequest

@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from gpt2core.spec.config import NAMES, PROBLEM
+from gpt2core.spec.config import NAMES
 from gpt2core.spec.models import preset_name
+from gpt2core.spec.roles import PROBLEM
 from taskloom.contract.experiments import ExperimentRequest, Primary
 from taskloom.server.problems import pointer
 from taskloom.server.queue.experiments.canonical import text

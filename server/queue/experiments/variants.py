@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import TrainConfig, with_role
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.roles import with_role
 from gpt2core.spec.schedulers import scheduler
 from taskloom.server.queue.experiments.canonical import sha256
 

@@ -10,8 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gpt2core.spec import networks
-from gpt2core.spec.config import MAIN
 from gpt2core.spec.phases import by_phase
+from gpt2core.spec.roles import MAIN
 from taskloom.contract.runs import MainSettings, RunDetail, SampleList, SampleRow
 from taskloom.server.db import LOCKED, Database, utc
 from taskloom.server.errors import NoResult, NotFound

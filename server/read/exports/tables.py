@@ -15,9 +15,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from gpt2core.spec import networks
-from gpt2core.spec.config import MAIN, NAMES
+from gpt2core.spec.config import NAMES
 from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.phases import PHASES
+from gpt2core.spec.roles import MAIN
 from taskloom.contract.commits import NAMED, OF_TRAINER
 from taskloom.contract.variants import VariantRow
 from taskloom.server.alerts.models import Alert

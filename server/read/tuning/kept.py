@@ -8,8 +8,9 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from gpt2core.spec.config import TrainConfig, with_role
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.roles import with_role
 from gpt2core.spec.series import MACHINE
 from taskloom.contract.tuned import TunedSetting, TunedSettingPage
 from taskloom.server import paging

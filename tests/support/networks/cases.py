@@ -13,7 +13,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "elman": {"seq": 10, "batch_slice": 2, "token_slice": 4},
     "convolutions": {"seq": 1, "batch_slice": 2, "token_slice": 1},
 }
-HOW = [
+HOW: list[dict[str, Any]] = [
     {"scheduler": "serial"},
     *({"scheduler": "fork-join", "threads": threads} for threads in (1, 2, 3, 8)),
     {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic"},
