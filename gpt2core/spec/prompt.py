@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from gpt2core.spec.config import DEFAULTS, TrainConfig, with_role
+from gpt2core.spec.config import DEFAULTS, TrainConfig
+from gpt2core.spec.roles import with_role
 
 
 class PromptConfig(TrainConfig):

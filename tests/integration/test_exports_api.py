@@ -232,7 +232,7 @@ def test_an_experiment_of_the_client_waits_has_a_verdict_and_gives_frames(done):
 
 
 def test_the_client_takes_a_request_as_a_model_a_mapping_or_keywords(done):
-    fields = {"base": {"threads": 2}, "axes": {"seed": [1, 2]}, "tags": ["night"]}
+    fields: dict[str, Any] = {"base": {"threads": 2}, "axes": {"seed": [1, 2]}, "tags": ["night"]}
     with Client(str(done.http.base_url)) as client:
         forms = (
             client.submit(ExperimentRequest.model_validate(fields)), client.submit(fields), client.submit(**fields),

@@ -93,7 +93,7 @@ seconds = st.floats(0.01, 10)
     st.integers(1, 3), st.sampled_from([2, 4, 8]),
 )  # fmt: skip
 def test_a_step_lies_between_its_parts_and_their_sum(work, updates, sizes, latency_s, bytes_per_s, threads, ranks):
-    profile, link = make(*work, updates, sizes), Link(latency_s, bytes_per_s)
+    profile, link = make(work[0], work[1], work[2], updates, sizes), Link(latency_s, bytes_per_s)
     share = 2 / ranks
     work_s = share * (sum(work) + sum(updates))
     wire_s = 4 * sum(sizes) * (ranks - 1) / ranks / bytes_per_s
@@ -121,7 +121,7 @@ def test_a_replay_without_messages_is_that_of_cores():
 @pytest.fixture
 def processes(make_result):
     """Two ranks of two schedulers; one rank with the whole batch, and with half of it."""
-    made = []
+    made: list[Process] = []
     for scheduler, ranks, batch, step_s in (
         ("fork-join", 2, 4, 8.3), ("fork-join", 1, 4, 8.4), ("fork-join", 1, 2, 5.0), ("task", 2, 4, 7.1),
         ("omp-task", 2, 4, 8.0),
