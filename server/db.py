@@ -26,6 +26,7 @@ from taskloom.server.clock import Clock, Reading
 from taskloom.server.errors import DatabaseUnavailable, StartRefused
 
 OLDEST_SQLITE = (3, 38)  # the operator ->; RETURNING is of 3.35
+AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")  # errors by which another process delays this one
 CLOCK = "clock"  # key in a writing session's `info` of its database's clock
 FACTS = "facts"  # key in a session's `info` of the facts that are announced after its commit
 
@@ -327,7 +328,7 @@ def _use_wal(connection: sqlite3.Connection, until: float) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL").close()
             return
-        except sqlite3.OperationalError:
-            if time.monotonic() >= until:
+        except sqlite3.OperationalError as error:  # others, such as of a full disk, would not end
+            if not error.sqlite_errorname.startswith(AGAIN) or time.monotonic() >= until:
                 raise
             time.sleep(0.01)

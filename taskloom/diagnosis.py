@@ -268,7 +268,7 @@ def surroundings() -> tuple[list[Check], str | None]:
     try:
         for module, process in started.items():
             output, _ = process.communicate()
-            for finding in preflight.read(output.decode(errors="replace")):
+            for finding in _read(module, output.decode(errors="replace"), process.returncode):
                 if finding.name not in found or finding.advice:
                     found[finding.name] = finding
                 if module == "gpt2core" and finding.advice and unfit is None:
@@ -278,6 +278,14 @@ def surroundings() -> tuple[list[Check], str | None]:
             process.kill()  # after Ctrl-C; else all have ended
     checks = [Check(each.name, "fail" if each.advice else "ok", each.found, each.advice) for each in found.values()]
     return checks, unfit
+
+
+def _read(module: str, output: str, code: int) -> list[preflight.Finding]:
+    """What a process found; if it printed nothing of this, its end. Its error is on standard error."""
+    try:
+        return preflight.read(output)
+    except ValueError:
+        return [preflight.Finding(module, "not usable", f"the checks of {module} ended with exit code {code}")]
 
 
 def examine() -> list[Check]:

@@ -13,7 +13,7 @@ from typing import NoReturn, TextIO
 
 UNWRITABLE = {errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}  # errors of streams, which name no file
 
-EXIT_INTERRUPTED = 130
+EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
 
 def become(module: str, arguments: Sequence[str]) -> NoReturn:
@@ -52,8 +52,8 @@ def say(line: str, stream: TextIO | None = None) -> None:
 
 def guarded(main: Callable[[], int | None]) -> int:
     """Call the main function of a process that may lack standard streams. Return its exit code; 130 after Ctrl-C; 1,
-    with the error in a line, if a file that the error names could not be used, or a stream could not be written.
-    Characters that standard output cannot encode are escaped, as on standard error."""
+    with the error in a line, if a file that the error names could not be used, or a stream could not be written; 2
+    without a current folder. Characters that standard output cannot encode are escaped, as on standard error."""
     fill()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -66,9 +66,12 @@ def guarded(main: Callable[[], int | None]) -> int:
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except OSError as error:
-        if error.filename is None and error.errno not in UNWRITABLE:
+        if error.filename is None and error.errno == errno.ENOENT:  # of os.getcwd()
+            code, failed = EXIT_BAD_INPUT, "the current folder was deleted: change to another one"
+        elif error.filename is None and error.errno not in UNWRITABLE:
             raise
-        failed = str(error)
+        else:
+            failed = str(error)
     if (reason := _lost(1, sys.stdout)) is not None:
         code, failed = code or 1, f"standard output cannot be written: {reason}"
     if failed:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import pytest
 from click.testing import CliRunner
 
@@ -9,6 +12,7 @@ from gpt2core.spec.latency import latency
 from taskloom import Client
 from taskloom.cli import main
 from taskloom.contract.experiments import ExperimentRequest
+from taskloom.server.read.analysis import analyses
 
 TERMS = {"networks": ["tiny", "lstm-tiny"], "threads": [2], "batches": [2]}
 WANTED = {"template": "workload", "workload": TERMS, "base": {"steps": 4, "warmup": 1, "seq": 32}, "repetitions": 1}
@@ -60,6 +64,19 @@ def test_from_the_name_of_the_template_to_the_answer(api, make_result):
     assert document["workload"] == found
     assert "<h2>lstm-tiny (lstm)</h2>" in api.http.get(f"/reports/{made['id']}").text
     assert api.get("/experiments/999/workload", 404)["type"] == "/problems/not-found"
+
+
+def test_no_memory_is_planned_for_each_variant(api, make_result, monkeypatch):
+    """Plans of a large network take long: an experiment of many variants would not be answered within the deadline."""
+    made = api.submit(**WANTED)
+    run(api.worker(), make_result, RUNS)
+    found = api.get(f"/experiments/{made['id']}/workload")
+
+    def planned(_):
+        raise AssertionError
+
+    monkeypatch.setattr(analyses, "arenas_bytes", planned)
+    assert json.loads(json.dumps(dataclasses.asdict(analyses.workload(api.context.database, made["id"])))) == found
 
 
 def test_it_is_extended_and_cancelled_like_any_experiment(api, make_result):

@@ -92,3 +92,10 @@ def test_a_sandbox_that_pins_no_thread_is_told(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(MachineError, match="the trainer cannot be started"):
         local_run.run(TrainConfig(cores=(0,)), lambda _: ["true"], lambda _: None, lambda _: None)
     affinity.move_agent([0])
+
+
+@pytest.mark.parametrize("output", ["", "a line of a library\n"])
+def test_a_process_that_tells_nothing_is_not_usable(output: str) -> None:
+    assert [each.advice for each in diagnosis._read("taskloom.server", output, 70)] == [
+        "the checks of taskloom.server ended with exit code 70"
+    ]

@@ -1,12 +1,15 @@
 """Settings of the server from the environment, and URLs of its database."""
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
+import time
 
 import pytest
 
-from taskloom.server import database_url
+from taskloom.server import database_url, db
 from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
 from taskloom.server.listening import resolve
@@ -167,3 +170,13 @@ def test_text_that_no_client_passes_on_is_refused_and_not_shown(url):
     with pytest.raises(StartRefused, match="the database URL cannot be read") as raised:
         Database(url)
     assert "w0rd" not in str(raised.value)
+
+
+def test_an_error_that_does_not_end_is_told_at_once(tmp_path):
+    """Waiting helps only while another process holds the file."""
+    sqlite3.connect(tmp_path / "a.db").execute("CREATE TABLE a (b)").connection.close()
+    begun = time.monotonic()
+    with contextlib.closing(sqlite3.connect(f"file:{tmp_path}/a.db?mode=ro", uri=True)) as connection:
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            db._use_wal(connection, begun + 60)
+    assert time.monotonic() - begun < 30

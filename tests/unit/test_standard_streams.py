@@ -22,6 +22,15 @@ def test_characters_that_standard_output_cannot_encode_are_escaped(encoding, pri
     assert (done.stdout, done.stderr) == (printed, b"")
 
 
+def test_without_a_current_folder_a_line_says_so(tmp_path):
+    program = (
+        f"import os; os.mkdir({str(tmp_path / 'a')!r}); os.chdir({str(tmp_path / 'a')!r}); os.rmdir(os.getcwd()); "
+        "from gpt2core.process import streams; raise SystemExit(streams.guarded(os.getcwd))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (2, b"error: the current folder was deleted: change to another one\n")
+
+
 INTERRUPTED = "import os, signal; from gpt2core.process import streams; "
 HELD = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); os.kill(os.getpid(), signal.SIGINT); "
 

@@ -173,7 +173,7 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
         traces=traces,
         unreadable=[*unreadable, *also_unreadable],
         growth=memory_growth(by_variant(processes), rows),
-        workload=workload_of(experiment_id, judged, _memory_rows(judged), memory_growth)
+        workload=workload_of(experiment_id, judged, _measured_memory_rows(judged), memory_growth)
         if experiment.request.get("template") == WORKLOAD
         else None,
     )
@@ -214,18 +214,31 @@ def memory(database: Database, experiment_id: int) -> MemoryTable:
 def workload(database: Database, experiment_id: int) -> Workload:
     """Raises NotFound."""
     processes = reading.of_experiment(database, experiment_id, causes=True)
-    return workload_of(experiment_id, processes, _memory_rows(processes), memory_growth)
+    return workload_of(experiment_id, processes, _measured_memory_rows(processes), memory_growth)
 
 
 def _memory_rows(processes: Sequence[Process]) -> list[MemoryRow]:
     return [MemoryRow(variant_of(group), _memory(group)) for group in by_variant(processes)]
 
 
+def _measured_memory_rows(processes: Sequence[Process]) -> list[MemoryRow]:
+    """Rows without any size that was not measured: each would be planned, a dozen for each variant."""
+    measured = partial(memory_of, batch=1, seq=1, context=1, most_batch=1, sizes_at=lambda *_: {})
+    return [MemoryRow(variant_of(group), measured(*_measured(group))) for group in by_variant(processes)]
+
+
+def _measured(group: Group) -> tuple[list[Any], list[Any], list[Any]]:
+    """Memory of each process of a variant: arenas with the peak, what was resident, and kernels that it compiled."""
+    results = [process.result for process in group]
+    return (
+        [result["memory_bytes"] for result in results],
+        [result.get("resident_bytes") or {} for result in results],
+        [result.get("compiled") for result in results],
+    )
+
+
 def _memory(group: Group) -> Memory:
     config = TrainConfig.from_dict(dict(group[0].config))
-    measured = [process.result["memory_bytes"] for process in group]
-    resident = [process.result.get("resident_bytes") or {} for process in group]
-    compiled = [process.result.get("compiled") for process in group]
 
     @functools.lru_cache
     def sizes_at(batch: int, seq: int) -> dict[str, int]:
@@ -237,7 +250,7 @@ def _memory(group: Group) -> Memory:
         most = {"context": largest(config, shape, "seq", config.model.context),
                 "most_batch": largest(config, shape, "batch", MOST_BATCH) // config.ranks}  # fmt: skip
     batch = config.batch // config.ranks  # memory is that of rank 0
-    return memory_of(measured, resident, compiled, batch, config.seq, sizes_at=sizes_at, **most)
+    return memory_of(*_measured(group), batch, config.seq, sizes_at=sizes_at, **most)
 
 
 def history(
