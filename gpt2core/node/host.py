@@ -228,7 +228,8 @@ def cgroup_throttled_s() -> float | None:
 def runnable() -> int | None:
     """Number of running or ready threads on the whole machine, including the caller."""
     fields = (read_text(Path("/proc/loadavg")) or "").split()
-    return int(fields[3].partition("/")[0]) if len(fields) > 3 else None
+    ready = fields[3].partition("/")[0] if len(fields) > 3 else ""
+    return int(ready) if ready.isdecimal() else None
 
 
 def frequency_hz(cores: Sequence[int]) -> float | None:

@@ -188,3 +188,9 @@ def test_the_load_of_others_is_seen_where_numbers_of_cores_have_gaps(monkeypatch
     monkeypatch.setattr(host, "read_text", lambda path: next(ticks) if path == Path("/proc/stat") else original(path))
     monkeypatch.setattr(load, "LOOK_S", 0.05)
     assert load.Others().busy_cores() > 1
+
+
+@pytest.mark.parametrize(("text", "ready"), [("0.1 0.2 0.3 2/345 6789", 2), ("a b c d/e f", None), ("", None)])
+def test_a_load_that_is_not_shown_is_unknown(monkeypatch: pytest.MonkeyPatch, text: str, ready: int | None) -> None:
+    monkeypatch.setattr(host, "read_text", lambda _: text)
+    assert host.runnable() == ready

@@ -176,7 +176,7 @@ def test_an_error_that_does_not_end_is_told_at_once(tmp_path):
     """Waiting helps only while another process holds the file."""
     sqlite3.connect(tmp_path / "a.db").execute("CREATE TABLE a (b)").connection.close()
     begun = time.monotonic()
-    with contextlib.closing(sqlite3.connect(f"file:{tmp_path}/a.db?mode=ro", uri=True)) as connection:
-        with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            db._use_wal(connection, begun + 60)
+    connection = sqlite3.connect(f"file:{tmp_path}/a.db?mode=ro", uri=True)
+    with contextlib.closing(connection), pytest.raises(sqlite3.OperationalError, match="readonly"):
+        db._use_wal(connection, begun + 60)
     assert time.monotonic() - begun < 30
