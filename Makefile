@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-avx2 test-openmpi check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-ranks bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
+.PHONY: demo test test-slow test-avx2 test-arm test-openmpi check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-ranks bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -60,11 +60,16 @@ $(OPENMPI)/installed: .venv/installed-dev
 test-openmpi: $(OPENMPI)/installed  ## the tests of ranks with Open MPI instead of MPICH
 	PATH="$(CURDIR)/$(OPENMPI)/bin:$$PATH" $(OPENMPI)/bin/python -m pytest $(OPENMPI_TESTS) $(ARGS)
 
+# On demand, not in CI: an emulated compiler is slow.
+ARM_TESTS := tests/unit/test_microkernel.py tests/integration/test_canary.py tests/integration/test_golden_steps.py
+test-arm: .venv/installed-dev  ## tests of kernels and the trainer on 64-bit Arm, emulated: correctness only (Debian: qemu-user-static; the registries of Debian and PyPI)
+	.ci/arm -m 'not slow and not alone' $(ARM_TESTS) $(ARGS)
+
 check: .venv/installed-dev   ## lint, types, import rules, shell scripts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck .ci/run deploy/*.sh deploy/*.slurm npm/*.sh
+	$(BIN)/shellcheck .ci/arm .ci/run deploy/*.sh deploy/*.slurm npm/*.sh
 
 docs: .venv/installed-dev    ## build the documentation as a site in build/site; fails on a broken link or a page outside the nav
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
