@@ -92,7 +92,7 @@ def check_communication(config: TrainConfig, ranks: list[dict[str, Any]]) -> Non
         assert 2**20 / bytes_per_s < 10
     for rank in ranks:
         assert len(rank["useful_s"]) == config.threads
-        assert min(rank["useful_s"]) > 0
+        assert sum(rank["useful_s"]) > 0  # on a busy machine a thread may get no task
         for each in rank["exchanges"]:
             assert min(each["calls_s"], each["in_flight_s"]) > 0, each
             assert each["exposed_s"] >= 0, each
