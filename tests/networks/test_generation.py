@@ -123,6 +123,16 @@ def test_tokens_do_not_depend_on_the_scheduler(network: str, precision: str) -> 
 
 
 @pytest.mark.parametrize("network", MODELS)
+def test_a_run_reads_its_prompt_and_then_takes_every_step(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generating, "LARGER", 1)
+    monkeypatch.setattr(canary, "UNAVAILABLE", "nothing is timed")
+    run = config(network, temperature=2.0, scheduler="serial")
+    result = train.train(run)
+    assert result.tokens == generated(run)[0]
+    assert min(result.step_s) > 0
+
+
+@pytest.mark.parametrize("network", MODELS)
 @pytest.mark.parametrize(("step", "precision"), [(0, "fp32"), (6, "fp32"), (6, "bf16")])
 def test_tasks_of_generation_read_and_write_what_they_declare(network: str, step: int, precision: str) -> None:
     run = config(network, temperature=1.0, precision=precision)
