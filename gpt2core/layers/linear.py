@@ -5,13 +5,14 @@ weights that no step updates.
 """
 
 from functools import partial
+from typing import Literal
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import half, is_half, whole
 from gpt2core.gemm.operands import Operand, Out, into, plain
 from gpt2core.gemm.products import is_own, multiply
 from gpt2core.gemm.sizes import PANEL
-from gpt2core.layers import panels
+from gpt2core.layers import panels, sums
 from gpt2core.layers.sizes import PART, PART_ROWS
 from gpt2core.step import parameters
 from gpt2core.step.builder import Builder
@@ -31,6 +32,8 @@ from gpt2core.step.signature import (
     Vector,
 )
 from gpt2core.step.tape import Share
+
+Divided = Literal["inputs", "outputs"] | None
 
 
 @kernel
@@ -171,16 +174,22 @@ def own_matmul_forward_to_halves(
 
 def forward(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
-    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None, packs: bool = False,
+    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None = None, packs: bool = False, divided: Divided = None,
 ) -> None:  # fmt: skip
     """Add a linear layer over a grid of rows. Its input may be bfloat16, and without bias its output: then the threads'
     own `rounded` has the rows of a part of the input, at most PART_ROWS, and `part` that of the output, at most PART.
     packs: nothing else reads the weight, so that a constant one is packed in its place.
+    divided: how ranks share the weight. `inputs`: each multiplies some columns of the input, and all add their outputs,
+    with a bias once; `outputs`: each computes some outputs, and all add their gradients of the input.
 
     Reverse: the input's gradient, and the weight's and the bias's, block by block of the weight.
     """
-    apply(step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias, packs=packs)
-    reverse = partial(_backward, step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias)
+    if divided == "inputs":
+        apply(step, name, grid, layer, out=sums.OWN, inp=inp, weight=weight, packs=packs)
+        sums.add(step, name, "forward", grid, layer, out=out, bias=bias)
+    else:
+        apply(step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias, packs=packs)
+    reverse = partial(_backward, step, name, grid, layer, out=out, inp=inp, weight=weight, bias=bias, divided=divided)
     step.tape.leave(
         reverse, out=out, inp=inp, kind="linear", weights={weight: parameters.matrix(step, weight, bias)}
     )  # fmt: skip
@@ -234,12 +243,15 @@ def apply_backward(
 
 def _backward(
     step: Builder, name: str, grid: Grid, layer: int | None, *,
-    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None,
+    out: Tensor, inp: Tensor, weight: Tensor, bias: Tensor | None, divided: Divided,
 ) -> None:  # fmt: skip
     """Add the gradient of the input, if it needs one, and leave those of the weights."""
-    dout = step.tape.gradient(out)
+    dout, dinp = step.tape.gradient(out), step.tape.gradient(inp)
     if step.tape.needs_gradient(inp):
-        apply_backward(step, name, grid, layer, dinp=step.tape.gradient(inp), dout=dout, weight=weight)
+        part = sums.OWN if divided == "outputs" else dinp
+        apply_backward(step, name, grid, layer, dinp=part, dout=dout, weight=weight)
+        if part != dinp:
+            sums.add(step, f"{name}_dinp", "backward", grid, layer, out=dinp)
     leave_weight_gradient(step, name, layer, dout=dout, inp=inp, weight=weight, bias=bias)
 
 

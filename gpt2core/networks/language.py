@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpt2core.layers import linear, loss, rows, tokens
+from gpt2core.layers import divided_loss, linear, loss, rows, tokens
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
@@ -28,16 +28,18 @@ def load(step: Builder, config: TrainConfig, grid: Grid) -> None:
 def head(
     step: Builder, config: TrainConfig, slices: Sequence[Slice], *,
     inp: Tensor, weight: Tensor, bias: Tensor | None = None, time_major: bool = False, right: Tensor | None = None,
+    divided: bool = False,
 ) -> None:  # fmt: skip
     """Add the logits that the run's mode needs (config.logits), and the step's loss if it has one.
 
     time_major: whether rows within a slice follow each other position by position; right: whether each row's class is
-    right, of inference that scores classes.
+    right, of inference that scores classes; divided: whether each rank has the logits of some tokens.
     """
     grid = slicing.grid(slices)
     if config.has_gradients:
-        linear.forward(step, "logits", grid, None, out=LOGITS, inp=inp, weight=weight, bias=bias)
-        mean_loss(step, config, grid)
+        of_ranks: linear.Divided = "outputs" if divided else None
+        linear.forward(step, "logits", grid, None, out=LOGITS, inp=inp, weight=weight, bias=bias, divided=of_ranks)
+        mean_loss(step, config, grid, divided)
         return
     out: Tensor | Own = LOGITS
     targets, longest, count = TARGETS, grid.longest(ROWS), step.count
@@ -56,9 +58,9 @@ def head(
         loss.mean(step, losses=Tensor("losses"), control=Tensor("control"), loss=LOSS, micros=1)
 
 
-def mean_loss(step: Builder, config: TrainConfig, grid: Grid) -> None:
-    """Add the step's mean loss, and the gradient in place of the logits, over a grid of rows."""
-    loss.forward_backward(
+def mean_loss(step: Builder, config: TrainConfig, grid: Grid, divided: bool = False) -> None:
+    """Add the step's mean loss, and the gradient in place of the logits, over a grid of rows. divided: as `head`."""
+    (divided_loss if divided else loss).forward_backward(
         step, grid, logits=LOGITS, loss=LOSS, targets=TARGETS, vocab=config.model.vocab, micros=config.grad_accum,
     )  # fmt: skip
     loss.mean(step, losses=Tensor("losses"), control=Tensor("control"), loss=LOSS, micros=config.grad_accum)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gpt2core.spec import networks
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # loaded by trainers only
     from gpt2core.step.builder import Builder
 
     Weights = Mapping[str, NDArray[np.float32]]
+    AtFirst = Callable[[NDArray[np.float32]], list[NDArray[np.float32]]]
 
 
 class Network(Protocol):
@@ -58,6 +59,16 @@ class Network(Protocol):
 
     def initialise(self, config: TrainConfig, weights: Weights) -> None:
         """Fill the weights of a new model: the same numbers for the same seed on every machine."""
+
+    def fill(self, config: TrainConfig, rank: int, weights: Weights) -> None:  # noqa: ARG002
+        """Fill a rank's weights from the checkpoint or the seed. By default all ranks have the whole model's. Raises
+        InputError."""
+        (self.initialise if config.checkpoint is None else self.read)(config, weights)
+
+    def whole(self, config: TrainConfig, weights: Weights, at_first: AtFirst) -> Weights:  # noqa: ARG002
+        """On rank 0 the weights of the whole model, from those of all ranks. By default each rank has them. at_first:
+        the arrays of all ranks, on rank 0; nothing on the others."""
+        return weights
 
     def check(self, config: TrainConfig) -> None:
         """Raise ConfigError for a setting that this network does not support; by default: files of weights."""

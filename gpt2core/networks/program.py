@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gpt2core.networks import exchanged
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import fusion_of
 from gpt2core.networks.reverse import add_step
 from gpt2core.optimizers.update import update_of
+from gpt2core.ranks.row_layout import RowLayout
 from gpt2core.spec import schedulers
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step import slicing
 from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Program
-from gpt2core.step.rank import Rank
 from gpt2core.step.tensors import ArenaPlan
+
+if TYPE_CHECKING:
+    from gpt2core.ranks.exchange import Exchange
 
 MAX_SLICES = 512  # GPT-2 124M then has 75,000 tasks
 
@@ -28,23 +32,28 @@ def build(config: TrainConfig, arenas: Mapping[str, ArenaPlan] | None = None, ra
     if arenas is None:
         config = slicing.resolve(config)
         arenas = plan(config, rank)
-    part, exchange, share = config.part, None, None
-    _check_slices(part, config.ranks)
+    part, share = config.part, None
+    exchange: Exchange | None = None
+    _check_slices(part, config.batch_ranks)
     step = Builder(arenas, fusion_of(part))
     if config.ranks > 1:
-        from gpt2core.ranks.exchange import Exchange
+        from gpt2core.ranks.exchange import Exchange, RowExchange
 
-        step.rank = Rank(rank, config.ranks)
         in_turn = schedulers.scheduler(config.scheduler).holds_threads
-        exchange = Exchange(exchanged.layout_of(config, rank), in_turn)
-        share = exchange.norm
+        layout = exchanged.layout_of(config, rank)
+        if isinstance(layout, RowLayout):
+            exchange = of_rows = RowExchange(layout, in_turn)
+            step.matrix_rank, step.rows = layout.rank, of_rows.rows
+        else:
+            exchange = Exchange(layout, in_turn)
+            step.rank, share = layout.rank, exchange.norm
     add_step(step, part, update_of(part, share), exchange)
     return step.build(part.phases)
 
 
 def _check_slices(config: TrainConfig, ranks: int) -> None:
     """Raise ConfigError if slices are so small that the graph would be too large to build and prove. config: the part
-    of one of the ranks."""
+    of one of the ranks that divide the batch."""
     slices = slicing.count(config)
     if slices > MAX_SLICES:
         accepted = f"a size that cuts the batch into at most {MAX_SLICES} slices, not {slices}"

@@ -53,7 +53,7 @@ class Training:
                 self.exchange.losses(self.step)
             goal.add(self.step, self.config)
             self._reverse(self.step.tape)
-        if self.exchange:
+        if self.exchange and self.exchange.layout.buckets:
             self.exchange.update(self.step, self.update)
         elif self.keeps_gradients and self.config.updates:
             kinds = self.step.tape.parameters.values()

@@ -9,6 +9,7 @@ from typing import Any
 from gpt2core.compile.jit import kernel, runtime
 from gpt2core.ranks import messages
 from gpt2core.ranks.layout import SHARES, Layout
+from gpt2core.ranks.row_layout import RowLayout
 from gpt2core.step.builder import Builder
 from gpt2core.step.control import ASKED, STOP
 from gpt2core.step.grid import F32, F64, ONE_TILE, Grid, Range
@@ -24,17 +25,17 @@ AddUpdate = Callable[[Builder, Sequence[Parameter], int | None, Arena | Own], No
 
 @kernel
 def put_shares(
-    shares: Float64s, losses: Float64s, accuracies: Float64s, control: Int64s, step: Step, rank: Scalar
+    shares: Float64s, losses: Float64s, accuracies: Float64s, control: Int64s, step: Step, rank: Scalar, counts: Scalar
 ):  # fmt: skip
-    """Write what this rank tells the others: its share of the step's loss and accuracy, and whether it was asked to
-    stop.
+    """Write what this rank tells the others: its share of the step's loss and accuracy, 0 unless `counts` is set, and
+    whether it was asked to stop.
 
     Writes:   shares (SHARES * ranks,) float64, this rank's
     Reads:    losses, accuracies (steps,) float64, or (0,) for none; control
     """
     at = rank * SHARES
-    shares[at] = losses[step]
-    shares[at + 1] = accuracies[step] if accuracies.shape[0] else 0.0
+    shares[at] = losses[step] if counts else 0.0
+    shares[at + 1] = accuracies[step] if counts and accuracies.shape[0] else 0.0
     shares[at + 2] = control[ASKED]
 
 
@@ -136,11 +137,11 @@ class Exchange:
             "loss_share", "loss", put_shares, ONE_TILE.with_columns(at0=[rank * SHARES], at1=[(rank + 1) * SHARES]),
             [(0, 8 * SHARES)],
             shares=Write(SHARED, "at0:at1"), losses=Read(LOSSES), accuracies=accuracies and Read(accuracies),
-            control=Reduce(CONTROL), rank=rank,
+            control=Reduce(CONTROL), rank=rank, counts=int(self.layout.counts),
         )  # fmt: skip
         others = [_elements(SHARES, peer) for peer in self.layout.rank.others]
         together = Grid(("",), {}, {"sent": ([_elements(SHARES, rank)],), "arriving": (others,)})
-        self._messages(step, "loss", "loss", together, self.layout.ranges[:1], SHARED, SHARED)
+        self._messages(step, "loss", "loss", together, SHARED, SHARED)
         step.op(
             "loss_fold", "loss", fold_shares, ONE_TILE, [(ranks, 8 * SHARES * ranks)],
             losses=Update(LOSSES), accuracies=accuracies and Update(accuracies), control=Reduce(CONTROL),
@@ -151,21 +152,19 @@ class Exchange:
         """Add the exchange of gradients, the update of this rank's shards, and the exchange of weights."""
         buckets, rank, others = self.layout.buckets, self.layout.rank.number, self.layout.rank.others
         labels = tuple(bucket.label for bucket in buckets)
-        ranges, count = self.layout.ranges, len(buckets)
-        gradients, weights = ranges[1 : 1 + count], ranges[1 + count : 1 + 2 * count]
         mine = tuple([piece.shard(rank) for piece in bucket.pieces] for bucket in buckets)
         theirs = tuple([piece.shard(peer) for peer in others for piece in bucket.pieces] for bucket in buckets)
         arriving = tuple(
             [piece.arriving(peer, rank) for peer in others for piece in bucket.pieces] for bucket in buckets
         )
         together = Grid(labels, {}, {"sent": theirs, "arriving": arriving})
-        self._messages(step, "gradients", "update", together, gradients, GRADIENTS, RECEIVED)
+        self._messages(step, "gradients", "update", together, GRADIENTS, RECEIVED)
         self._fold(step)
         update(step, self._own()[0], None, GRADIENTS)
         if not self.layout.limited:  # else the norm of what all ranks have folded comes between
             step.fuse(2)
         together = Grid(labels, {}, {"sent": mine, "arriving": theirs})
-        self._messages(step, "weights", "update", together, weights, WEIGHTS, WEIGHTS)
+        self._messages(step, "weights", "update", together, WEIGHTS, WEIGHTS)
 
     def norm(self, step: Builder, squares: Tensor) -> Tensor:
         """Add the exchange of the ranks' parts of the square of the gradients' norm; the tensor of all, in rank order.
@@ -174,7 +173,7 @@ class Exchange:
         add_norm_shares(step, squares, [(rank, 0, count)])
         others = [_elements(1, peer) for peer in self.layout.rank.others]
         together = Grid(("",), {}, {"sent": ([_elements(1, rank)],), "arriving": (others,)})
-        self._messages(step, "norm", "update", together, self.layout.ranges[-1:], NORM_SHARES, NORM_SHARES)
+        self._messages(step, "norm", "update", together, NORM_SHARES, NORM_SHARES)
         return NORM_SHARES
 
     def _own(self) -> tuple[list[Parameter], dict[str, list[int]], list[list[Range]]]:
@@ -211,28 +210,44 @@ class Exchange:
         )  # fmt: skip
 
     def _messages(
-        self, step: Builder, what: str, phase: str, tiles: Grid, ranges: Sequence[Range], source: Tensor | Arena,
-        target: Tensor | Arena,
+        self, step: Builder, what: str, phase: str, tiles: Grid, source: Tensor | Arena, target: Tensor | Arena,
+        layer: int | None = None, width: int = 1,
     ) -> None:  # fmt: skip
-        """Add messages, a tile for each group of them, and the tasks that are complete when they have arrived."""
-        first, last = zip(*ranges, strict=True)
+        """Add messages, a tile for each group of them, and the tasks that are complete when they have arrived. width:
+        elements of a row."""
+        first, last = zip(*self.layout.ranges(what), strict=True)
         tiles = tiles.with_columns(first=first, last=last)
         exchanges, requests = Tensor("exchanges"), Tensor("requests")
-        sizes = [sum(end - begin for begin, end in sent) for sent in tiles.sets["sent"]]
+        sizes = [width * sum(end - begin for begin, end in sent) for sent in tiles.sets["sent"]]
         turn: tuple[Use | None, Use | None] = (Reduce(exchanges), Read(exchanges)) if self.in_turn else (None, None)
         kinds = self.layout.kinds
         noted: dict[str, Any] = {"traffic": Outside("traffic"), "kind": kinds.index(what), "kinds": len(kinds)}
         step.op(
-            f"{what}_send", phase, messages.send, tiles, [(0, F32 * size) for size in sizes],
+            f"{what}_send", phase, messages.send, tiles, [(0, F32 * size) for size in sizes], layer,
             target=Write(target, "arriving"), source=Read(source, "sent"), requests=Write(requests, "first:last"),
             exchanges=turn[0], messages=Outside("messages"), mpi=Outside("mpi"), **noted,
         )  # fmt: skip
         step.op(
-            f"{what}_arrived", phase, messages.wait, tiles, [(0, F32 * size) for size in sizes],
+            f"{what}_arrived", phase, messages.wait, tiles, [(0, F32 * size) for size in sizes], layer,
             target=Update(target, "arriving"), source=Read(source, "sent"), requests=Update(requests, "first:last"),
             exchanges=turn[1], mpi=Outside("mpi"), **noted,
         )  # fmt: skip
         step.complete_when(messages.arrived)
+
+
+class RowExchange(Exchange):
+    """Adds the exchanges of ranks that divide the matrices (step.builder.Rows)."""
+
+    def __init__(self, layout: RowLayout, in_turn: bool) -> None:
+        super().__init__(layout, in_turn)
+        self.slices = layout.slices
+        self.others = tuple(layout.others(rows) for rows in layout.slices)
+
+    def rows(self, step: Builder, name: str, phase: str, layer: int | None, own: Tensor, others: Tensor) -> None:
+        sent = tuple([rows] for rows in self.slices)
+        labels = tuple(f"s{number}" for number in range(len(sent)))
+        together = Grid(labels, {}, {"sent": sent, "arriving": self.others})
+        self._messages(step, name, phase, together, own, others, layer, step.shape(own)[1])
 
 
 def add_norm_shares(step: Builder, squares: Tensor, ranks: Sequence[tuple[int, int, int]]) -> None:

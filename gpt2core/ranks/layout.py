@@ -69,36 +69,47 @@ class Layout:
     limited: bool = False
 
     @property
+    def counts(self) -> bool:
+        """Whether this rank's loss is a part of the step's."""
+        return True
+
+    @property
     def kinds(self) -> tuple[str, ...]:
         """What is exchanged in a step."""
-        return ("loss", "gradients", "weights", *(["norm"] if self.limited else []))
+        return tuple(self.by_kind)
 
     @functools.cached_property
-    def groups(self) -> list[list[Message]]:
-        """Messages that are sent and received together: of the loss, of each bucket's gradients, of each bucket's
-        weights, and of the gradients' norm if it is limited."""
+    def by_kind(self) -> dict[str, list[list[Message]]]:
+        """Messages that are sent and received together, by what is exchanged: the loss, each bucket's gradients, each
+        bucket's weights, and the gradients' norm if it is limited."""
         gradients, weights, me = [], [], self.rank.number
         for tag, bucket in enumerate(self.buckets, start=1):
             to_all = [(peer, piece) for peer in self.rank.others for piece in bucket.pieces]
             gradients.append([
-                *(_message(1, piece.arriving(peer, me), peer, tag) for peer, piece in to_all),
-                *(_message(0, piece.shard(peer), peer, tag) for peer, piece in to_all),
+                *(message(1, piece.arriving(peer, me), peer, tag) for peer, piece in to_all),
+                *(message(0, piece.shard(peer), peer, tag) for peer, piece in to_all),
             ])  # fmt: skip
             weights.append([
-                *(_message(1, piece.shard(peer), peer, tag + len(self.buckets)) for peer, piece in to_all),
-                *(_message(0, piece.shard(me), peer, tag + len(self.buckets)) for peer, piece in to_all),
+                *(message(1, piece.shard(peer), peer, tag + len(self.buckets)) for peer, piece in to_all),
+                *(message(0, piece.shard(me), peer, tag + len(self.buckets)) for peer, piece in to_all),
             ])  # fmt: skip
-        every = [self._shares(SHARES, 0), *gradients, *weights]
+        every = {"loss": [self._shares(SHARES, 0)], "gradients": gradients, "weights": weights}
         if self.limited:
-            every.append(self._shares(1, 1 + 2 * len(self.buckets)))
-        return [[message for message in group if message.elements] for group in every]
+            every["norm"] = [self._shares(1, 1 + 2 * len(self.buckets))]
+        return {kind: [[message for message in group if message.elements] for group in groups]
+                for kind, groups in every.items()}  # fmt: skip
+
+    @property
+    def groups(self) -> list[list[Message]]:
+        """The groups of all kinds, one kind after the other."""
+        return [group for groups in self.by_kind.values() for group in groups]
 
     def _shares(self, size: int, tag: int) -> list[Message]:
         """Messages by which each rank gets the other ones' `size` elements of an array."""
         me, others = self.rank.number, self.rank.others
         return [
-            *(_message(1, (size * peer, size * (peer + 1)), peer, tag) for peer in others),
-            *(_message(0, (size * me, size * (me + 1)), peer, tag) for peer in others),
+            *(message(1, (size * peer, size * (peer + 1)), peer, tag) for peer in others),
+            *(message(0, (size * me, size * (me + 1)), peer, tag) for peer in others),
         ]
 
     @property
@@ -106,17 +117,15 @@ class Layout:
         """All messages, group after group."""
         return [message for group in self.groups for message in group]
 
-    def groups_of(self, kind: str) -> list[list[Message]]:
-        """The messages of a kind of exchange, each bucket's together."""
-        count = len(self.buckets)
-        first = {"loss": 0, "gradients": 1, "weights": 1 + count, "norm": 1 + 2 * count}[kind]
-        return self.groups[first : first + (count if kind in ("gradients", "weights") else 1)]
+    def in_step(self, kind: str) -> list[list[Message]]:
+        """The groups of a kind in the order in which a step exchanges them."""
+        return self.by_kind[kind]
 
     def sent(self, kind: str, receives: int = 0) -> list[dict[int, int]]:
-        """Bytes that each group of a kind sends to each rank, or receives from it."""
+        """Bytes that each exchange of a kind in a step sends to each rank, or receives from it."""
         size = F64 if kind in ("loss", "norm") else F32
         found: list[dict[int, int]] = []
-        for group in self.groups_of(kind):
+        for group in self.in_step(kind):
             found.append({})
             for each in group:
                 if each.receives == receives:
@@ -128,10 +137,11 @@ class Layout:
         sent, received = (sum(sum(group.values()) for group in self.sent(kind, way)) for way in (0, 1))
         return sent, received
 
-    @functools.cached_property
-    def ranges(self) -> list[Range]:
-        """Numbers of each group's messages."""
-        return list(itertools.pairwise(itertools.accumulate(map(len, self.groups), initial=0)))
+    def ranges(self, kind: str) -> list[Range]:
+        """Numbers of the messages of each group of a kind."""
+        every = itertools.pairwise(itertools.accumulate(map(len, self.groups), initial=0))
+        kinds = [name for name, groups in self.by_kind.items() for _ in groups]
+        return [numbers for name, numbers in zip(kinds, every, strict=True) if name == kind]
 
     @property
     def shard_elements(self) -> int:
@@ -142,11 +152,15 @@ class Layout:
         """Tensors of the exchange."""
         return [
             TensorSpec("received", (self.rank.total * self.shard_elements,)),
-            TensorSpec("shares", (SHARES * self.rank.total,), "float64"),
-            TensorSpec("requests", (len(self.messages),), "int64"),
-            TensorSpec("exchanges", (1,), "int64"),
+            *self._specs_of_all(len(self.messages)),
             *(self._norm_specs() if self.limited else []),
         ]
+
+    def _specs_of_all(self, messages: int) -> list[TensorSpec]:
+        return [
+            TensorSpec("shares", (SHARES * self.rank.total,), "float64"), TensorSpec("requests", (messages,), "int64"),
+            TensorSpec("exchanges", (1,), "int64"),
+        ]  # fmt: skip
 
     def _norm_specs(self) -> list[TensorSpec]:
         parts = sum(1 for _ in self.own())
@@ -178,7 +192,7 @@ def layout(parameters: Sequence[Parameter], rank: Rank, limited: bool = False) -
     return Layout(rank, tuple(buckets), limited)
 
 
-def _message(receives: int, elements: Range, peer: int, tag: int) -> Message:
+def message(receives: int, elements: Range, peer: int, tag: int) -> Message:
     return Message(receives, elements[0], elements[1] - elements[0], peer, tag)
 
 

@@ -37,7 +37,7 @@ from gpt2core.ranks.cells import (
 )
 from gpt2core.step.signature import Array, Complete, Int64Matrix, Int64s, Scalar, Step, TileInt
 
-Numbers = Annotated[Any, Array(("float32", "float64"), 1)]
+Numbers = Annotated[Any, Array(("float32", "float64"), 1, flat=True)]
 
 
 @inlined
@@ -63,9 +63,9 @@ def send(
 ):  # fmt: skip
     """Start to send and to receive the messages [first, last), and note when.
 
-    Writes:   requests (any,), from element `first` on; later, by the library, target (any,); traffic (any, 8), rows of
+    Writes:   requests (any,), from element `first` on; later, by the library, target; traffic (any, 8), rows of
               the step, while no other thread calls the library
-    Reads:    source (any,), until the messages are complete; messages (any, 5): see layout.Message; mpi: see cells
+    Reads:    source, until the messages are complete; messages (any, 5): see layout.Message; mpi: see cells
     Source:   MPI_Isend, MPI_Irecv
     """
     size = address_of(source, 1) - address_of(source, 0)

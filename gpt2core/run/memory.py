@@ -42,8 +42,8 @@ def check_plan_fits(program: Program, run: int) -> None:
 
 def what_fits(config: TrainConfig, available: int) -> str:
     """The largest batch of this model that fits, else the longest sequence, else the largest preset; in words.
-    available: to each rank, of which every one has a part of the batch."""
-    ranks = config.ranks
+    available: to each rank. Those that divide the batch have a part of it."""
+    ranks = config.batch_ranks
 
     def fits(**change: Any) -> bool:
         try:

@@ -207,13 +207,10 @@ def _compiling_beside(planned: RunPlan, kernels: Sequence[tuple[Kernel, tuple[st
             raise
 
 
-def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]]) -> None:
-    """Write weights from the checkpoint or the seed, the network's data, and the optimizer's settings."""
+def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]], rank: int = 0) -> None:
+    """Write a rank's weights from the checkpoint or the seed, the network's data, and the optimizer's settings."""
     network = network_of(config)
-    if config.checkpoint is None:
-        network.initialise(config, arenas.weights)
-    else:
-        network.read(config, arenas.weights)
+    network.fill(config, rank, arenas.weights)
     if "settings" in arenas.arrays:
         settings = optimizer_of(config).settings
         of_biases = config.weight_decay if network.decays_biases else 0.0

@@ -98,7 +98,7 @@ def train(
     with together():
         arenas = Memory(planned.arenas)
         first_touch(Team(planned.cores), arenas, planned.program)
-        fill(arenas, config, data)
+        fill(arenas, config, data, rank)
         checkpoint = {} if config.checkpoint is None else network.checkpoint(config)
     resident.grew_by("arenas")
     dispatch.run_once(planned.program, arenas, chosen)
@@ -111,8 +111,10 @@ def train(
     first_token_s = read_prompt(planned.prompt, arenas, chosen, stop) if planned.prompt else None
     report = Report(execute(planned, arenas, bound, emit, stop, spent, evaluations))
     resident.grew_by("run")
-    if config.save is not None and rank == 0:
-        network.write(config, arenas.weights)
+    if config.save is not None:
+        whole = network.whole(config, arenas.weights, world.at_first) if world else arenas.weights
+        if rank == 0:
+            network.write(config, whole)
     about = environment.describe(chosen.name, chosen.version, planned.cores)
     if world:
         about["mpi"] = world.library
@@ -135,7 +137,10 @@ def train(
             profile.write_json_gz(artifacts / "profile.json.gz", report.profile(about))
         except UnreadableFile as error:  # a full disk costs the profile, not the result
             emit({"event": "warning", "message": str(error)})
-    result = report.result(about, weights_sha256(arenas.weights) if config.updates else None, resident.pieces)
+    sha256 = weights_sha256(arenas.weights) if config.updates else None
+    if world and config.matrix_ranks > 1:  # that of all ranks' parts
+        sha256 = hashlib.sha256("".join(world.gathered(str(sha256))).encode()).hexdigest()
+    result = report.result(about, sha256, resident.pieces)
     if world:
         useful_s = [thread.useful_s for thread in result.threads]
         ranks = world.gathered(communication(report.measured, layout, traffic, useful_s, link))

@@ -124,7 +124,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
     later = tuple(task for task, (op, _) in enumerate(program.tasks) if op.poll)
     held = np.zeros((len(later), OPERAND_SIZE), np.int64)
     named = tuple(dict.fromkeys(op.name for op in program.ops if op.poll))
-    task, number, place, more = 0, 0, 0, 0
+    task, number, place, more, rows_held = 0, 0, 0, 0, iter(held)
     for op in program.ops:
         for call in op.calls:
             flat = operands_of(call, memory, products)
@@ -147,7 +147,7 @@ def bind(program: Program, memory: Memory, threads: int, products: Products | No
                 )
                 number += 1
             if op.poll:
-                row, waits = tasks[task], held[later.index(task)]
+                row, waits = tasks[task], next(rows_held)
                 poll = kernel_entry(op.poll, op.calls[0].dtypes).address
                 waits[:] = row[ENTRY], row[OPERANDS], poll, named.index(op.name)
                 row[ENTRY], row[OPERANDS] = hold_entry.address, waits.ctypes.data
@@ -196,6 +196,8 @@ def operands_of(call: Call, memory: Memory, products: Products | None) -> list[i
             flat += (0, 0, 0, 0)
         else:
             array = memory.view(operand)
+            if isinstance(kind, Array) and kind.flat:
+                array = array.reshape(-1)
             if not isinstance(kind, Array) or (str(array.dtype), min(array.ndim, 2)) != (kind.dtypes[0], kind.rank):
                 found = f"{array.dtype} {array.shape}"
                 raise TypeError(f"{call.name} {call.phase}: {name} takes {kind}; {operand} is {found}")

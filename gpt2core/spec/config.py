@@ -23,6 +23,7 @@ from gpt2core.spec.fields import (
     LOGITS,
     MOST_CORES,
     OP_ORDERS,
+    PARALLELS,
     POLICIES,
     PRECISIONS,
     SHARE,
@@ -234,8 +235,14 @@ class TrainConfig:
         later=True,
     )
     ranks: int = setting(
-        1, "R: processes that share a batch, each with threads of its own and batch / R sequences or images; R must "
-        "divide batch (docs/how-to/several-ranks.md)", low=1, high=4096, role="slices", unit="ranks", later=True,
+        1, "R: processes that share a step, each with threads of its own; by default each has batch / R sequences or "
+        "images, so R must divide batch (docs/how-to/several-ranks.md)", low=1, high=4096, role="slices",
+        unit="ranks", later=True,
+    )
+    parallel: str = setting(
+        "data", "what ranks divide. data: the batch; tensor: of a gpt2 the matrices, so that each rank computes some "
+        "heads, columns of the MLP and logits for all of the batch (docs/how-to/several-ranks.md)",
+        choices=PARALLELS, role="slices", later=True,
     )
     seed: int = setting(
         1337, "seed of the initial weights and of synthetic data", low=0, high=(1 << 63) - 1, role="seed"
@@ -335,7 +342,17 @@ class TrainConfig:
     @property
     def needs_whole_gradients(self) -> bool:
         """Whether every gradient must be complete before any weight is updated."""
-        return self.grad_accum > 1 or self.grad_clip > 0 or self.ranks > 1
+        return self.grad_accum > 1 or self.grad_clip > 0 or self.batch_ranks > 1
+
+    @property
+    def batch_ranks(self) -> int:
+        """Ranks that divide the batch."""
+        return self.ranks if self.parallel == "data" else 1
+
+    @property
+    def matrix_ranks(self) -> int:
+        """Ranks that divide the matrices."""
+        return self.ranks // self.batch_ranks
 
     @property
     def total_threads(self) -> int:
@@ -344,8 +361,9 @@ class TrainConfig:
 
     @property
     def part(self) -> TrainConfig:
-        """What one rank computes: a part of each batch, as some of the micro-batches of a run without ranks."""
-        if self.ranks == 1:
+        """What one rank computes: a part of each batch, as some of the micro-batches of a run without ranks; or all of
+        it, if ranks divide the matrices."""
+        if self.batch_ranks == 1:
             return self
         batch, micros = self.batch // self.ranks, self.grad_accum * self.ranks
         return dataclasses.replace(self, ranks=1, cores=None, batch=batch, grad_accum=micros)

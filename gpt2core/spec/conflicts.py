@@ -23,8 +23,8 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
         yield ConfigError("seq", config.seq, accepted)
     if config.ranks > 1:
         yield from of_ranks(config)
-    if config.batch_slice is not None and config.batch_slice > max(config.batch // config.ranks, 1):
-        whole = f"batch ({config.batch})" + (f" / ranks ({config.ranks})" if config.ranks > 1 else "")
+    if config.batch_slice is not None and config.batch_slice > max(config.batch // config.batch_ranks, 1):
+        whole = f"batch ({config.batch})" + (f" / ranks ({config.ranks})" if config.batch_ranks > 1 else "")
         yield ConfigError("batch_slice", config.batch_slice, f"1 to {whole}")
     if config.token_slice is not None and config.token_slice > config.seq:
         yield ConfigError("token_slice", config.token_slice, f"1 to seq ({config.seq})")
@@ -37,7 +37,8 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     yield from modes.conflicts(config, defaults)
     yield from generation.conflicts(config, defaults)
     if config.fusion == "all" and config.needs_whole_gradients:
-        yield ConfigError("fusion", "all", "none or rows: grad_accum, grad_clip and ranks need all gradients at once")
+        accepted = "none or rows: grad_accum, grad_clip and ranks that divide the batch need all gradients at once"
+        yield ConfigError("fusion", "all", accepted)
     yield from optimizers.conflicts(config, defaults)
     yield from networks.conflicts(config, defaults)
     if config.op_threads is not None:
@@ -69,15 +70,23 @@ def _check_goal(config: TrainConfig) -> None:
 MOST_PARTS = 4096  # of a step, over all micro-batches and ranks
 # Settings that several ranks do not support.
 OF_ONE_RANK = {"carry_state": "a rank's part of a batch is a micro-batch, which carries no state"}
+# Settings that ranks that divide the matrices do not support.
+OF_WHOLE_MATRICES = {
+    "precision": "what ranks tell each other for the softmax is that of float32 logits",
+    "grad_clip": "some gradients are those of one rank and others those of all",
+}
 
 
 def of_ranks(config: TrainConfig) -> Iterator[ConfigError]:
     """Settings that do not fit several ranks."""
-    if config.batch % config.ranks:
+    if config.batch % config.batch_ranks:
         yield ConfigError("ranks", config.ranks, f"a divisor of batch ({config.batch})")
-    if config.grad_accum * config.ranks > MOST_PARTS:
+    if config.grad_accum * config.batch_ranks > MOST_PARTS:
         yield ConfigError("ranks", config.ranks, f"at most {MOST_PARTS} / grad_accum ({config.grad_accum})")
-    for name, why in OF_ONE_RANK.items():
+    unsupported, beside = OF_ONE_RANK, f"ranks ({config.ranks})"
+    if config.matrix_ranks > 1:
+        unsupported, beside = OF_WHOLE_MATRICES, "parallel tensor"
+    for name, why in unsupported.items():
         value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
         if value != default:
-            yield ConfigError(name, value, f"the default {default!r} with ranks ({config.ranks}), since {why}")
+            yield ConfigError(name, value, f"the default {default!r} with {beside}, since {why}")

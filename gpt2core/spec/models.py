@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from gpt2core.spec import generation, networks
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import check_int
 from gpt2core.spec.networks import Model
+
+if TYPE_CHECKING:
+    from gpt2core.spec.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,7 @@ class ModelConfig(Model):
     """A GPT-2's shape. L layers, NH heads, C channels, V vocabulary (padded to Vp), T at most `context`."""
 
     network: ClassVar[str] = "gpt2"
-    settings: ClassVar[tuple[str, ...]] = ("distribution", *generation.SETTINGS)
+    settings: ClassVar[tuple[str, ...]] = ("distribution", "parallel", *generation.SETTINGS)
 
     layers: int = 12
     heads: int = 12
@@ -34,6 +37,15 @@ class ModelConfig(Model):
             raise ConfigError("name", self.name, "a string")
         if self.channels % self.heads:
             raise ConfigError("channels", self.channels, f"a multiple of heads ({self.heads})")
+
+    def conflicts(self, config: TrainConfig) -> Iterator[ConfigError]:
+        ranks = config.matrix_ranks
+        if self.heads % ranks:
+            yield ConfigError("ranks", ranks, f"with parallel tensor a divisor of the model's heads ({self.heads})")
+        width, rest = divmod(self.padded_vocab, ranks)
+        if rest or (ranks - 1) * width >= self.vocab:
+            accepted = f"with parallel tensor a divisor of the padded vocabulary ({self.padded_vocab})"
+            yield ConfigError("ranks", ranks, f"{accepted} that leaves each rank some of its {self.vocab} tokens")
 
     @property
     def padded_vocab(self) -> int:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from gpt2core.spec.config import TrainConfig
 
 OF_UPDATES = ("optimizer", "lr_schedule", *(name for name, _ in optimizers.READERS), "save", "evaluate_every")
-OF_GRADIENTS = ("grad_accum", "grad_clip", "ranks")
+OF_BOTH = ("grad_clip", "ranks", "parallel")  # of gradients and of updates
 
 
 def _unread(name: str, mode: Mode) -> dict[str, str]:
     """Settings that the mode of this name does not read, and why."""
-    found = {} if mode.updates else dict.fromkeys((*OF_UPDATES, "grad_clip", "ranks"), f"mode {name} updates no weight")
+    found = {} if mode.updates else dict.fromkeys((*OF_UPDATES, *OF_BOTH), f"mode {name} updates no weight")
     if not mode.has_gradients:
-        return found | dict.fromkeys(OF_GRADIENTS, f"mode {name} computes no gradient")
+        return found | dict.fromkeys(("grad_accum", *OF_BOTH), f"mode {name} computes no gradient")
     found |= dict.fromkeys(("logits", "score"), f"mode {name} computes the loss from all logits")
     return found | dict.fromkeys(generation.SETTINGS, f"mode {name} generates nothing")
 

@@ -33,7 +33,7 @@ DEFAULT = "gpt2"  # network of a model without the key `network`
 # Settings of TrainConfig that only some networks read: those whose `Model.settings` name them.
 OWN_SETTINGS = (
     "distribution", "carry_state", "op_order", "unit_slice", "init_scale", "shuffle", "val_samples", "split",
-    "evaluate_every", "generate", "prompt", "temperature",
+    "evaluate_every", "generate", "prompt", "temperature", "parallel",
 )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def enumerated(items: Iterable[object]) -> str:
 
 def slices(of: Sliced | Mapping[str, Any]) -> str:
     """Samples by positions of a slice, and what else of a configuration, or of a row's variant, cuts or orders tiles:
-    1x64; 4x16, 64 units, by diagonals; 1x64, 2 ranks.
+    1x64; 4x16, 64 units, by diagonals; 1x64, 2 ranks, tensor parallel.
     """
     if isinstance(of, Mapping):
         given, parts = of.get("variant", of), [f"{of['batch_slice']}x{of['token_slice']}"]
@@ -45,6 +45,8 @@ def slices(of: Sliced | Mapping[str, Any]) -> str:
         parts.append("by diagonals")
     if (ranks := given.get("ranks") or 1) > 1:
         parts.append(counted(ranks, "rank"))
+        if given.get("parallel") == "tensor":
+            parts.append("tensor parallel")
     return ", ".join(parts)
 
 

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from gpt2core.spec.errors import GraphError
 from gpt2core.spec.phases import PHASES
@@ -44,6 +45,20 @@ from gpt2core.step.tape import Tape
 from gpt2core.step.tensors import HALF, ITEMSIZE, ArenaPlan, TensorSpec, sharing
 
 
+class Rows(Protocol):
+    """Adds the exchange of each slice's rows of a tensor between ranks that divide the matrices. Those of the other
+    ranks go to a tensor for them, rank after rank."""
+
+    def __call__(
+        self, step: Builder, name: str, phase: str, layer: int | None, own: Tensor, others: Tensor, /
+    ) -> None:
+        """Add ops whose names begin with `name`."""
+
+
+def no_messages(_step: Builder, _name: str, _phase: str, _layer: int | None, _own: Tensor, _others: Tensor) -> None:
+    """Nothing: what sizes memory needs no messages."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Draft:
     """An op with the memory that each of its tiles touches, before regions are known."""
@@ -54,8 +69,9 @@ class Draft:
 
 class Builder:
     """Collects ops on the tensors of some arenas. `micro`: the micro-batch of the ops that are added next, `tape`: what
-    they leave for the reverse pass, `rank`: the rank whose step it is. Of several ranks no op is a filler, since the
-    others wait for its result.
+    they leave for the reverse pass, `rank`: the rank whose step it is, among those that divide the batch. Of several of
+    these no op is a filler, since the others wait for its result. `matrix_rank`: the same among those that divide the
+    matrices; `rows` adds their exchange of rows.
 
     Tensors may share memory: an arena may have several of them at one place. fusion: see spec.fields.FUSIONS.
     """
@@ -63,12 +79,15 @@ class Builder:
     def __init__(self, plans: Mapping[str, ArenaPlan], fusion: str = "none") -> None:
         self.micro = 0
         self.rank = Rank()
+        self.matrix_rank = Rank()
+        self.rows: Rows = no_messages
         self.tape = Tape()
         self.fusion = fusion
         self._overwritten: dict[str, str] = {}  # tensors whose memory has other values, and whose
         self._drafts: list[Draft] = []
         self._once: list[Draft] = []
         self._adds_once = False
+        self._begun = 0  # ops up to the last one that is complete only later
         self._constants: set[Span] = set()
         self._plans = plans
         self._sharing = {name: others for plan in plans.values() for name, others in sharing(plan).items()}
@@ -268,9 +287,11 @@ class Builder:
 
     @contextlib.contextmanager
     def fused(self) -> Iterator[None]:
-        """Fuse the ops that are added inside, unless every kernel is an op of its own (fusion "none")."""
+        """Fuse the ops that are added inside, unless every kernel is an op of its own (fusion "none"); after an op that
+        is complete only later, those behind it."""
         first = self.count
         yield
+        first = max(first, self._begun)
         if self.fusion != "none" and self.count > first + 1:
             self.fuse(self.count - first)
 
@@ -303,6 +324,7 @@ class Builder:
                 f"{draft.op.label}: {asked.name} should take the parameters of {known.name} and return Complete"
             )
         self._drafts[-1] = dataclasses.replace(draft, op=dataclasses.replace(draft.op, poll=poll))
+        self._begun = self.count
 
     def join(self) -> None:
         """Fuse the last op with the one before it, unless every kernel is an op of its own."""

@@ -24,11 +24,13 @@ from gpt2core.step.tensors import HALF
 
 @dataclass(frozen=True)
 class Array:
-    """A C-ordered array of one of some dtypes. `own`: each thread may have its own."""
+    """A C-ordered array of one of some dtypes. `own`: each thread may have its own. `flat`: of any rank, and taken as
+    one of rank 1."""
 
     dtypes: tuple[str, ...]
     rank: int
     own: bool = False
+    flat: bool = False
 
     def __str__(self) -> str:
         return f"{'own ' if self.own else ''}{' or '.join(self.dtypes)} array of rank {self.rank}"
@@ -121,7 +123,7 @@ class Signature:
             kind = kinds[name]
             if not isinstance(kind, Array) or dtype not in kind.dtypes:
                 raise TypeError(f"{self.name}: {name} takes {kind}, not {dtype}")
-            kinds[name] = Array((dtype,), kind.rank, kind.own)
+            kinds[name] = replace(kind, dtypes=(dtype,))
         return replace(self, kinds=kinds)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import signal
@@ -17,6 +18,9 @@ import psutil
 import pytest
 
 from gpt2core.networks.exchanged import layout_of
+from gpt2core.networks.gpt2.checkpoint import read_checkpoint
+from gpt2core.networks.gpt2.parts import whole_of
+from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.memory import plan
 from gpt2core.node import openmp
 from gpt2core.process import launch
@@ -31,6 +35,7 @@ from taskloom import trace_files
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.messages import messages
 from tests.support.command_line import taskloom, told
+from tests.support.divided import train_divided
 from tests.support.folded import train_folded
 from tests.support.trace_checks import check_chrome, check_paraver
 
@@ -39,6 +44,7 @@ SMALL = TrainConfig(
     model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16), fusion="rows", batch=6, seq=10, steps=4,
     warmup=1, lr=1e-2, batch_slice=1, token_slice=4, data="synthetic", scheduler="serial", allow_oversubscription=True,
 )  # fmt: skip
+DIVISIBLE = ModelConfig(layers=2, heads=4, channels=32, vocab=200, context=16)
 HOW: list[dict[str, Any]] = [
     {"scheduler": "serial"}, {"scheduler": "fork-join", "threads": 2},
     {"scheduler": "fork-join", "threads": 2, "assignment": "dynamic"},
@@ -70,16 +76,29 @@ def ranked(folder: Path, configs: list[TrainConfig], **environment: str) -> list
     return found
 
 
+def bytes_of_a_step(config: TrainConfig) -> dict[str, int]:
+    """What each rank gets of the others in a step by the exchanges of each kind, the sum over all ranks for one other.
+    """
+    found = {"loss": 8 * SHARES * config.ranks}
+    if isinstance(config.model, ModelConfig) and config.matrix_ranks > 1:
+        rows = 4 * config.ranks * config.batch * config.seq * config.grad_accum
+        once, layers = rows * config.model.channels, rows * config.model.channels * config.model.layers
+        found |= {"encoder": once, "projection": layers, "fc_projection": layers, "cross_entropy": 3 * rows,
+                  "logits_dinp": once, "fc_dinp": layers, "qkv_dinp": layers}  # fmt: skip
+        return found
+    elements = sum(spec.size for spec in plan(config)["weights"].specs)
+    found |= {"gradients": 4 * elements, "weights": 4 * elements}
+    return found | ({"norm": 8 * config.ranks} if config.grad_clip else {})
+
+
 def check_communication(config: TrainConfig, ranks: list[dict[str, Any]]) -> None:
     """What the ranks sent and for how long, as far as it does not depend on the speed of anything."""
-    kinds = ["loss", "gradients", "weights", *(["norm"] if config.grad_clip else [])]
+    of_a_step = bytes_of_a_step(config)
+    kinds = list(of_a_step)
     assert [(rank["rank"], [each["exchange"] for each in rank["exchanges"]]) for rank in ranks] == [
         (number, kinds) for number in range(config.ranks)
     ]
     timed, others = config.steps - config.warmup_steps, config.ranks - 1
-    elements = sum(spec.size for spec in plan(config)["weights"].specs)
-    of_a_step = {"loss": 8 * SHARES * config.ranks, "norm": 8 * config.ranks, "gradients": 4 * elements,
-                 "weights": 4 * elements}  # fmt: skip
     for number, kind in enumerate(kinds):
         each = [rank["exchanges"][number] for rank in ranks]
         for way in ("bytes_sent", "bytes_received"):
@@ -115,6 +134,24 @@ def test_every_scheduler_gives_the_bits_of_the_fold_in_one_process(tmp_path, ran
         ways, ranked(tmp_path, [dataclasses.replace(SMALL, ranks=ranks, **how) for how in ways]), strict=True
     ):
         assert found == {"losses": losses, "weights": [weights_sha256(weights)] * ranks}, how
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_ranks_that_divide_the_matrices_have_the_bits_of_one_process(tmp_path, ranks):
+    """Under every scheduler, and with every fusion."""
+    wish = dataclasses.replace(SMALL, model=DIVISIBLE, batch=3, ranks=ranks, parallel="tensor")
+    losses, weights = train_divided(wish)
+    hashes = "".join(map(weights_sha256, weights))
+    sha256 = hashlib.sha256(hashes.encode()).hexdigest()
+    ways = [how for how in HOW if openmp.find() or not how["scheduler"].startswith("omp")]
+    ways += [{"scheduler": "task", "sync": "none", "threads": 2, "fusion": fusion} for fusion in ("none", "all")]
+    ways[0] = {**ways[0], "save": str(tmp_path / "weights.bin")}
+    for how, found in zip(ways, ranked(tmp_path, [dataclasses.replace(wish, **how) for how in ways]), strict=True):
+        assert found == {"losses": losses, "weights": [sha256] * ranks}, how
+    saved = {spec.name: np.empty(spec.shape, np.float32) for spec in weight_specs(DIVISIBLE)}
+    read_checkpoint(tmp_path / "weights.bin", DIVISIBLE, saved)
+    for name, whole in saved.items():
+        np.testing.assert_array_equal(whole, whole_of(name, [each[name] for each in weights]), name)
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
@@ -159,7 +196,9 @@ def test_delayed_tasks_change_no_bit_and_lock_nothing(tmp_path):
 
 def test_a_trace_has_all_ranks_on_the_clock_of_rank_0(tmp_path):
     """Also if a rank's clock is 1000 s ahead, as on another machine."""
-    ways: list[dict[str, Any]] = [{"scheduler": "fork-join"}, {"scheduler": "task", "sync": "none"}]
+    tasks = {"scheduler": "task", "sync": "none"}
+    tensor = {**tasks, "model": DIVISIBLE, "parallel": "tensor"}
+    ways: list[dict[str, Any]] = [{"scheduler": "fork-join"}, tasks, tensor]
     configs = [dataclasses.replace(SMALL, ranks=2, threads=2, trace=str(tmp_path / f"{number}.json.gz"), **how)
                for number, how in enumerate(ways)]  # fmt: skip
     ranked(tmp_path, configs, SKEW_NS=str(10**12))
@@ -173,7 +212,8 @@ def test_a_trace_has_all_ranks_on_the_clock_of_rank_0(tmp_path):
         for number, each in enumerate(trace.ranks):
             assert each.complete
             assert len(each.ended) == timed * len(each.label)
-            of_a_step = sum(layout_of(config, number).bytes_of(kind)[0] for kind in ("loss", "gradients", "weights"))
+            layout = layout_of(config, number)
+            of_a_step = sum(layout.bytes_of(kind)[0] for kind in layout.kinds)
             assert sum(message.bytes for message in sent if message.sender == number) == timed * of_a_step
         for message in sent:
             at = trace.ranks[message.receiver]

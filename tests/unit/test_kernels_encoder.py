@@ -34,7 +34,7 @@ def test_backward_wte_accumulates_in_its_range_of_the_vocabulary(golden: Load) -
     dwte = np.ones_like(g["wte"])
     for first, last in ((0, 5), (5, 9), (9, 128)):
         before = dwte.copy()
-        encoder_backward(dwte, g["dout"], g["tokens"], first, last, first, 1)
+        encoder_backward(dwte, g["dout"], g["tokens"], first, last, first, 1, 0)
         others = [v for v in range(128) if not first <= v < last]
         np.testing.assert_array_equal(dwte[others], before[others])
     np.testing.assert_allclose(dwte, 1 + g["dwte"], **CLOSE)
@@ -43,11 +43,11 @@ def test_backward_wte_accumulates_in_its_range_of_the_vocabulary(golden: Load) -
 def test_backward_wpe_overwrites_its_range_of_positions(golden: Load) -> None:
     g = golden("encoder")
     dwpe = np.full_like(g["wpe"], np.nan)
-    encoder_backward(dwpe, g["dout"], g["positions"], 2, 4, 2, 0)
+    encoder_backward(dwpe, g["dout"], g["positions"], 2, 4, 2, 0, 0)
     assert np.isnan(np.delete(dwpe, range(2, 4), axis=0)).all()
     for first, last in ((0, 3), (3, 16)):
-        encoder_backward(dwpe, g["dout"], g["positions"], first, last, first, 0)
+        encoder_backward(dwpe, g["dout"], g["positions"], first, last, first, 0, 0)
     np.testing.assert_allclose(dwpe, g["dwpe"], **CLOSE)
     assert not dwpe[5:].any()
-    encoder_backward(dwpe, g["dout"], g["positions"], 0, 16, 0, 1)
+    encoder_backward(dwpe, g["dout"], g["positions"], 0, 16, 0, 1, 0)
     np.testing.assert_allclose(dwpe, 2 * g["dwpe"], **CLOSE)

@@ -96,7 +96,7 @@ def test_what_is_received_does_not_overlap(count):
     for one in layouts(count):
         (size,) = next(spec.shape for spec in one.specs() if spec.name == "received")
         places = Counter[int]()
-        for messages in one.groups[1 : 1 + len(one.buckets)]:
+        for messages in one.by_kind["gradients"]:
             for message in messages:
                 if message.receives:
                     places.update(range(message.offset, message.offset + message.elements))

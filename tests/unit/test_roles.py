@@ -10,6 +10,7 @@ import pytest
 from gpt2core.spec.config import SETTINGS, TrainConfig
 from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.fields import DECLARED, ROLES, setting
+from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.networks import OWN_SETTINGS
 from gpt2core.spec.roles import MAIN, PROBLEM, declared, with_role
 from gpt2core.spec.series import IN_FIRST_KEYS, LATER_SETTINGS, NOT_SERIES
@@ -45,7 +46,7 @@ VALUES = {
     "assignment": ("static", "dynamic"), "runtime": ("libgomp", "libomp"), "op_threads": (None, {"qkv": 1}),
     "fusion": ("none", "rows"), "threads": (1, 2), "batch_slice": (1, 2), "token_slice": (32, 64),
     "blas": ("own", "mkl"), "op_order": ("layers", "diagonals"), "unit_slice": (8, 16),
-    "ranks": (1, 2),
+    "ranks": (1, 2), "parallel": ("data", "tensor"),
 }  # fmt: skip
 
 
@@ -53,7 +54,8 @@ VALUES = {
 def test_a_sweep_over_a_compared_setting_is_like_for_like_and_a_side_does_not_mix_it(make_result, name):
     """Fails for a compared setting without values in VALUES."""
 
-    model = "lstm-tiny" if name in OWN_SETTINGS else "tiny"  # one that reads the setting
+    reads = name not in OWN_SETTINGS or name in ModelConfig.settings
+    model = "tiny" if reads else "lstm-tiny"  # one that reads the setting
 
     def processes(value, first):
         results = [make_result([9.0, 1.0, 1.0], **{"model": model, name: value}) for _ in range(2)]

@@ -35,6 +35,8 @@ def test_slices_have_what_else_cuts_or_orders_tiles() -> None:
     cut = {"batch_slice": 4, "token_slice": 16}
     assert slices({**cut, "unit_slice": 64, "op_order": "diagonals"}) == "4x16, 64 units, by diagonals"
     assert slices({**cut, "variant": {"unit_slice": 1, "op_order": "layers"}}) == "4x16, 1 unit"
+    assert slices({**cut, "ranks": 2, "parallel": "tensor"}) == "4x16, 2 ranks, tensor parallel"
+    assert slices({**cut, "ranks": 1, "parallel": "tensor"}) == "4x16"
 
 
 def test_a_table_of_threads_is_named_as_it_is_written() -> None:

@@ -19,27 +19,29 @@ class Forward:
 
     The residual stream is counted as the LayerNorms are: 2 for each layer and one at the end. Stream and branch are
     summed in the branch's place. With bfloat16, what attention gives (`heads`) and what fc gives (`expanded`) are
-    rounded to `attended` and `hidden`.
+    rounded to `attended` and `hidden`. Ranks may divide the matrices: each has some heads, some columns between fc and
+    fc_projection, and some tokens of the vocabulary (docs/decisions/0039).
     """
 
     def __init__(self, step: Builder, config: TrainConfig) -> None:
         self.step, self.config, self.layers = step, config, model_of(config).layers
         self.slices = slicing.cut(config)
         self.grid = slicing.grid(self.slices)
+        self.divided = config.matrix_ranks > 1
 
     def add(self) -> None:
         language.load(self.step, self.config, self.grid)
         with self.step.fused():
             embedding.forward(
                 self.step, self.grid, out=Tensor("residual", 0), tokens=Tensor("inputs"),
-                positions=Tensor("row_time"), wte=Tensor("wte"), wpe=Tensor("wpe"),
+                positions=Tensor("row_time"), wte=Tensor("wte"), wpe=Tensor("wpe"), divided=self.divided,
             )  # fmt: skip
             self.layernorm(0)
         for layer in range(self.layers):
             self.attention(layer)
             self.feed_forward(layer)
         inp = Tensor("normed", 2 * self.layers)
-        language.head(self.step, self.config, self.slices, inp=inp, weight=Tensor("wte"))
+        language.head(self.step, self.config, self.slices, inp=inp, weight=Tensor("wte"), divided=self.divided)
 
     def attention(self, layer: int) -> None:
         index, qkv, attended = 2 * layer, Tensor("qkv", layer), Tensor("attended", layer)
@@ -70,10 +72,11 @@ class Forward:
             self.layernorm(index + 1)
 
     def linear(self, name: str, layer: int, out: Tensor, inp: Tensor, weight: str) -> None:
+        divided: linear.Divided = "inputs" if name in ("projection", "fc_projection") else "outputs"
         linear.forward(
             self.step, name, self.grid, layer,
             out=out, inp=inp, weight=Tensor(weight + "w", layer), bias=Tensor(weight + "b", layer),
-            packs=not self.config.has_gradients,
+            packs=not self.config.has_gradients, divided=divided if self.divided else None,
         )  # fmt: skip
 
     def layernorm(self, index: int) -> None:

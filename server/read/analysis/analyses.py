@@ -242,14 +242,14 @@ def _memory(group: Group) -> Memory:
 
     @functools.lru_cache
     def sizes_at(batch: int, seq: int) -> dict[str, int]:
-        return arenas_bytes(dataclasses.replace(config, batch=batch * config.ranks, seq=seq))
+        return arenas_bytes(dataclasses.replace(config, batch=batch * config.batch_ranks, seq=seq))
 
     most = {"context": 1, "most_batch": 1}
     if not config.generate:
         shape = {"batch": config.batch, "seq": config.seq}
         most = {"context": largest(config, shape, "seq", config.model.context),
-                "most_batch": largest(config, shape, "batch", MOST_BATCH) // config.ranks}  # fmt: skip
-    batch = config.batch // config.ranks  # memory is that of rank 0
+                "most_batch": largest(config, shape, "batch", MOST_BATCH) // config.batch_ranks}  # fmt: skip
+    batch = config.batch // config.batch_ranks  # memory is that of rank 0
     return memory_of(*_measured(group), batch, config.seq, sizes_at=sizes_at, **most)
 
 

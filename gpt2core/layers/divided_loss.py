@@ -1,0 +1,106 @@
+"""Softmax, cross-entropy and its gradient where each rank has the logits of some tokens of the vocabulary."""
+
+import math
+
+from gpt2core.compile.jit import kernel, runtime
+from gpt2core.compile.later import exp32, maximum32, np
+from gpt2core.layers.sums import OF_OTHERS, of_others, place_of
+from gpt2core.step.builder import Builder
+from gpt2core.step.grid import F32, ROWS, Grid
+from gpt2core.step.ops import Read, Tensor, Update, Write
+from gpt2core.step.signature import Int32s, Matrix, Scalar, TileInt, Vector
+
+OWN, OTHERS = Tensor("own_softmax"), Tensor("other_softmax")
+
+
+@kernel
+def exponentials(
+    logits: Matrix, own: Matrix, targets: Int32s, V: Scalar, first: Scalar, row0: TileInt, row1: TileInt
+):  # fmt: skip
+    """Turn a rank's logits of rows [row0, row1), those of the tokens [first, first + V), into exponentials.
+
+    Writes:   logits (N, W): on entry the logits, on exit exp(l - top); own (N, 3) =: top, the largest; the sum of the
+              exponentials; the target's logit, or 0 if another rank has it
+    Reads:    targets (N,) int32
+    Tiles:    disjoint row ranges are independent
+    Cost:     6*V flop, 8*V bytes per row
+    """
+    for n in range(row0, row1):
+        row, target = logits[n], targets[n] - first
+        top = row[0]
+        for v in range(V):
+            top = maximum32(top, row[v])
+        own[n, 2] = row[target] if 0 <= target < V else np.float32(0)
+        total = np.float32(0)
+        for v in range(V):
+            e = exp32(row[v] - top)
+            row[v] = e
+            total += e
+        own[n, 0], own[n, 1] = top, total
+
+
+@kernel
+def fold_cross_entropy(
+    logits: Matrix, loss: Vector, own: Matrix, others: Matrix, targets: Int32s, rank: Scalar, V: Scalar, first: Scalar,
+    micros: Scalar, row0: TileInt, row1: TileInt,
+):  # fmt: skip
+    """Turn the exponentials of rows [row0, row1) into the gradient of the step's mean loss, over `micros` batches.
+
+    Writes:   logits (N, W): on entry as `exponentials` leaves them, on exit their gradient, 0 in the columns from V on;
+              loss (N,) =
+    Reads:    own (N, 3), others ((R - 1) * N, 3): what this rank and the others tell, rank after rank; targets (N,)
+    Maths:    that of loss.cross_entropy; the sum over the vocabulary is that of the ranks' sums in rank order
+    Tiles:    disjoint row ranges are independent
+    Cost:     2*V flop, 8*W bytes per row
+    Source:   the sums of parts with their maxima: Milakov & Gimelshein 2018
+    """
+    N = own.shape[0]
+    share = np.float32(1.0) / np.float32(N * micros)
+    for n in range(row0, row1):
+        row, target = logits[n], targets[n] - first
+        top, wanted = own[n, 0], own[n, 2]
+        for at in range(n, others.shape[0], N):
+            top = maximum32(top, others[at, 0])
+            wanted += others[at, 2]  # all but one are 0
+        total = total_in_order(own, others, rank, n, top)
+        loss[n] = np.float32(math.log(total)) + top - wanted
+        scale = share / total * exp32(own[n, 0] - top)
+        for v in range(V):
+            row[v] *= scale
+        if 0 <= target < V:
+            row[target] -= share
+        for v in range(V, logits.shape[1]):
+            row[v] = 0
+
+
+@runtime
+def total_in_order(own, others, rank, n, top):
+    """The sum of the ranks' exponentials of row n. Not a kernel, which may reorder it."""
+    N, total = own.shape[0], np.float32(0)
+    for peer in range(others.shape[0] // N + 1):
+        told = own[n]
+        if peer != rank:
+            told = others[place_of(peer, rank) * N + n]
+        total += told[1] * exp32(told[0] - top)
+    return total
+
+
+def forward_backward(
+    step: Builder, grid: Grid, *, logits: Tensor, loss: Tensor, targets: Tensor, vocab: int, micros: int
+) -> None:
+    """Add the loss of each row, and the gradient of this rank's logits in their place, over a grid of rows."""
+    rows, W = step.shape(logits)
+    rank, first = step.matrix_rank.number, step.matrix_rank.number * W
+    V = min(W, vocab - first)
+    step.op(
+        "cross_entropy", "loss", exponentials, grid, grid.cost(ROWS, 6 * V, 2 * F32 * V),
+        logits=Update(logits, ROWS), own=Write(OWN, ROWS), targets=Read(targets, ROWS), V=V, first=first,
+    )  # fmt: skip
+    step.rows(step, "cross_entropy", "loss", None, OWN, OTHERS)
+    step.op(
+        "cross_entropy_fold", "loss", fold_cross_entropy, of_others(step, grid, rows),
+        grid.cost(ROWS, 2 * V, 2 * F32 * W),
+        logits=Update(logits, ROWS), loss=Write(loss, ROWS), own=Read(OWN, ROWS), others=Read(OTHERS, OF_OTHERS),
+        targets=Read(targets, ROWS), rank=rank, V=V, first=first, micros=micros,
+    )  # fmt: skip
+    step.tape.gradient_in(logits, logits)
