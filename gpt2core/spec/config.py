@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from gpt2core.spec import generation, modes, networks, optimizers, schedulers
 from gpt2core.spec.conflicts import conflicts
+from gpt2core.spec.derived import Derived
 from gpt2core.spec.errors import ConfigError, raise_together
 from gpt2core.spec.fields import (
     AMOUNT,
@@ -46,7 +47,7 @@ from gpt2core.spec.phases import MODES
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Derived):
     """One run of the trainer. JSON keys are the field names; `model` is a preset's name or a mapping of sizes."""
 
     reads_prompt: ClassVar[bool] = False  # whether a step reads the whole prompt of a run that generates
@@ -301,63 +302,9 @@ class TrainConfig:
             object.__setattr__(self, "stop_at", parse_goal(self.stop_at))
 
     @property
-    def phases(self) -> tuple[str, ...]:
-        """The phases of a step, in their order."""
-        return modes.phases(self.mode, self.score)
-
-    @property
-    def has_gradients(self) -> bool:
-        """Whether a step has a reverse pass."""
-        return MODES[self.mode].has_gradients
-
-    @property
-    def updates(self) -> bool:
-        """Whether a step updates the weights."""
-        return MODES[self.mode].updates
-
-    @property
-    def warmup_steps(self) -> int:
-        if self.warmup is not None:
-            return self.warmup
-        return min(2, self.steps - 1)
-
-    @property
-    def samples_per_step(self) -> int:
-        return self.grad_accum * self.batch
-
-    @property
-    def tokens_per_step(self) -> int:
-        return self.grad_accum * self.batch * self.seq
-
-    @property
-    def has_half_weights(self) -> bool:
-        """Whether the weights' matrices are bfloat16 in memory: training updates them, so its are float32."""
-        return not self.has_gradients and self.precision == "bf16"
-
-    @property
     def read_split(self) -> str | None:
         """The split that inference or evaluations read; None: a run that only trains."""
         return modes.read_split(self)
-
-    @property
-    def needs_whole_gradients(self) -> bool:
-        """Whether every gradient must be complete before any weight is updated."""
-        return self.grad_accum > 1 or self.grad_clip > 0 or self.batch_ranks > 1
-
-    @property
-    def batch_ranks(self) -> int:
-        """Ranks that divide the batch."""
-        return self.ranks if self.parallel == "data" else 1
-
-    @property
-    def matrix_ranks(self) -> int:
-        """Ranks that divide the matrices."""
-        return self.ranks // self.batch_ranks
-
-    @property
-    def total_threads(self) -> int:
-        """Threads of all ranks."""
-        return self.threads * self.ranks
 
     @property
     def part(self) -> TrainConfig:
