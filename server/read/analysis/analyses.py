@@ -250,7 +250,8 @@ def _memory(group: Group) -> Memory:
         most = {"context": largest(config, shape, "seq", config.model.context),
                 "most_batch": largest(config, shape, "batch", MOST_BATCH) // config.batch_ranks}  # fmt: skip
     batch = config.batch // config.batch_ranks  # memory is that of rank 0
-    return memory_of(*_measured(group), batch, config.seq, sizes_at=sizes_at, **most)
+    measured, resident, compiled = _measured(group)
+    return memory_of(measured, resident, compiled, batch, config.seq, sizes_at=sizes_at, **most)
 
 
 def history(
