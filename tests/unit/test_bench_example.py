@@ -40,7 +40,7 @@ def test_a_stored_report_gets_todays_sentences_and_keeps_its_data(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("question", "variants", "runs"),
-    [("runtimes", 6, 60), ("wavefront", 12, 120), ("images", 8, 64), ("workload", 66, 462), ("ranks", 2, 20)],
+    [("runtimes", 6, 60), ("wavefront", 12, 120), ("images", 8, 64), ("workload", 66, 792), ("ranks", 2, 20)],
 )
 def test_a_declared_experiment_is_accepted(question: str, variants: int, runs: int) -> None:
     of = example.QUESTIONS[question]
