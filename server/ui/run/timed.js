@@ -7,9 +7,9 @@ import {count, plural} from '../format.js';
 import {Empty, Refused, Skeleton} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
 import {OP_KINDS, opKind} from '../plots/scale.js';
-import {useColours} from '../timeline/paint.js';
+import {useColours} from '../timeline/colours.js';
 import {Light, Panned, Timeline, middle, useLit, within} from '../timeline/timeline.js';
-import {read} from '../timeline/trace.js';
+import {traceOf} from '../timeline/trace.js';
 
 /** @typedef {import('../api.js').Problem} Problem */
 
@@ -231,6 +231,16 @@ export function TaskGraph({trace, name}) {
 				: html`<span class="soft">No task is chosen.</span>`}
 		</div>
 	<//>`;
+}
+
+/** The trace in a file's bytes, compressed or not. @param {Response} response */
+async function read(response) {
+	const bytes = new Uint8Array(await response.arrayBuffer());
+	const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+	const stream = packed
+		? new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))
+		: new Blob([bytes]).stream();
+	return traceOf(await new Response(stream).json());
 }
 
 /** The traces that were opened last. @type {Map<number, import('../timeline/trace.js').Trace>} */

@@ -5,7 +5,8 @@ import {ms, plural} from '../format.js';
 import {Narrow} from '../pieces.js';
 import {Plot, useWidth} from '../plots/plot.js';
 import {OP_KINDS} from '../plots/scale.js';
-import {LANE, LEFT, MAP, RIGHT, TOP, heightOf, paint, timeSaid, useColours} from './paint.js';
+import {useColours} from './colours.js';
+import {LANE, LEFT, MAP, RIGHT, TOP, heightOf, paint, timeSaid} from './paint.js';
 import {firstAfter, linksOf, said, totals, why} from './trace.js';
 
 /** @typedef {{from: number, to: number}} View */

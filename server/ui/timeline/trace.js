@@ -123,7 +123,6 @@ function levelsOf({what, begin, end, preempted, length}) {
 function lane(columns, call, later) {
 	const {length} = columns.what;
 	const what = Int32Array.from(columns.what, each => (each < 0 ? each : call + each));
-	const step = new Int32Array(columns.step);
 	const [begin, end] = [new Float64Array(length), new Float64Array(length)];
 	let at = later;
 	for (let i = 0; i < length; i += 1) {
@@ -133,7 +132,7 @@ function lane(columns, call, later) {
 	/** @type {{span: number[], ns: number[]}} */
 	const delays = columns.run_delay ?? {span: [], ns: []};
 	const preempted = new Map(delays.span.map((span, i) => [span, delays.ns[i]]));
-	const spans = {what, step, begin, end, preempted, length};
+	const spans = {what, step: new Int32Array(columns.step), begin, end, preempted, length};
 	return {...spans, levels: levelsOf(spans)};
 }
 
@@ -284,16 +283,6 @@ export function traceOf(found) {
 	};
 }
 
-/** The trace in a file's bytes, compressed or not. @param {Response} response */
-export async function read(response) {
-	const bytes = new Uint8Array(await response.arrayBuffer());
-	const packed = bytes[0] === 0x1f && bytes[1] === 0x8b;
-	const stream = packed
-		? new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))
-		: new Blob([bytes]).stream();
-	return traceOf(await new Response(stream).json());
-}
-
 /** What a span is, in words. @param {Trace} trace @param {Place} place */
 export function said(trace, {thread, index}) {
 	const of = trace.threads[thread];
@@ -350,8 +339,7 @@ export function why(trace, place) {
 	const {task} = said(trace, place);
 	if (task < 0) return '';
 	const step = stepAt(trace, place);
-	let last = -1;
-	let ready = -Infinity;
+	let [last, ready] = [-1, -Infinity];
 	for (const [other, back] of trace.before[task] ?? []) {
 		const key = step - back * label.length + other;
 		if (ended[key] > ready) {
