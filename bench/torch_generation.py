@@ -85,7 +85,7 @@ def reader(config: TrainConfig) -> tuple[Read, Callable[[], None]]:
 
         return lambda tokens, _: lstm.logits(tokens[None])[0, -1], forget
     gpt2 = torch_gpt2.read_llmc_checkpoint(config.checkpoint or "").to(dtype)
-    reads = of_gpt2(gpt2, config.steps, dtype)
+    reads = of_gpt2(gpt2, len(config.prompt or ()) + config.generate - 1, dtype)  # the last token is not read
     return reads, lambda: None  # a mask hides what the last generation has kept
 
 

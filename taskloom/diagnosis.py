@@ -24,6 +24,7 @@ from gpt2core.process import launch
 from gpt2core.process.child import spawning_on
 from gpt2core.spec import extras, preflight
 from gpt2core.spec.settings import cache_folder
+from gpt2core.spec.wording import enumerated
 
 STEAL_SAMPLE_S = 0.5
 BUSY_LOAD_PER_CORE = 0.2
@@ -137,6 +138,16 @@ def huge_pages() -> Check:
     return warn("huge pages", mode or "not shown", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
 
 
+def bf16() -> Check:
+    """The instructions for products of bfloat16, without which they take as long as those of float32."""
+    about = host.processor()
+    flags = {*about.get("flags", "").split()}
+    found = [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
+    if found:
+        return ok("bf16", f"products by {enumerated(found)}")
+    return ok("bf16", "no instructions: operands are rounded to bfloat16 and multiplied as float32, so bf16 is not faster")
+
+
 def blas() -> Check:
     found = []
     for package in ("mkl", "scipy"):
@@ -232,6 +243,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     load,
     memory,
     huge_pages,
+    bf16,
     blas,
     products,
     perf_counters,

@@ -1,12 +1,10 @@
-"""Several ranks on this machine, connected by MPI: bits, errors that all agree on, and ranks that are killed."""
+"""Several ranks on this machine, connected by MPI: bits, communication, traces, and errors that all agree on."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import os
-import signal
 import subprocess
 import sys
 from datetime import datetime
@@ -14,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
 from gpt2core.networks.exchanged import layout_of
@@ -24,7 +21,7 @@ from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.memory import plan
 from gpt2core.node import openmp
 from gpt2core.process import launch
-from gpt2core.process.ranks import GUARD, launcher
+from gpt2core.process.ranks import launcher
 from gpt2core.ranks.layout import SHARES
 from gpt2core.run.train import train, weights_sha256
 from gpt2core.spec.config import TrainConfig
@@ -37,13 +34,10 @@ from taskloom.analysis.messages import messages
 from tests.support.command_line import taskloom, told
 from tests.support.divided import train_divided
 from tests.support.folded import train_folded
+from tests.support.ranked import COMPILES_S, OPEN_MPI, SMALL
 from tests.support.trace_checks import check_chrome, check_paraver
 
 ROOT = Path(__file__).parents[2]
-SMALL = TrainConfig(
-    model=ModelConfig(layers=2, heads=2, channels=32, vocab=61, context=16), fusion="rows", batch=6, seq=10, steps=4,
-    warmup=1, lr=1e-2, batch_slice=1, token_slice=4, data="synthetic", scheduler="serial", allow_oversubscription=True,
-)  # fmt: skip
 DIVISIBLE = ModelConfig(layers=2, heads=4, channels=32, vocab=200, context=16)
 HOW: list[dict[str, Any]] = [
     {"scheduler": "serial"}, {"scheduler": "fork-join", "threads": 2},
@@ -52,11 +46,6 @@ HOW: list[dict[str, Any]] = [
     {"scheduler": "task", "policy": "critical-path"}, {"scheduler": "omp-for", "threads": 2},
     *({"scheduler": "omp-task", "threads": 2, "sync": sync} for sync in SYNCS),
 ]  # fmt: skip
-WITHIN_S = 60.0
-OPEN_MPI = launcher(2)[: len(GUARD)] == [*GUARD]  # else MPICH (`make test-openmpi`)
-KILLED = "signal 9 (Killed)" if OPEN_MPI else "Killed (signal 9)"
-RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")  # variables with a rank's number, of MPICH and of Open MPI
-COMPILES_S = 800  # with nothing compiled, beside other work; it took 230 s
 pytestmark = pytest.mark.timeout(COMPILES_S + 100)
 
 
@@ -286,135 +275,3 @@ def test_an_error_of_all_ranks_is_reported_once(tmp_path, change, slug):
     assert [event["slug"] for event in events if event["event"] == "error"] == [slug]
     assert events[-1]["event"] == "error"
     assert done.returncode == events[-1]["exit_code"] == 2
-
-
-def test_a_trainer_that_is_no_rank_refuses(tmp_path):
-    done = subprocess.run(
-        launch.command(tmp_path / "result.json"), input=json.dumps(dataclasses.replace(SMALL, ranks=2).to_dict()),
-        capture_output=True, text=True, check=False, timeout=120, env=launch.environment(),
-    )  # fmt: skip
-    event = launch.parse_event(done.stdout.splitlines()[-1])
-    assert event
-    assert (event["field"], event["accepted"]) == ("ranks", "the number of ranks that were started (1)")
-
-
-def test_processes_that_mpi_does_not_connect_are_refused(tmp_path):
-    alone = launch.command(tmp_path / "result.json")
-    done = subprocess.run(
-        [*alone, "--ranks", "2"], input=json.dumps(dataclasses.replace(SMALL, ranks=2).to_dict()), capture_output=True,
-        text=True, check=False, timeout=120, env=launch.environment(),
-    )  # fmt: skip
-    event = launch.parse_event(done.stdout.splitlines()[-1])
-    assert event
-    assert event["detail"].startswith("the launcher started 2 processes, but MPI connects 1: ")
-
-
-STARTER = """
-import sys
-from pathlib import Path
-from queue import SimpleQueue
-
-from gpt2core.process import launch
-from gpt2core.process.child import Child, Exited, Reported, Waiting
-
-inbox = SimpleQueue()
-child = Child(Waiting(launch.command(Path(sys.argv[1]), ranks=2)), eval(sys.argv[2]), inbox)
-while not isinstance(message := inbox.get(), Exited):
-    if isinstance(message, Reported):
-        print("told", message.event["event"], flush=True)
-    else:
-        print("printed", message.text, flush=True)
-print("exited", message.code, flush=True)
-"""
-LONG = dataclasses.replace(SMALL, ranks=2, steps=100_000, lr=0.0, scheduler="task")
-
-
-def test_a_library_that_cannot_be_loaded_is_told_in_a_sentence(tmp_path):
-    done = subprocess.run(
-        [*launch.command(tmp_path / "result.json"), "--ranks", "2"], stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, check=False, timeout=120, env=launch.environment() | {"MPI4PY_LIBMPI": "/no/such.so"},
-    )  # fmt: skip
-    event = launch.parse_event(done.stdout.splitlines()[-1])
-    assert event
-    assert event["detail"].startswith("mpi4py cannot load an MPI library: ")
-    assert "Traceback" not in done.stderr
-
-
-UNCONNECTED = """
-import os
-import sys
-import time
-
-from gpt2core import __main__ as program
-from gpt2core.process import trainer
-from gpt2core.ranks import world
-
-program.START_S = 5.0
-if "1" in map(os.environ.get, {ranks}):
-    world._connect = lambda: time.sleep(1000)
-sys.argv[1:] = ["--ranks", "2"]
-trainer.leave(program.main())
-"""
-
-
-def test_a_rank_that_does_not_connect_leaves_no_other_waiting():
-    done = subprocess.run(
-        [*launcher(2), sys.executable, "-c", UNCONNECTED.format(ranks=RANK)], input="{}", capture_output=True,
-        text=True, check=False, timeout=WITHIN_S, env=launch.environment(),
-    )  # fmt: skip
-    events = [event for line in done.stdout.splitlines() if (event := launch.parse_event(line))]
-    late = "the 2 ranks did not connect within 5 s: one failed, or cannot be reached"
-    assert {event["detail"] for event in events} == {late}
-    assert done.returncode
-
-@pytest.fixture
-def started(tmp_path):
-    """A process that started two ranks, which have ended a step, and the processes below it."""
-    command = [sys.executable, "-c", STARTER, str(tmp_path / "result.json"), str(LONG.to_dict())]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
-        assert process.stdout is not None
-        told = list(iter(process.stdout.readline, "told step\n"))
-        below = psutil.Process(process.pid).children(recursive=True)
-        assert len(ranks_of(below)) == 2, told
-        yield process, below
-        process.kill()
-        for each in below:
-            if each.is_running():
-                each.kill()
-
-
-def ranks_of(below: list[psutil.Process]) -> list[psutil.Process]:
-    return [each for each in below if each.cmdline()[1:4] == ["-P", "-m", "gpt2core"]]
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_killed_rank_ends_the_run_with_its_output(started, number):
-    process, below = started
-    maps = Path(f"/proc/{ranks_of(below)[number].pid}/maps").read_text()
-    shared = [line for line in maps.splitlines() if "/dev/shm/mpich_" in line]
-    assert shared or OPEN_MPI
-    assert all(line.endswith(" (deleted)") for line in shared), "a killed rank would leave its shared memory"
-    ranks_of(below)[number].kill()
-    assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
-    lines = process.communicate(timeout=WITHIN_S)[0].splitlines()
-    assert lines[-1].startswith("exited ")
-    assert lines[-1] != "exited 0"
-    assert any(KILLED in line for line in lines if line.startswith("printed ")), lines
-
-
-@pytest.mark.parametrize("who", ["starter", "mpiexec", *([] if OPEN_MPI else ["hydra_pmi_proxy"])])
-def test_no_rank_outlives_the_starter_or_the_launcher(started, who):
-    process, below = started
-    named = {Path(each.cmdline()[0]).name: each for each in below}
-    name = "prterun" if OPEN_MPI and who == "mpiexec" else who  # what it becomes
-    (process if who == "starter" else named[name]).kill()
-    assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
-
-
-def test_a_stop_of_rank_0_stops_all_after_the_same_step(started):
-    process, below = started
-    first = next(each for each in ranks_of(below) if "0" in map(each.environ().get, RANK))
-    first.send_signal(signal.SIGTERM)
-    lines = process.communicate(timeout=WITHIN_S)[0].splitlines()
-    assert [line for line in lines if not line.startswith("printed ")][-2:] == ["told error", "exited 130"]
-    assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]

@@ -194,3 +194,13 @@ def test_the_load_of_others_is_seen_where_numbers_of_cores_have_gaps(monkeypatch
 def test_a_load_that_is_not_shown_is_unknown(monkeypatch: pytest.MonkeyPatch, text: str, ready: int | None) -> None:
     monkeypatch.setattr(host, "read_text", lambda _: text)
     assert host.runnable() == ready
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [("avx2 avx512_bf16", "products by avx512_bf16"), ("amx_bf16 avx512_bf16", "products by amx_bf16 and avx512_bf16"),
+     ("avx2 fma", "no instructions: ")],
+)  # fmt: skip
+def test_doctor_says_how_bfloat16_is_multiplied(monkeypatch: pytest.MonkeyPatch, flags: str, found: str) -> None:
+    monkeypatch.setattr(host, "processor", lambda: {"flags": flags})
+    assert diagnosis.bf16().found.startswith(found)
