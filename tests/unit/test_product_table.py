@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import multiprocessing
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
