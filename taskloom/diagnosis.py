@@ -145,7 +145,7 @@ def bf16() -> Check:
     found = [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
     if found:
         return ok("bf16", f"products by {enumerated(found)}")
-    return ok("bf16", "no instructions: operands are rounded to bfloat16 and multiplied as float32, so bf16 is not faster")
+    return ok("bf16", "no instructions: operands are rounded and multiplied as float32, so bf16 is not faster")
 
 
 def blas() -> Check:
