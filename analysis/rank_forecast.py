@@ -138,7 +138,7 @@ def _follows_graph(scheduler: str) -> bool:
 class RankPoint:
     """A forecast step with a number of ranks."""
 
-    ranks: int
+    ranks: int = field(metadata=says("number of ranks"))
     batch: int = field(metadata=says("sequences or images of a step, of all ranks together"))
     step_s: float = field(metadata=says("forecast of a step, seconds"))
     ideal_s: float = field(
