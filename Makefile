@@ -69,7 +69,7 @@ check: .venv/installed-dev   ## lint, types, import rules, shell scripts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck .ci/arm .ci/run deploy/*.sh deploy/*.slurm npm/*.sh
+	$(BIN)/shellcheck .ci/arm .ci/run bench/*.sh deploy/*.sh deploy/*.slurm npm/*.sh
 
 docs: .venv/installed-dev    ## build the documentation as a site in build/site; fails on a broken link or a page outside the nav
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
