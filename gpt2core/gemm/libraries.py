@@ -50,7 +50,7 @@ class Library:
         return (self.entry.address, self.address, piece, scratch)
 
 
-def own(precision: str = "fp32") -> Library:
+def ours(precision: str = "fp32") -> Library:
     """Our own product; of bfloat16 by the processor's fastest instructions for it that this process may use."""
     if precision != "bf16":
         return Library("own", instructions(precision), own_product_of_floats)
@@ -78,11 +78,11 @@ def available(precision: str = "fp32") -> list[Library]:
     """Libraries for products of this precision, our own first."""
     first = blas("auto")
     if precision == "bf16":
-        ours = [own(precision)]
-        if ours[0].entry is own_product_of_pairs:
-            ours.append(rounded())
-        return ours if first.name == "openblas" else [*ours, _mkl(precision)]
-    return [own(), first] if first.name == "openblas" else [own(), first, blas("openblas")]
+        found = [ours(precision)]
+        if found[0].entry is own_product_of_pairs:
+            found.append(rounded())
+        return found if first.name == "openblas" else [*found, _mkl(precision)]
+    return [ours(), first] if first.name == "openblas" else [ours(), first, blas("openblas")]
 
 
 def load(name: str, precision: str = "fp32") -> list[Library]:
@@ -94,8 +94,8 @@ def load(name: str, precision: str = "fp32") -> list[Library]:
     if name == "auto":
         return available(precision)
     if precision == "bf16":
-        return [_mkl(precision) if name == "mkl" else own(precision)]
-    return [own() if name == "own" else blas(name)]
+        return [_mkl(precision) if name == "mkl" else ours(precision)]
+    return [ours() if name == "own" else blas(name)]
 
 
 def _mkl_path() -> Path | None:

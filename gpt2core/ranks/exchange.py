@@ -181,7 +181,7 @@ class Exchange:
         parameters: list[Parameter] = []
         columns: dict[str, list[int]] = {name: [] for name in ("from_a", "from_b", "width_a", "width_b")}
         parts: list[list[Range]] = []
-        for label, found in self.layout.own():
+        for label, found in self.layout.mine():
             ranges: list[Range] = []
             kept: list[int] = []
             for name, (piece, (first, last)) in zip("ab", found, strict=False):

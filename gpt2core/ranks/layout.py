@@ -163,12 +163,12 @@ class Layout:
         ]  # fmt: skip
 
     def _norm_specs(self) -> list[TensorSpec]:
-        parts = sum(1 for _ in self.own())
+        parts = sum(1 for _ in self.mine())
         return [
             TensorSpec("own_squares", (parts,), "float64"), TensorSpec("norm_shares", (self.rank.total,), "float64")
         ]  # fmt: skip
 
-    def own(self) -> Iterator[tuple[str, tuple[tuple[Piece, Range], ...]]]:
+    def mine(self) -> Iterator[tuple[str, tuple[tuple[Piece, Range], ...]]]:
         """This rank's shards in parts, each updated by one task: a label, and pieces with the elements in them."""
         for bucket in self.buckets:
             shards = [piece.shard(self.rank.number) for piece in bucket.pieces]

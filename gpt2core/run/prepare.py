@@ -145,9 +145,9 @@ def load_libraries(config: TrainConfig, step: Program) -> list[Library]:
     Raises MachineError if the requested one is not installed.
     """
     if config.generate:
-        return [libraries.own()]
+        return [libraries.ours()]
     if config.blas == "auto" and not table.worth_choosing(products_of(step)):
-        return [libraries.own(config.precision)]  # chosen in any case
+        return [libraries.ours(config.precision)]  # chosen in any case
     return libraries.load(config.blas, config.precision)
 
 

@@ -62,7 +62,7 @@ def test_the_result_says_what_computed_the_products():
     said = {op.op: op.blas for op in result.ops}
     assert said["qkv"] == "own"
     assert said["layernorm"] == ""
-    assert gemm.own("bf16").version in result.environment["blas"]["version"]
+    assert gemm.ours("bf16").version in result.environment["blas"]["version"]
 
 
 def test_a_library_without_bfloat16_leaves_it_to_our_own_product():
@@ -81,10 +81,10 @@ def test_rounded_operands_are_a_candidate_beside_pairs(monkeypatch):
 
 def test_tile_registers_are_used_where_the_process_may(monkeypatch):
     monkeypatch.setattr(tiles, "permitted", lambda: True)
-    assert gemm.own("bf16").entry is own_product_of_tiles
+    assert gemm.ours("bf16").entry is own_product_of_tiles
     assert "own-rounded" not in {library.name for library in gemm.available("bf16")}
     monkeypatch.setattr(tiles, "permitted", lambda: False)
-    refused = gemm.own("bf16")
+    refused = gemm.ours("bf16")
     assert refused.entry is (own_product_of_pairs if native() else own_product_of_rounded)
     assert refused.version != "amx-bf16"  # other rounding: runs of both are told apart
 

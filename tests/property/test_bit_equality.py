@@ -183,7 +183,7 @@ def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
     for order in orders:
         memory = Memory(memory_plan(config))
         prepare.fill(memory, config, network_of(config).data(config))
-        bound = dispatch.bind(planned.program, memory, 1, table.choose([gemm.own()], [], lambda _: None))
+        bound = dispatch.bind(planned.program, memory, 1, table.choose([gemm.ours()], [], lambda _: None))
         record = new_record(1, config.steps, 0, 64, 0)
         serial_loop(0, bound.tasks[order], bound.context, record, memory.arrays["control"], config.steps)
         assert len(set(memory.arrays["losses"])) == config.steps

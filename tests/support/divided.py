@@ -60,7 +60,7 @@ class One:
 
 def train_divided(config: TrainConfig) -> tuple[list[float], list[Weights]]:
     """Losses and each rank's final weights of a run whose ranks divide the matrices."""
-    products = table.choose([libraries.own(config.precision)], [], lambda _: None)
+    products = table.choose([libraries.ours(config.precision)], [], lambda _: None)
     ranks = [One(config, number, products) for number in range(config.ranks)]
     for step in range(config.steps):
         for number, op in enumerate(ranks[0].program.ops):

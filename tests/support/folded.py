@@ -92,7 +92,7 @@ def train_folded(config: TrainConfig, ranks: int) -> tuple[list[float], dict[str
     own = []
     if config.grad_clip:
         layouts = [layout_of(dataclasses.replace(config, ranks=ranks), rank) for rank in range(ranks)]
-        own = [[Parameter(label, tuple(part for _, part in found), 0) for label, found in each.own()]
+        own = [[Parameter(label, tuple(part for _, part in found), 0) for label, found in each.mine()]
                for each in layouts]  # fmt: skip
         temporary += [TensorSpec("own_squares", (sum(map(len, own)),), "float64"),
                       TensorSpec("norm_shares", (ranks,), "float64")]  # fmt: skip
@@ -104,7 +104,7 @@ def train_folded(config: TrainConfig, ranks: int) -> tuple[list[float], dict[str
     graph.validate(program, tasks)
     memory = Memory(arenas)
     fill(memory, parts, network.data(parts))
-    products = table.choose([libraries.own(parts.precision)], [], lambda _: None)
+    products = table.choose([libraries.ours(parts.precision)], [], lambda _: None)
     bound = dispatch.bind(program, memory, threads, products)
     record = new_record(threads, parts.steps, 0, len(bound.kinds), 0, micros=ranks)
     who = schedulers.scheduler(parts.scheduler)

@@ -30,6 +30,6 @@ def by(request: pytest.FixtureRequest) -> Iterator[By]:
     from gpt2core.gemm.multiply import new_scratch
 
     words, scratch = new_scratch()
-    library = gemm.own() if request.param == "own" else gemm.blas(request.param)
+    library = gemm.ours() if request.param == "own" else gemm.blas(request.param)
     yield lambda piece=40: library.by(piece, scratch)
     del words

@@ -57,7 +57,7 @@ def test_a_round_has_every_candidate_of_every_product(precision):
 
 def wrong_library(name, writes):
     """Our own product of rounded operands, or one that writes nothing."""
-    own = libraries.own()
+    own = libraries.ours()
     entry: Any = libraries.rounded().entry if writes else SimpleNamespace(address=nothing.address)
     return (name, dataclasses.replace(own, entry=entry), 0)
 
@@ -69,7 +69,7 @@ def nothing(x):
 
 @pytest.mark.parametrize("writes", [True, False])
 def test_a_wrong_product_is_found_also_behind_a_right_one(writes):
-    right, wrong = ("own", libraries.own(), 0), wrong_library("other", writes)
+    right, wrong = ("own", libraries.ours(), 0), wrong_library("other", writes)
     product = Product(0, 1, 64, 96, 64)
     products.check(product, [right], "fp32")
     with pytest.raises(SystemExit, match="64x96x64 nt by other is wrong"):
@@ -86,7 +86,7 @@ def test_a_weight_is_read_from_other_memory_each_time(monkeypatch, weight, copie
         return 1
 
     monkeypatch.setattr(products, "time_product", note)
-    found = [(name, libraries.own(), 0) for name in ("own", "other")]
+    found = [(name, libraries.ours(), 0) for name in ("own", "other")]
     ticks = products.timed(Product(0, 1, 512, 1024, 1024), copies, weight, found, lambda given, _: list(given[::-1]))
     assert list(ticks) == ["own", "other"]
     repetitions = {name: len(each) for name, each in ticks.items()}

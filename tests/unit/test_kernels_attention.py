@@ -161,7 +161,7 @@ def test_operands_rounded_to_bfloat16(golden: Load) -> None:
     words, scratch = new_scratch()
     results = []
     for precision in ("fp32", "bf16"):
-        run = Attention(g["qkv"], NH, lambda precision=precision: gemm.own(precision).by(0, scratch), 2, 2)
+        run = Attention(g["qkv"], NH, lambda precision=precision: gemm.ours(precision).by(0, scratch), 2, 2)
         for tile in run.tiles:
             run.forward(tile)
         for tile in run.heads:
@@ -177,7 +177,7 @@ def test_operands_rounded_to_bfloat16(golden: Load) -> None:
 def test_backward_of_an_output_in_bfloat16(golden: Load) -> None:
     """The bits of the same output as float32."""
     g, (words, scratch) = golden("attention"), new_scratch()
-    run = Attention(g["qkv"], NH, lambda: gemm.own().by(0, scratch), 1, 2)
+    run = Attention(g["qkv"], NH, lambda: gemm.ours().by(0, scratch), 1, 2)
     for tile in run.tiles:
         run.forward(tile)
     halves, dout = run.out.view(np.uint16)[:, 1::2].copy(), run.laid_out(g["dout"])

@@ -106,7 +106,7 @@ def nearest(values: np.ndarray) -> np.ndarray:
 def test_inputs_and_gradients_in_bfloat16(golden: Load) -> None:
     g = golden("matmul")
     words, scratch = new_scratch()
-    by = gemm.own("bf16").by(0, scratch)
+    by = gemm.ours("bf16").by(0, scratch)
     inp, dout = halves(g["inp"]), halves(g["dout"])
     out, same_out = np.full((2, *g["dout"].shape), -7, np.float32)
     matmul_forward(out, inp, g["weight"], g["bias"], by, 0, 1, 6)
@@ -129,7 +129,7 @@ def test_inputs_and_gradients_in_bfloat16(golden: Load) -> None:
 def test_weights_in_bfloat16(golden: Load) -> None:
     g = golden("matmul")
     words, scratch = new_scratch()
-    by = gemm.own("bf16").by(0, scratch)
+    by = gemm.ours("bf16").by(0, scratch)
     weight, inp = halves(g["weight"]), halves(g["inp"])
     for given in (g["inp"], inp):
         out, same = np.full((2, *g["dout"].shape), -7, np.float32)
@@ -166,7 +166,7 @@ def test_an_output_in_bfloat16_is_rounded(golden: Load, rows: int, columns: int)
     """In parts of so many rows and columns: the bits of the whole product, rounded to nearest."""
     g = golden("matmul")
     words, scratch = new_scratch()
-    by = gemm.own("bf16").by(0, scratch)
+    by = gemm.ours("bf16").by(0, scratch)
     whole = np.empty_like(g["dout"])
     matmul_forward(whole, g["inp"], g["weight"], NONE, by, 0, 0, 7)
     out = np.full(whole.shape, 7, np.uint16)
@@ -199,7 +199,7 @@ def test_a_weight_packed_in_its_place_gives_the_same_bits(library: str) -> None:
     rng = np.random.default_rng(3)
     inp, weight, bias = (rng.standard_normal(shape, np.float32) for shape in ((7, 800), (100, 800), (100,)))
     words, scratch = new_scratch()
-    by = (gemm.own() if library == "own" else gemm.blas(library)).by(0, scratch)
+    by = (gemm.ours() if library == "own" else gemm.blas(library)).by(0, scratch)
     plain, out = np.empty((2, 7, 100), np.float32)
     matmul_forward(plain, inp, weight, bias, by, 0, 0, 7)
     packed = table.matrix(weight.size).reshape(weight.shape)  # on a page, as in a run

@@ -49,8 +49,8 @@ SHAPES = [
 ]
 GUARD = 1 << 14  # words around the scratch
 OWN = {
-    "fp32": gemm.own("fp32"),
-    "bf16": gemm.own("bf16"),
+    "fp32": gemm.ours("fp32"),
+    "bf16": gemm.ours("bf16"),
     "rounded": gemm.Library("own", "bf16 without instructions for it", own_product_of_rounded),
 }
 if native() and tiles.permitted():
@@ -237,7 +237,7 @@ def test_a_packed_operand_gives_the_same_bits(m: int, n: int, k: int, trans_b: i
     """Panels are packed in two parts; what lies behind the last column is not read."""
     rng, (words, scratch) = np.random.default_rng(4), new_scratch()
     a, b = (rng.standard_normal(shape, dtype=np.float32) for shape in ((m, k), (n, k) if trans_b else (k, n)))
-    by, ldb = gemm.own().by(0, scratch), k if trans_b else n
+    by, ldb = gemm.ours().by(0, scratch), k if trans_b else n
     expected, got = np.full((m, n + 3), 2, np.float32), np.full((m, n + 3), 2, np.float32)
     add_product(by, 0, trans_b, m, n, k, a, k, b, ldb, expected, n + 3)
     panels = table.matrix(math.prod(panels_shape(n, k)))  # on a page, as in a run

@@ -34,11 +34,11 @@ def finished(native, *given):
     return made
 compiler._finish = finished
 for precision in sys.argv[1:]:
-    libraries.own(precision).entry.address
+    libraries.ours(precision).entry.address
 print(json.dumps({
     "wider": [f for f in target.features() if f.startswith(("avx512", "amx"))], "registers": sorted(seen),
     "rows": blocking().most_rows, "bits": registers.vector_bits(), "chains": registers.chains(),
-    "pairs": native(), "tiles": tiles.exist(), "own": libraries.own().version, "peaks": str(peaks.path()),
+    "pairs": native(), "tiles": tiles.exist(), "own": libraries.ours().version, "peaks": str(peaks.path()),
     "products": str(table._path(libraries.available())),
 }))
 """

@@ -95,7 +95,7 @@ def test_products_with_a_packed_operand_are_measured_one_after_another(monkeypat
     monkeypatch.setattr(table, "time_packed", lambda *_: elapsed("own"))
     monkeypatch.setattr(table, "time_product", lambda *_: elapsed("mkl"))
     packed = Product(0, 1, 4, 512, 512, packed=1)
-    assert table.measure(packed, [gemm.blas("mkl"), gemm.own()]) == Choice("own")
+    assert table.measure(packed, [gemm.blas("mkl"), gemm.ours()]) == Choice("own")
 
 
 def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
@@ -121,10 +121,10 @@ def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
 def test_measuring_keeps_no_memory():
     """Otherwise a node's first run of a shape would report the memory of these matrices as its own."""
     wide = [Product(0, 1, 32, columns, 1024) for columns in (4096, 6144, 8192)]
-    table.measure(wide[0], [gemm.own()])
+    table.measure(wide[0], [gemm.ours()])
     resident = pages.Residency()
     for product in wide:
-        table.measure(product, [gemm.own()])
+        table.measure(product, [gemm.ours()])
     resident.grew_by("kept")
     assert resident.pieces["kept"] < 4 << 20
 
@@ -160,7 +160,7 @@ def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatc
 def test_pieces_are_tried_where_there_are_several():
     assert [str(c) for c in table.candidates(WIDE, two()[:1])] == ["mkl", "mkl/768", "mkl/1536"]
     assert [str(c) for c in table.candidates(TALL, two())] == ["mkl", "openblas"]
-    assert [str(c) for c in table.candidates(WIDE, [gemm.own()])] == ["own"]
+    assert [str(c) for c in table.candidates(WIDE, [gemm.ours()])] == ["own"]
     found = Products(two(), {WIDE: Choice("openblas", 768)}, "t")
     assert found.operand(WIDE) == (product_of_floats.address, two()[1].address, 768, 0)
     assert found.operand(dataclasses.replace(WIDE, m=1)) == (product_of_floats.address, two()[0].address, 0, 0)

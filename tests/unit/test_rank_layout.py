@@ -49,7 +49,7 @@ def test_each_weight_has_one_owner(network, count):
     specs = plan(wish)["weights"]
     covered: Counter[int] = Counter()
     for rank in range(count):
-        for _, parts in layout_of(wish, rank).own():
+        for _, parts in layout_of(wish, rank).mine():
             for _, (first, last) in parts:
                 covered.update(range(first, last))
     ends = ((at // 4, spec.size) for spec, at in zip(specs.specs, specs.offsets, strict=True))
@@ -67,7 +67,7 @@ def test_a_rank_keeps_the_optimizers_state_of_its_shards_alone(network, count):
         specs = plan(wish, rank)["optimizer"].specs
         assert [spec.shape for spec in specs] == [(shard,)] * momentum
         kept: Counter[int] = Counter()
-        for _, parts in layout_of(wish, rank).own():
+        for _, parts in layout_of(wish, rank).mine():
             for piece, (first, last) in parts:
                 at = piece.kept + first - piece.shard(rank)[0]
                 kept.update(range(at, at + last - first))
