@@ -46,6 +46,12 @@ def is_zen4() -> bool:
 
 
 @functools.cache
+def second_cache_bytes() -> int:
+    """Bytes of the first core's second cache, by which products are cut; 0 if unknown."""
+    return host.second_cache_bytes(0)
+
+
+@functools.cache
 def clock() -> str:
     """The processor's counter where its rate is constant, tsc or 64-bit Arm's cntvct, or clock_gettime. Raises
     ConfigError."""
@@ -70,7 +76,8 @@ def identity() -> str:
     processor."""
     made_from = (
         source_hash(COMPILED), version("numba"), version("llvmlite"), sys.implementation.cache_tag,
-        platform.system(), platform.machine(), _processor(), clock(), settings.numba_settings(),
+        platform.system(), platform.machine(), _processor(), second_cache_bytes(), clock(),
+        settings.numba_settings(),
     )  # fmt: skip
     return hashlib.sha256(repr(made_from).encode()).hexdigest()
 

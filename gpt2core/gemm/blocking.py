@@ -1,7 +1,8 @@
 """How our own matrix product is cut, by family of processors. Nothing else in gemm/ names a processor.
 
-Source: Goto & van de Geijn 2008; for AVX2 the blocking of BLIS (Van Zee & van de Geijn 2015): 6 rows by 16 columns, 256
-words deep, so that a panel stays in the first cache.
+Source: Goto & van de Geijn 2008; for AVX2 the register tile of BLIS (Van Zee & van de Geijn 2015), 6 rows by 16
+columns. A panel is deeper than BLIS's 256 words: six rows leave time to read it from the second cache, and C is read
+and written less often. Where the second cache is small, a block of A and two panels need the smaller depth to fit it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
+from gpt2core.compile import target
 from gpt2core.compile.lanes import LANES, WORD
 from gpt2core.compile.later import attributes
 from gpt2core.compile.target import features, is_zen4
@@ -46,11 +48,14 @@ class Blocking(NamedTuple):
 
 
 _WIDE = Blocking("avx512", (8, 4, 1), 48, 768, 256 * 768, LANES, packs_rows=True)
+_NARROW = Blocking("avx2", (6, 4, 2, 1), 16, 768, 192 * 768, 6, packs_rows=True)
+LARGE_CACHE = 1 << 20  # bytes of a second cache
 BLOCKINGS = {
     "zen4": _WIDE._replace(packs_segments=True),
     "avx512": _WIDE,
-    "avx2": Blocking("avx2", (6, 4, 2, 1), 16, 256, 256 * 256, 48),
-    "neon": Blocking("neon", (6, 4, 2, 1), 16, 256, 256 * 256, 48),  # 32 registers of 128 bits, of which C takes 24
+    "avx2": _NARROW,
+    "avx2, small": _NARROW._replace(depth=384, block=192 * 384),
+    "neon": Blocking("neon", (6, 4, 2, 1), 16, 256, 256 * 256, 6),  # 32 registers of 128 bits, of which C takes 24
     "generic": Blocking("generic", (2, 1), 16, 256, 256 * 256, LANES),  # 16 registers of 128 bits
 }
 
@@ -60,7 +65,7 @@ def family() -> str:
     if "avx512f" in features():
         return "zen4" if is_zen4() else "avx512"
     if {"avx2", "fma"} <= features():
-        return "avx2"
+        return "avx2" if target.second_cache_bytes() >= LARGE_CACHE else "avx2, small"
     return "neon" if "asimd" in features() else "generic"
 
 

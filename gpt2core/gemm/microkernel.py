@@ -21,7 +21,7 @@ from gpt2core.compile.later import attributes
 from gpt2core.compile.line import LINE_BYTES
 from gpt2core.gemm.blocking import BLOCK, DEPTH, GROUP, PANEL, PANEL_ROW, blocking
 from gpt2core.gemm.operands import Operand, Out
-from gpt2core.gemm.packing import pack_columns, pack_depth, pack_rows, pack_transposed, round_row
+from gpt2core.gemm.packing import group_words, pack_columns, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.gemm.register_tile import (
     ALONG_COLUMNS,
     ALONG_ROWS,
@@ -279,7 +279,7 @@ def multiply_packed(pairs, rounded, scratch, m, n, k, a, b, c):
             at_a, a_row, a_word, a_group = words, WORD * length, WORD, GROUP * WORD * length
             source = a.at + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)
             if trans_a:
-                a_row, a_word = WORD, GROUP * WORD
+                a_row, a_word, a_group = WORD, GROUP * WORD, WORD * group_words(length)
                 if half_a:
                     pack_columns(words, length, source, lda, depth, rows, pairs, rounded, True)
                 else:

@@ -5,7 +5,8 @@ import numpy as np
 from gpt2core.compile.bfloat16 import nearest, whole
 from gpt2core.compile.jit import kernel, pointer_f32, pointer_i32, pointer_u16
 from gpt2core.compile.lanes import HALF_BYTES, LANES, WORD
-from gpt2core.gemm.blocking import GROUP, PANEL, PANEL_ROW
+from gpt2core.compile.later import Later
+from gpt2core.gemm.blocking import GROUP, PANEL, PANEL_ROW, blocking
 from gpt2core.gemm.words import (
     copy_line,
     pack_line,
@@ -25,7 +26,7 @@ from gpt2core.gemm.words import (
     widen_line,
 )
 
-GROUPS = 8  # of LANES columns that are packed together
+TOGETHER = Later(lambda: 128 // blocking().group * blocking().group)  # columns
 ZERO = np.float32(0.0)
 
 
@@ -107,27 +108,29 @@ def pack_depth(words, words_row, source, stride, depth, count, width, pairs, rou
 
 
 @kernel
-def place_of(column, length):
-    """Bytes from the first word to a column's, in groups of GROUP columns that are `length` words long."""
-    return WORD * (column // GROUP * GROUP * length + column % GROUP)
+def group_words(length):
+    """Words from one group of columns, each `length` words long, to the next. Its last vector reaches behind it."""
+    return GROUP * length + LANES - GROUP
 
 
 @kernel
 def pack_columns(words, length, source, stride, depth, count, pairs, rounded, halves):
-    """Pack (depth, count) as groups of GROUP columns, each `length` rows of words, with zeros after the last column up
-    to a multiple of LANES. GROUPS times LANES columns are packed together: so whole stretches of the source's rows,
+    """Pack (depth, count) as groups of GROUP columns, each `length` rows of words, `group_words` apart. What is behind
+    the last column is undefined. Up to TOGETHER columns are packed together: so whole stretches of the source's rows,
     which lie some KB apart, are read at once.
     """
-    step, row, size = 2 if pairs else 1, WORD * GROUP, HALF_BYTES if halves else WORD
-    together = 0 if depth % step else count - count % (GROUPS * LANES)
-    for first in range(0, together, GROUPS * LANES):
+    step, size = 2 if pairs else 1, HALF_BYTES if halves else WORD
+    group = group_words(length)
+    for first in range(0, count, TOGETHER):
         for p in range(0, depth, step):
-            for i in range(first, first + GROUPS * LANES, LANES):
-                low, to = source + size * (p * stride + i), words + place_of(i, length) + p // step * row
-                pack_words(low, LANES, low + size * stride, LANES, to, pairs, rounded, halves)
-    for i in range(together, count, LANES):
-        columns, to = min(LANES, count - i), words + place_of(i, length)
-        pack_depth(to, row, source + size * i, stride, depth, columns, LANES, pairs, rounded, halves)
+            whole = p + step <= depth
+            for i in range(first, min(count, first + TOGETHER), GROUP):
+                low, to = source + size * (p * stride + i), words + WORD * (i // GROUP * group + p // step * GROUP)
+                high, left = low + size * stride, count - i
+                if whole and left >= LANES:  # LANES as counts: masks that the compiler drops
+                    pack_words(low, LANES, high, LANES, to, pairs, rounded, halves)
+                else:
+                    pack_words(low, left, high, left if whole else 0, to, pairs, rounded, halves)
 
 
 @kernel

@@ -232,8 +232,15 @@ def _register_tile(builder, rows, lie, vectors, kind, a, panel, length, c, ahead
         builder.position_at_end(end)
         k, at_a, at_b, sums = phis["k"], phis["at_a"], phis["at_b"], {cell: phis[cell] for cell in cells}
 
-    for i, v in cells:
-        lanes.masked_store(builder, sums[i, v], outs[i], v, masks[v])
+    # Processors without masks for each lane store slowly by a mask, so that whole vectors are stored without.
+    whole = builder.icmp_signed("==", c.columns, ir.Constant(I64, vectors * LANES))
+    with builder.if_else(whole) as (plainly, by_masks):
+        with plainly:
+            for i, v in cells:
+                lanes.store(builder, sums[i, v], outs[i], v * LANES * WORD, align=WORD)
+        with by_masks:
+            for i, v in cells:
+                lanes.masked_store(builder, sums[i, v], outs[i], v, masks[v])
 
 
 def _next_segment(builder, pairs, b_row, b, to, left):

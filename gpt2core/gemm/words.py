@@ -139,7 +139,7 @@ def packer(pairs: bool = False, rounded: bool = False, halves: bool = False) -> 
             if pairs:
                 more = lanes.masked_load_bits(builder, high, 0, lanes.mask(builder, high_count), halves)
                 words = join(builder, words, more)
-            lanes.store(builder, bfloat16.rounded(builder, words) if rounded else words, to, 0)
+            lanes.store(builder, bfloat16.rounded(builder, words) if rounded else words, to, 0, align=WORD)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), codegen
@@ -166,9 +166,9 @@ def pack_words(low, low_count, high, high_count, to, pairs, rounded, halves):
         pack_floats(low, low_count, high, high_count, to)
 
 
-def _transposed(builder, rows):
-    """The columns of 16 vectors of words."""
-    rows, size = list(rows), LANES // 2
+def _transposed(builder, rows, size=LANES // 2):
+    """The columns of 16 vectors of words; with a smaller `size`, of vectors in which larger squares are exchanged."""
+    rows = list(rows)
     while size:  # exchange the off-diagonal squares of `size` rows, then those within each
         up = [j - size + LANES if j & size else j for j in LANE]
         down = [j + LANES if j & size else j + size for j in LANE]
@@ -181,6 +181,14 @@ def _transposed(builder, rows):
     return rows
 
 
+def _quarters(builder, starts, number):
+    """The quarter with this number of each of four rows of words, side by side. Loads do this, so no shuffle does."""
+    kind = ir.VectorType(I32, LANES // 4)
+    a, b, c, d = (lanes.load(builder, start, kind, number * WORD * LANES // 4, align=WORD) for start in starts)
+    half = list(range(LANES // 2))
+    return lanes.shuffle(builder, lanes.shuffle(builder, a, b, half), lanes.shuffle(builder, c, d, half), list(LANE))
+
+
 def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False, to_row: int = 0) -> Any:
     """An intrinsic (source, source_row, panel) that transposes 16 words of each of 16 rows, source_row bytes apart, to
     16 columns of a panel, or of rows to_row bytes apart. Two halves that follow each other are a pair as they lie.
@@ -190,18 +198,19 @@ def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False,
     def transpose(typingctx, source, source_row, panel):
         def codegen(context, builder, signature, args):
             source, source_row, panel = args
-            rows = []
-            for i in LANE:
-                start = builder.add(source, builder.mul(source_row, ir.Constant(I64, i)))
-                if halves and pairs:
-                    words = lanes.load(builder, start, WORDS, 0, align=HALF_BYTES)
-                else:
-                    words = lanes.load_bits(builder, start, 0, halves)
-                if pairs and not halves:
-                    more = lanes.load(builder, start, WORDS, LANES * WORD, align=WORD)
-                    words = _consecutive(builder, words, more)
-                rows.append(bfloat16.rounded(builder, words) if rounded else words)
-            for i, row in enumerate(_transposed(builder, rows)):
+            starts = [builder.add(source, builder.mul(source_row, ir.Constant(I64, i))) for i in LANE]
+            size = LANES // 2
+            if halves and pairs:
+                rows = [lanes.load(builder, start, WORDS, 0, align=HALF_BYTES) for start in starts]
+            elif pairs:
+                rows = [words_along(builder, True, start) for start in starts]
+            elif halves:
+                rows = [lanes.load_bits(builder, start, 0, halves) for start in starts]
+            else:
+                rows, size = [_quarters(builder, starts[i % 4 :: 4], i // 4) for i in LANE], 2
+            if rounded:
+                rows = [bfloat16.rounded(builder, words) for words in rows]
+            for i, row in enumerate(_transposed(builder, rows, size)):
                 lanes.store(builder, row, panel, i * (to_row or PANEL_ROW))
             return context.get_dummy_value()
 

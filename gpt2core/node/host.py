@@ -246,13 +246,20 @@ def last_level_cache(core: int, root: Path | None = None) -> Path | None:
 
 def last_level_cache_bytes(cores: Sequence[int]) -> int:
     """Total size of the last-level caches of these cores; 0 if unknown."""
-    found = {}
-    for core in cores:
-        last = last_level_cache(core)
-        size = last and read_text(last / "size")
-        if last and size and size.endswith("K"):
-            found[read_text(last / "shared_cpu_list")] = int(size[:-1]) * 1024
-    return sum(found.values())
+    lasts = [last for core in cores if (last := last_level_cache(core))]
+    return sum({read_text(last / "shared_cpu_list"): _cache_bytes(last) for last in lasts}.values())
+
+
+def second_cache_bytes(core: int) -> int:
+    """Size of a core's second-level cache; 0 if unknown."""
+    folders = (CPU / f"cpu{core}/cache").glob("index[0-9]*")
+    return max((_cache_bytes(index) for index in folders if read_int(index / "level") == 2), default=0)
+
+
+def _cache_bytes(index: Path) -> int:
+    """Size of a cache, given as its folder; 0 if unknown."""
+    size = read_text(index / "size") or ""
+    return int(size[:-1]) * 1024 if size.endswith("K") else 0
 
 
 def topology(cores: list[int]) -> dict[str, Any]:

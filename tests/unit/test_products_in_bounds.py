@@ -13,11 +13,11 @@ import pytest
 
 from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import address_of, runtime
-from gpt2core.compile.lanes import LANES
 from gpt2core.gemm import libraries, microkernel, multiply, tiles
 from gpt2core.gemm.blocking import blocking
 from gpt2core.gemm.operands import Operand, Out
-from gpt2core.gemm.packing import GROUPS
+
+TOGETHER = 128  # columns of a transposed A that are packed together
 
 PANEL = blocking().panel
 
@@ -49,7 +49,7 @@ def check(kind: str) -> None:
     rows, columns = blocking().most_rows, (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17)
     wide = microkernel.LARGE // 67 // PANEL * PANEL
     large = [  # packed in other ways
-        (GROUPS * LANES, wide + 2 * PANEL, 67), (GROUPS * LANES + 3, PANEL + 1, 260),
+        (TOGETHER, wide + 2 * PANEL, 67), (TOGETHER + 3, PANEL + 1, 260),
         (16 * rows + 1, 2 * PANEL + 17, 768), (16 * rows, 2 * PANEL, 784), (16 * rows, 2 * PANEL, 1472),
     ]  # fmt: skip
     for m, n, k in [*itertools.product((1, rows, 2 * rows + 1), columns, (1, 5, 32, 67)), *large]:
