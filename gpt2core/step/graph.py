@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gpt2core.spec.errors import GraphError
 from gpt2core.spec.phases import PHASES
 from gpt2core.step import paths
-from gpt2core.step.ops import Access, Mode, Program, Tile, merged
+from gpt2core.step.ops import Access, Mode, Program, Tile
 from gpt2core.step.paths import Edge, Edges
 
 WAIT = -1
@@ -85,7 +85,7 @@ class Walk:
         self.regions: dict[int, Region] = {}
 
     def before(self, node: int, accesses: Iterable[Access]) -> list[int]:
-        """The nodes that the next one depends on, in order. Its accesses are merged."""
+        """The nodes that the next one depends on, in order."""
         found: set[int] = set()
         for access in accesses:
             region = self.regions.get(access.region)
@@ -123,7 +123,7 @@ def build(program: Program, sync: str) -> Graph:
         task.append(number)
         label.append(" ".join(part for part in (op.label, tile.label) if part))
         phase.append(op.phase)
-        before.append([node_of[a] for a in walk.before(number, merged(tile.accesses))])
+        before.append([node_of[a] for a in walk.before(number, tile.accesses)])
     gate = None
     if sync == "none":
         # The next iteration begins at the gate: when the loss is known and the iteration before this one is complete,
@@ -136,7 +136,7 @@ def build(program: Program, sync: str) -> Graph:
         from_before = (
             (node_of[a], node_of[number])
             for number, (_, tile) in enumerate(tasks)
-            for a in walk.before(len(tasks) + number, merged(tile.accesses))
+            for a in walk.before(len(tasks) + number, tile.accesses)
             if a < len(tasks)
         )
         crossing = cross_only(before, itertools.chain(from_before, [(end, gate), (gate, 0)]))
@@ -181,7 +181,7 @@ def check_ops(program: Program) -> None:
     for loop in program.loops:
         seen: dict[int, Access] = {}
         for op, tile in [(each, tile) for each in loop for tile in each.tiles]:
-            for access in merged(tile.accesses):
+            for access in tile.accesses:
                 other = seen.setdefault(access.region, access)
                 if other is not access and not compatible(other, access):
                     beside = f" or of the ops beside it, from {loop[0].label} on," if len(loop) > 1 else ""
@@ -209,9 +209,8 @@ def validate(program: Program, graph: Graph) -> None:
     In program order, the accesses to a region form runs whose members do not conflict: only reads, or only reductions.
     Conflicting accesses are in different runs. So it is enough to prove that each run comes before the next one.
     """
-    nodes = len(graph)
+    nodes, regions = len(graph), runs_of(program, graph)
     before = paths.unrolled(paths.predecessors(nodes, graph.edges), graph.crossing)
-    regions = runs_of(program, graph)
     for first, last in paths.windows(len(before), nodes):
         found = paths.ancestors(before, first, last)
         for region, runs in regions.items():
@@ -243,7 +242,7 @@ def runs_of(program: Program, graph: Graph) -> dict[int, list[list[int]]]:
         for node, number in enumerate(graph.task, start=shift):
             if number == WAIT:
                 continue
-            for access in merged(tasks[number][1].accesses):
+            for access in tasks[number][1].accesses:
                 region = access.region
                 if region in closed:
                     continue

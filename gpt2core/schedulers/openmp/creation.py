@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.step.graph import WAIT, Graph, bottom_levels
-from gpt2core.step.ops import Mode, Program, merged
+from gpt2core.step.ops import Mode, Program
 
 Ints = NDArray[np.int64]
 MOST_PRIORITY = 1 << 20
@@ -56,7 +56,7 @@ def plan(program: Program, graph: Graph, policy: str, cost_s: Sequence[float]) -
         if number == WAIT:
             continue
         out, read = list[int](), list[int]()
-        for mode, region in merged(tasks[number][1].accesses):
+        for mode, region in tasks[number][1].accesses:
             if region in program.constants:
                 continue
             own = members.get(region, {})
@@ -92,7 +92,7 @@ def members_of(program: Program) -> dict[int, dict[int, int]]:
     members: dict[int, dict[int, int]] = {}
     cell = MARKERS + len(program.regions)
     for number, (_, tile) in enumerate(program.tasks):
-        for mode, region in merged(tile.accesses):
+        for mode, region in tile.accesses:
             if mode is Mode.REDUCE:
                 members.setdefault(region, {})[number] = cell
                 cell += 1
