@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,16 @@ class Compiled:
     code: bytes
     calls: Sequence[str]
     result: str = "none"
+
+    def to_bytes(self) -> bytes:
+        """The content of its file."""
+        return json.dumps({"calls": list(self.calls), "result": self.result}).encode() + b"\n" + self.code
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Compiled:
+        """What `to_bytes` made a content of."""
+        about, _, code = content.partition(b"\n")
+        return cls(code, **json.loads(about))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from gpt2core.compile import jit
 from gpt2core.compile.jit import Entry
 from gpt2core.compile.objects import origin
-from gpt2core.step.signature import Array, Integer, Kernel, Kind, signature
+from gpt2core.step.signature import Array, Integer, Kernel, Kind, Signature, signature
 
 pointer = functools.cache(jit.pointer)
 
@@ -21,27 +21,25 @@ def kernel_entry(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> Entry:
 
     Raises TypeError for a kernel without annotations.
     """
-    source = source_of(kernel, dtypes)
-    own = origin(inspect.unwrap(kernel))
-    return Entry(kernel.__name__, jit.OF_KERNEL, lambda: _function(kernel, source), (own, source))
+    known = signature(kernel).of(dtypes)
+    source, own = source_of(known), origin(inspect.unwrap(kernel))
+    return Entry(known.name, jit.OF_KERNEL, lambda: _function(kernel, known, source), (own, source))
 
 
-def _function(kernel: Kernel, source: str) -> Callable[..., Any]:
+def _function(kernel: Kernel, known: Signature, source: str) -> Callable[..., Any]:
     names: dict[str, Any] = {"__name__": kernel.__module__, "kernel": kernel, "carray": jit.carray}
-    known = signature(kernel)
     arrays = (kind for kind in known.kinds.values() if isinstance(kind, Array))
     names.update({f"pointer_{dtype}": pointer(dtype) for array in arrays for dtype in array.dtypes})
     names.update({group.of.__name__: group.of for group in known.groups.values()})
-    exec(compile(source, f"<entry of {kernel.__name__}>", "exec"), names)
-    function: Callable[..., Any] = names[f"{kernel.__name__}_entry"]
+    exec(compile(source, f"<entry of {known.name}>", "exec"), names)
+    function: Callable[..., Any] = names[f"{known.name}_entry"]
     return function
 
 
-def source_of(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> str:
-    """Source of a kernel's entry: `x` are the operands, `t` the tile's integers, `c` the context (see jit). A poll
-    leaves its answer in the context.
+def source_of(known: Signature) -> str:
+    """Source of the entry of a kernel whose dtypes are decided: `x` are the operands, `t` the tile's integers, `c` the
+    context (see jit). A poll leaves its answer in the context.
     """
-    known = signature(kernel).of(dtypes)
     operand = {name: number for number, name in enumerate(known.operands)}
     integer = {name: number for number, name in enumerate(known.integers)}
     answer = f"c[{jit.COMPLETE}] = " if known.polls else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,29 +28,24 @@ _made: list[str] = []  # symbols of the functions that this process compiled
 def load(name: str, made_from: Sequence[str], make: Callable[[str], Compiled]) -> Loaded:
     """Load the function of this name and these inputs; compile and store it first if there is no file.
 
-    `make` compiles it under the given symbol, for one function at a time.
+    `make` compiles it under the given symbol, for one function at a time. Raises UnreadableFile if it cannot be stored,
+    MachineError if the system refuses executable memory.
     """
     path = _path(name, made_from)
     symbol = f"taskloom_{path.stem.replace('-', '_')}"
     with _lock:
         if symbol not in _loaded:
-            found = read(path)
-            compiled = found or _compiled(path, symbol, make)
-            _loaded[symbol] = Loaded(_link(symbol, compiled), compiled.result, found is not None)
+            content, was_kept = cache.read_or_make(path, lambda: _compile(symbol, make).to_bytes())
+            compiled = Compiled.from_bytes(content)
+            _loaded[symbol] = Loaded(_link(symbol, compiled), compiled.result, was_kept)
         return _loaded[symbol]
 
 
-def _compiled(path: Path, symbol: str, make: Callable[[str], Compiled]) -> Compiled:
-    """Compile and store a function, or wait for another process that is compiling it. Raises UnreadableFile if it
-    cannot be stored."""
-    with cache.locked(path):
-        found = read(path)
-        if found is None:
-            with without_collector():
-                found = make(symbol)
-            _made.append(symbol)
-            write(path, found)
-    return found
+def _compile(symbol: str, make: Callable[[str], Compiled]) -> Compiled:
+    with without_collector():
+        compiled = make(symbol)
+    _made.append(symbol)
+    return compiled
 
 
 def compiled_here() -> int:
@@ -77,26 +71,8 @@ def origin(function: Callable[..., object]) -> str:
     return f"{function.__module__}.{function.__qualname__} {content}"
 
 
-def read(path: Path) -> Compiled | None:
-    """The content of a file, or None if it is missing or damaged."""
-    content = cache.read(path)
-    if content is None:
-        return None
-    about, _, code = content.partition(b"\n")
-    return Compiled(code, **json.loads(about))
-
-
-def write(path: Path, compiled: Compiled) -> None:
-    """Store object code. Raises UnreadableFile if it cannot be written."""
-    about = json.dumps({"calls": list(compiled.calls), "result": compiled.result}).encode()
-    cache.write(path, about + b"\n" + compiled.code)
-
-
 def _link(symbol: str, compiled: Compiled) -> int:
-    """Link object code into this process; return the address of a symbol in it.
-
-    Raises MachineError if the system refuses executable memory.
-    """
+    """Link object code into this process; return the address of a symbol in it."""
     try:
         return linker.link(compiled.code, symbol)
     except linker.Unsupported:

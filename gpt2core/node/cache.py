@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,21 @@ def read(file: Path) -> bytes | None:
 def write(file: Path, content: bytes) -> None:
     """Store a content for `read`. Raises UnreadableFile if it cannot be written."""
     _replace(file, _checksum(file, content) + b"\n" + content)
+
+
+def read_or_make(file: Path, make: Callable[[], bytes]) -> tuple[bytes, bool]:
+    """A file's content, and whether it was there. A missing or damaged one is made and stored by one process, for which
+    the others wait. Raises UnreadableFile if it cannot be written.
+    """
+    content = read(file)
+    if content is not None:
+        return content, True
+    with locked(file):
+        content = read(file)
+        if content is None:
+            content = make()
+            write(file, content)
+    return content, False
 
 
 def read_json(file: Path) -> Any:

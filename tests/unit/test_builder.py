@@ -282,7 +282,7 @@ def test_a_parameter_without_a_kind_is_refused() -> None:
 
 
 def test_an_entry_unpacks_what_the_signature_says() -> None:
-    assert source_of(row_sums) == (
+    assert source_of(signature(row_sums)) == (
         "def row_sums_entry(x, t, c):\n"
         "    kernel(\n"
         "        carray(pointer_float32(x[0]), (x[1],)),  # y\n"
@@ -357,7 +357,7 @@ def test_one_kernel_has_an_entry_for_each_dtype_of_its_tensors() -> None:
         serial_loop(0, bound.tasks, bound.context, new_record(1, 1, 0, 64, 0), np.zeros(CELLS, np.int64), 1)
         found.append((program.ops[0].calls[0].dtypes, memory.arrays["y"].tolist()))
     assert found == [(("float32",), [[1.5] * 3] * 4), ((HALF,), [[1.5] * 3] * 4)]
-    assert "pointer_uint16(x[4])" in source_of(widen, (HALF,))
+    assert "pointer_uint16(x[4])" in source_of(signature(widen).of((HALF,)))
     assert kernel_entry(widen, (HALF,)) is not kernel_entry(widen, ("float32",))
     with pytest.raises(TypeError, match="widen: x takes float32 or uint16 array of rank 2, not float64"):
         Builder(plans).op("widen", "forward", widen, Grid(("all",), {"row0": (0,), "row1": (4,)}), [(1, 1)],

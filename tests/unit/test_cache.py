@@ -39,6 +39,27 @@ def test_a_file_under_another_files_name_counts_as_missing(tmp_path: Path) -> No
     assert cache.read(tmp_path / "other.o") is None
 
 
+def test_a_missing_or_damaged_file_is_made_by_one_of_those_who_ask(tmp_path: Path) -> None:
+    file, made, enter = tmp_path / "inner" / "made.o", list[int](), threading.Barrier(4)
+
+    def make() -> bytes:
+        made.append(1)
+        return b"content"
+
+    def ask() -> tuple[bytes, bool]:
+        enter.wait(60)
+        return cache.read_or_make(file, make)
+
+    for times in (1, 2):
+        with ThreadPoolExecutor(4) as pool:
+            found = [each.result(60) for each in [pool.submit(ask) for _ in range(4)]]
+        assert {content for content, _ in found} == {b"content"}
+        assert not all(was_there for _, was_there in found)
+        assert len(made) == times
+        assert cache.read_or_make(file, make) == (b"content", True)
+        file.write_bytes(file.read_bytes()[:-1])
+
+
 def test_json_is_what_was_written(tmp_path: Path) -> None:
     file = tmp_path / "inner" / "table.json"
     assert cache.read_json(file) is None

@@ -19,7 +19,7 @@ from gpt2core.compile import compiler, objects, target
 from gpt2core.compile.calls import flatten
 from gpt2core.compile.code import Compiled
 from gpt2core.compile.jit import ENTRY_FLAGS, kernel, runtime
-from gpt2core.node import host
+from gpt2core.node import cache, host
 
 ABOUT = host.processor()
 
@@ -117,7 +117,7 @@ def test_code_that_another_process_compiles_is_waited_for() -> None:
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             waiting = pool.submit(objects.load, "seven", ("waited",), make)
-            objects.write(path, seven(f"taskloom_{path.stem.replace('-', '_')}"))
+            cache.write(path, seven(f"taskloom_{path.stem.replace('-', '_')}").to_bytes())
         assert waiting.result(60).address
 
 
@@ -131,10 +131,10 @@ def test_damaged_code_is_made_again(folder: Path, damage) -> None:
     (path,) = folder.glob("seven-*.o")
     whole = path.read_bytes()
     path.write_bytes(damage(whole))
-    assert objects.read(path) is None
+    assert cache.read(path) is None
     objects._loaded.clear()
     assert not objects.load("seven", ("damaged",), seven).was_kept
-    assert objects.read(path) is not None
+    assert cache.read(path) is not None
 
 
 @pytest.mark.parametrize(

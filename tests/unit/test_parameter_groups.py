@@ -53,7 +53,7 @@ def test_an_op_names_the_fields_of_a_group() -> None:
 
 
 def test_an_entry_makes_a_group_of_its_fields() -> None:
-    assert source_of(scale_some) == (
+    assert source_of(signature(scale_some)) == (
         "def scale_some_entry(x, t, c):\n"
         "    kernel(\n"
         "        carray(pointer_float32(x[0]), (x[1], x[2],)),  # x\n"
