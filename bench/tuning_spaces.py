@@ -25,7 +25,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import plan as plan_memory
 from gpt2core.networks.network import fusion_of
 from gpt2core.spec.config import TrainConfig
-from gpt2core.step import graph, slicing
+from gpt2core.step import graph
 from taskloom.analysis import forecast
 from taskloom.analysis.forecast import Ceiling
 from taskloom.analysis.profile import Profile, profile_of
@@ -72,7 +72,7 @@ def load(name: str) -> Known:
 
 def replayed(config: TrainConfig) -> Profile:
     """The step's graph, with the times of its tasks."""
-    config = slicing.resolve(config)
+    config = program.decided(config)
     arenas = plan_memory(config)
     step = program.build(config, arenas)
     seconds = [tile.flop / RATE + tile.bytes / CACHE + OVERHEAD_S for _, tile in step.tasks]

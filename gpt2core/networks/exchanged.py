@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Callable
 
-from gpt2core.networks.lifetimes import no_update, small
-from gpt2core.networks.network import fusion_of, network_of
+from gpt2core.networks.lifetimes import no_update, sketch, small
 from gpt2core.networks.reverse import Training
 from gpt2core.ranks.layout import Layout, layout
 from gpt2core.ranks.row_layout import RowLayout, Rows
 from gpt2core.spec.config import TrainConfig
-from gpt2core.step.builder import Builder
+from gpt2core.step.builder import Builder, no_messages
 from gpt2core.step.ops import Tensor
 from gpt2core.step.parameters import Parameter
 from gpt2core.step.rank import Rank
-from gpt2core.step.sketch import Sketch
-from gpt2core.step.tensors import plan_arena
 
 
 def layout_of(config: TrainConfig, rank: int) -> Layout:
@@ -31,29 +29,25 @@ def layout_of(config: TrainConfig, rank: int) -> Layout:
 @functools.lru_cache(maxsize=16)
 def _parameters(config: TrainConfig) -> tuple[Parameter, ...]:
     """The parameters in the order in which their gradients become complete. A sketch has no blocks."""
-    return tuple(_sketched(config, _sketch(config)).complete)
+    return tuple(_sketched(config).complete)
 
 
 @functools.lru_cache(maxsize=16)
 def _rows(config: TrainConfig) -> tuple[Rows, ...]:
     """The exchanges of rows in a micro-batch, in the order in which each kind begins."""
     found: Counter[tuple[str, int]] = Counter()
-    sketch = _sketch(config)
 
     def note(step: Builder, name: str, _phase: str, _layer: int | None, own: Tensor, _others: Tensor) -> None:
         found[name, step.shape(own)[1]] += 1
 
-    sketch.rows = note
-    _sketched(config, sketch)
+    _sketched(config, note)
     return tuple(Rows(kind, width, times) for (kind, width), times in found.items())
 
 
-def _sketch(config: TrainConfig) -> Sketch:
-    plans = {kind: plan_arena(specs) for kind, specs in network_of(config).tensors(config).items()}
-    return Sketch(plans, fusion_of(config))
-
-
-def _sketched(config: TrainConfig, sketch: Sketch) -> Training:
-    training = Training(sketch, config, no_update)
-    training.add(network_of(config))
+def _sketched(config: TrainConfig, rows: Callable[..., None] = no_messages) -> Training:
+    """The step of a configuration, without kernels and tiles. rows: see Builder."""
+    step = sketch(config)
+    step.rows = rows
+    training = Training(step, config, no_update)
+    training.add()
     return training

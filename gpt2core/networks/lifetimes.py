@@ -81,10 +81,15 @@ def small(config: TrainConfig) -> TrainConfig:
 
 @functools.lru_cache(maxsize=64)  # a sweep sizes thousands of runs
 def _lives(config: TrainConfig, late: int) -> list[Life]:
-    plans = {kind: plan_arena(specs) for kind, specs in network_of(config).tensors(config).items()}
-    step = Sketch(plans, fusion_of(config))
+    step = sketch(config)
     add_step(step, config, no_update)
     return step.lives(late)
+
+
+def sketch(config: TrainConfig) -> Sketch:
+    """An empty sketch of the step of a `small` configuration."""
+    plans = {kind: plan_arena(specs) for kind, specs in network_of(config).tensors(config).items()}
+    return Sketch(plans, config.fused)
 
 
 def no_update(step: Builder, _blocks: Sequence[Parameter], _layer: int | None, _gradients: Arena | Own) -> None:

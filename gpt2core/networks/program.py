@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -25,17 +26,23 @@ if TYPE_CHECKING:
 MAX_SLICES = 512  # GPT-2 124M then has 75,000 tasks
 
 
+def decided(config: TrainConfig) -> TrainConfig:
+    """The config with the automatic settings of its step decided: slices, fusion and warm-up. Raises ConfigError for a
+    fusion that the network does not support."""
+    return dataclasses.replace(slicing.resolve(config), fusion=fusion_of(config), warmup=config.warmup_steps)
+
+
 def build(config: TrainConfig, arenas: Mapping[str, ArenaPlan] | None = None, rank: int = 0) -> Program:
     """One step of the run's mode on the tensors of the network, of one rank. arenas: those of the config and the rank,
-    whose slices are then decided. Raises ConfigError if it would be too large.
+    where the config is `decided`. Raises ConfigError if it would be too large.
     """
     if arenas is None:
-        config = slicing.resolve(config)
+        config = decided(config)
         arenas = plan(config, rank)
     part, share = config.part, None
     exchange: Exchange | None = None
     _check_slices(part, config.batch_ranks)
-    step = Builder(arenas, fusion_of(part))
+    step = Builder(arenas, part.fused)
     if config.ranks > 1:
         from gpt2core.ranks.exchange import Exchange, RowExchange
 

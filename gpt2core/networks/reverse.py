@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gpt2core.layers import goal
-from gpt2core.networks.network import Network, network_of
+from gpt2core.networks.network import network_of
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.builder import Builder
 from gpt2core.step.ops import Arena, Own, Tensor
@@ -23,7 +23,7 @@ Update = Callable[[Builder, Sequence[Parameter], int | None, Arena | Own], None]
 def add_step(step: Builder, config: TrainConfig, update: Update, exchange: Exchange | None = None) -> None:
     """Add one step of the run's mode. exchange: of a run of several ranks, of which config is a part."""
     if config.has_gradients:
-        Training(step, config, update, exchange).add(network_of(config))
+        Training(step, config, update, exchange).add()
     else:
         network_of(config).forward(config, step)
         goal.add(step, config)
@@ -44,7 +44,8 @@ class Training:
         self.keeps_gradients = step.fusion != "all"
         self.complete: list[Parameter] = []
 
-    def add(self, network: Network) -> None:
+    def add(self) -> None:
+        network = network_of(self.config)
         micros = self.config.grad_accum // self.step.rank.total
         for micro in range(micros):
             self.step.micro, self.step.tape, self.complete = micro, Tape(), []

@@ -97,13 +97,13 @@ def train_folded(config: TrainConfig, ranks: int) -> tuple[list[float], dict[str
         temporary += [TensorSpec("own_squares", (sum(map(len, own)),), "float64"),
                       TensorSpec("norm_shares", (ranks,), "float64")]  # fmt: skip
     arenas = {**planned.arenas, "temporary": plan_arena(temporary)}
-    step, network = Builder(arenas, parts.fused), network_of(parts)
-    Ranks(step, parts, own).add(network)
+    step = Builder(arenas, parts.fused)
+    Ranks(step, parts, own).add()
     program = step.build(parts.phases)
     tasks = graph.build(program, parts.sync)
     graph.validate(program, tasks)
     memory = Memory(arenas)
-    fill(memory, parts, network.data(parts))
+    fill(memory, parts, network_of(parts).data(parts))
     products = table.choose([libraries.ours(parts.precision)], [], lambda _: None)
     bound = dispatch.bind(program, memory, threads, products)
     record = new_record(threads, parts.steps, 0, len(bound.kinds), 0, micros=ranks)
