@@ -1,43 +1,31 @@
-"""Prepares a run's steps: plan, compiled kernels, chosen libraries and filled memory."""
+"""Prepares a run: its plan, and filled memory."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt2core.compile.collector import without_collector
-from gpt2core.compile.entries import kernel_entry
-from gpt2core.gemm import libraries, table
-from gpt2core.gemm.libraries import Library
 from gpt2core.networks import program
 from gpt2core.networks.memory import plan as plan_memory
-from gpt2core.networks.network import fusion_of, network_of
+from gpt2core.networks.network import network_of
 from gpt2core.node import pinning
-from gpt2core.process import launch
 from gpt2core.run import proofs
 from gpt2core.run.memory import check_fits, check_plan_fits
 from gpt2core.spec import modes
 from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.optimizers import learning_rates, optimizer_of
 from gpt2core.spec.prompt import prompt_config
-from gpt2core.step import graph, sections, slicing
+from gpt2core.step import graph, sections
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
 from gpt2core.step.rank import Place, Rank
-from gpt2core.step.signature import Kernel
 from gpt2core.step.tensors import ArenaPlan
-
-if TYPE_CHECKING:
-    from gpt2core.ranks.world import World
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -63,6 +51,11 @@ class RunPlan:
     def programs(self) -> list[Program]:
         """The step's program, and that of the prompt or of evaluations."""
         return [self.program, *(other.program for other in (self.prompt, self.evaluation) if other)]
+
+    @property
+    def products(self) -> list[Product]:
+        """The matrix products of its programs, each once."""
+        return list(dict.fromkeys(product for step in self.programs for product in step.products))
 
     @property
     def memory_bytes(self) -> dict[str, int]:
@@ -97,8 +90,7 @@ def plan(
     Raises ConfigError for missing cores, NotEnoughMemory if arenas or graph would not fit, GraphError if the program is
     wrong.
     """
-    config = slicing.resolve(wish)
-    config = dataclasses.replace(config, warmup=config.warmup_steps, fusion=fusion_of(config))
+    config = program.decided(wish)
     arenas = plan_memory(config, rank)
     each_bytes = 0 if reserve_bytes is None else sum(arena.bytes for arena in arenas.values()) + reserve_bytes
     place = place or Place(config.ranks, Rank(rank, config.ranks))
@@ -126,85 +118,10 @@ def plan(
 
 def _beside(config: TrainConfig, cores: tuple[int, ...], prove: bool) -> RunPlan:
     """Another step of a run, in parts of its arenas."""
-    config = slicing.resolve(config)
-    config = dataclasses.replace(config, fusion=fusion_of(config))
+    config = program.decided(config)
     arenas = plan_memory(config)
     step = program.build(config, arenas)
     return RunPlan(config, config, cores, arenas, step, proofs.proven(step, config.sync, prove))
-
-
-def products_of(*programs: Program) -> list[Product]:
-    """The matrix products of some programs."""
-    operands = (operand for step in programs for op in step.ops for call in op.calls for operand in call.operands)
-    return [operand for operand in operands if isinstance(operand, Product)]
-
-
-def load_libraries(config: TrainConfig, step: Program) -> list[Library]:
-    """Candidate libraries for the program's products; of generation our own product of float32 (layers/columns.py).
-
-    Raises MachineError if the requested one is not installed.
-    """
-    if config.generate:
-        return [libraries.ours()]
-    if config.blas == "auto" and not table.worth_choosing(products_of(step)):
-        return [libraries.ours(config.precision)]  # chosen in any case
-    return libraries.load(config.blas, config.precision)
-
-
-def choose_products(
-    programs: Sequence[Program], libraries: Sequence[Library], emit: Emit, world: World | None = None
-) -> table.Products:
-    """Choose the libraries of the programs' matrix products, one for all or the fastest for each, and load them. Rank 0
-    chooses for all ranks.
-    """
-    products = products_of(*programs)
-    if world:
-        names, choices, name = world.from_first(lambda: table.choose(libraries, products, emit).choice)
-        chosen = table.Products.chosen(libraries, names, choices, name)
-    else:
-        chosen = table.choose(libraries, products, emit)
-    for product in products:
-        chosen.operand(product)
-    return chosen
-
-
-def compile_entries(planned: RunPlan, libraries: Sequence[Library], emit: Emit) -> None:
-    """Compile or load every kernel. If one is not in the cache, events report progress, and another process compiles
-    the scheduler's loop and the last kernels."""
-    kernels = list(dict.fromkeys(each for step in planned.programs for each in step.kernels))
-    of_products = [library.entry for library in libraries] if products_of(*planned.programs) else []
-    compiled = [*of_products, *(kernel_entry(*each) for each in kernels)]
-    entries = list(dict.fromkeys(compiled))
-    if all(entry.is_kept for entry in entries):
-        for entry in entries:
-            _ = entry.address
-        return
-    with _compiling_beside(planned, kernels[::-1]):
-        for number, name in enumerate([*(entry.name for entry in entries), "scheduler"]):
-            emit({"event": "compiling", "done": number, "total": len(entries) + 1, "kernel": name})
-            if number < len(entries):
-                _ = entries[number].address
-
-
-@contextlib.contextmanager
-def _compiling_beside(planned: RunPlan, kernels: Sequence[tuple[Kernel, tuple[str, ...]]]) -> Iterator[None]:
-    """Let another process compile the scheduler's loop and then these kernels, if this run has a second core.
-    That process has ended at the end of the block. This process compiles the missing ones when it first uses them.
-    """
-    cores = set(planned.cores)
-    if len(cores) < 2:
-        yield
-        return
-    names = [f"{kernel.__module__}:{kernel.__name__}:{','.join(dtypes)}" for kernel, dtypes in kernels]
-    command = launch.loop_command(planned.config.scheduler, planned.config.runtime, names)
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr) as other:
-        with contextlib.suppress(OSError):  # it has ended, or a sandbox forbids it
-            os.sched_setaffinity(other.pid, cores)
-        try:
-            yield
-        except BaseException:
-            other.kill()
-            raise
 
 
 def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]], rank: int = 0) -> None:

@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import threading
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +21,13 @@ from gpt2core.networks.network import network_of
 from gpt2core.node import pages
 from gpt2core.process.node_time import NodeTime
 from gpt2core.run.canary import Canary
+from gpt2core.run.code import load_code
 from gpt2core.run.communication import communication, new_traffic
 from gpt2core.run.evaluation import Evaluations
 from gpt2core.run.execute import execute
 from gpt2core.run.memory import RESERVE_BYTES, first_touch
 from gpt2core.run.outputs import generated, outputs
-from gpt2core.run.prepare import Emit, choose_products, compile_entries, fill, load_libraries, plan, silent
+from gpt2core.run.prepare import Emit, fill, plan, silent
 from gpt2core.run.prompt import read_prompt
 from gpt2core.run.rank_traces import of_all_ranks
 from gpt2core.run.report import Report
@@ -83,14 +83,7 @@ def train(
     emit(planned.event())
     resident.grew_by("plan")
     spent.went_to("planning")
-    libraries = load_libraries(config, planned.program)
-    if world:
-        world.first_before(partial(compile_entries, planned, libraries, emit))
-    else:
-        compile_entries(planned, libraries, emit)
-    resident.grew_by("compiled")
-    chosen = choose_products(planned.programs, libraries, emit, world)
-    resident.grew_by("blas")
+    chosen = load_code(planned, emit, resident, world)
     spent.went_to("compiling")
     canary = Canary(planned.cores)
     canary.time()  # before the arenas are resident, so that its memory does not add to them in the run's peak

@@ -209,7 +209,8 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Tile:
-    """One task: a Work for each call of its op, run one after the other by one thread, and all that they access."""
+    """One task: a Work for each call of its op, run one after the other by one thread, and all that they access, each
+    region once."""
 
     work: tuple[Work, ...]
     accesses: tuple[Access, ...]
@@ -301,6 +302,12 @@ class Program:
         mine = [(call.kernel, call.dtypes) for op in self.ops for call in op.calls]
         polls = [(op.poll, call.dtypes) for op in self.ops for call in op.calls if op.poll]
         return list(dict.fromkeys([*(self.once.kernels if self.once else ()), *mine, *polls]))
+
+    @property
+    def products(self) -> list[Product]:
+        """Each matrix product of its calls once."""
+        operands = (operand for op in self.ops for call in op.calls for operand in call.operands)
+        return list(dict.fromkeys(operand for operand in operands if isinstance(operand, Product)))
 
     @property
     def loops(self) -> list[list[Op]]:

@@ -13,6 +13,8 @@ from gpt2core.run import prepare, proofs
 from gpt2core.run.train import train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
+from gpt2core.step.ops import Product
+from tests.support.networks import generating
 
 MADE_ONCE = [
     (slicing, "resolve"), (prepare, "plan_memory"), (memory, "arena"), (program, "build"), (proofs, "proven"),
@@ -44,3 +46,12 @@ def test_the_wish_stays_as_it_was() -> None:
     decided = planned.config
     assert None not in (decided.batch_slice, decided.token_slice, decided.cores, decided.fusion, decided.warmup)
     assert planned.memory_bytes == memory.memory_bytes(decided)
+
+
+def test_a_plan_has_the_products_of_all_its_programs_once() -> None:
+    planned = prepare.plan(generating.config("gpt2", prompt=[7] * 24))
+    steps = planned.program, planned.prompt.program
+    operands = [operand for step in steps for op in step.ops for call in op.calls for operand in call.operands]
+    products = [operand for operand in operands if isinstance(operand, Product)]
+    assert set(planned.products) == set(products) > set(planned.program.products)
+    assert len(planned.products) == len(set(products)) < len(products)

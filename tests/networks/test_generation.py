@@ -15,7 +15,7 @@ from gpt2core.gemm import table
 from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import canary, prepare, train
+from gpt2core.run import canary, code, prepare, train
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import NotFinite
 from gpt2core.spec.generation import read_bytes
@@ -149,7 +149,7 @@ def test_tasks_that_read_the_prompt_read_and_write_what_they_declare(network: st
 
 def check_accesses(run: TrainConfig, step: int) -> None:
     data = network_of(run).data(run)
-    libraries = table.choose(prepare.load_libraries(run, program.build(run)), [], prepare.silent)
+    libraries = table.choose(code.load_libraries(run, program.build(run).products), [], prepare.silent)
     poison.check(program.build(run), plan(run), lambda memory: prepare.fill(memory, run, data), libraries, step)
 
 

@@ -143,7 +143,7 @@ def test_steps_of_inference_allocate_nothing(model):
     infer = config(model, mode="infer", steps=101, blas="own")
     step, memory = program.build(infer), Memory(plan(infer))
     prepare.fill(memory, infer, network_of(infer).data(infer))
-    products = table.choose([gemm.ours()], prepare.products_of(step), prepare.silent)
+    products = table.choose([gemm.ours()], step.products, prepare.silent)
     dispatch.run_once(step, memory, products)
     bound, control = dispatch.bind(step, memory, 1, products), memory.arrays["control"]
     record = new_record(1, 101, 0, 64, 0)

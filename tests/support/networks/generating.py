@@ -45,7 +45,7 @@ def filled(run: TrainConfig) -> tuple[Memory, dict[str, np.ndarray]]:
 
 def bound(run: TrainConfig, memory: Memory) -> dispatch.Dispatch:
     step = program.build(run)
-    products = table.choose([gemm.ours()], prepare.products_of(step), prepare.silent)
+    products = table.choose([gemm.ours()], step.products, prepare.silent)
     dispatch.run_once(step, memory, products)
     return dispatch.bind(step, memory, 1, products)
 

@@ -32,7 +32,7 @@ def filled(settings: TrainConfig) -> Memory:
 def computed(settings: TrainConfig, until: str = "") -> Memory:
     """Memory after the ops of one step up to a phase."""
     step, memory = program.build(settings), filled(settings)
-    products = table.choose(gemm.load(settings.blas, settings.precision), prepare.products_of(step), prepare.silent)
+    products = table.choose(gemm.load(settings.blas, settings.precision), step.products, prepare.silent)
     dispatch.run_once(step, memory, products)
     bound = dispatch.bind(step, memory, 1, products)
     first = [op.phase for op in step.ops].index(until) if until else len(step.ops)
