@@ -2,6 +2,8 @@
 
     sudo python -m bench.ranks --rate 1gbit --rounds 6
 
+`--parallel data,tensor` adds ranks that divide the matrices to those that divide the batch; their losses must agree.
+
 Peers, if PyTorch is installed: `--ddp-buckets 1,5,25` (MiB) adds DistributedDataParallel over gloo for each bucket_cap,
 with the same weights, data, cores and threads; their losses must agree with ours.
 
@@ -57,6 +59,7 @@ def arguments() -> argparse.Namespace:
     threads = max(len(launch.allowed_cores()) // RANKS, 1)
     parser.add_argument("--threads", type=int, default=threads, help="of each rank (default: %(default)s)")
     parser.add_argument("--schedulers", default="fork-join,task")
+    parser.add_argument("--parallel", default="data", help="what ranks divide, with commas: data, tensor")
     parser.add_argument("--ddp-buckets", default="", help="bucket_cap_mb of PyTorch's DDP, with commas")
     parser.add_argument("--steps", type=int, default=8, help="of each process, warm-up included")
     parser.add_argument("--warmup", type=int, default=2)
@@ -186,26 +189,33 @@ def variants(given: argparse.Namespace, base: TrainConfig) -> dict[str, TrainCon
     cores = tuple(launch.allowed_cores())
     common: dict[str, Any] = {"seq": given.seq, "threads": given.threads}
     whole = {"batch": given.batch, "ranks": RANKS, "cores": cores[: RANKS * given.threads], **common}
-    schedulers = given.schedulers.split(",")
-    found = {name: dataclasses.replace(base, scheduler=name, **whole) for name in schedulers}
+    found = {
+        scheduler if parallel == "data" else f"{scheduler} {parallel}": dataclasses.replace(
+            base, scheduler=scheduler, parallel=parallel, **whole
+        )
+        for parallel in given.parallel.split(",") for scheduler in given.schedulers.split(",")
+    }  # fmt: skip
     peers = {f"{DDP}{each}": dataclasses.replace(base, **whole) for each in given.ddp_buckets.split(",") if each}
     alone = {"batch": given.batch // RANKS, "scheduler": BASE, "cores": cores[: given.threads], "fusion": "rows"}
     return {ALONE: dataclasses.replace(base, **alone, **common), **found, **peers}
 
 
 def compare(medians: dict[str, list[float]]) -> list[Measured]:
-    """The ratios of steps: each scheduler's to fork-join's, and to each peer's."""
-    ours = [name for name in medians if name != ALONE and not name.startswith(DDP)]
-    pairs = [(name, BASE) for name in ours if BASE in medians and name != BASE]
-    pairs += [(name, peer) for name in ours for peer in medians if peer.startswith(DDP)]
+    """The ratios of steps: each scheduler's to fork-join's of the same ranks, that of ranks that divide the matrices to
+    that of ranks that divide the batch, and each to each peer's."""
+    peers, pairs = [name for name in medians if name.startswith(DDP)], list[tuple[str, str]]()
+    for name in (each for each in medians if each not in (ALONE, *peers)):
+        scheduler, *parallel = name.split(" ")
+        others = dict.fromkeys([" ".join([BASE, *parallel]), scheduler, *peers])
+        pairs += [(name, other) for other in others if other in medians and other != name]
     return [{"step": a, "of": b, **ratio(medians[a], medians[b])} for a, b in pairs]
 
 
 def check_losses(runs: dict[str, list[Measured]]) -> None:
-    """Raises SystemExit if a peer's losses differ from ours."""
+    """Raises SystemExit if the losses of two variants of the whole batch differ."""
     ours = next(mine[0]["losses"] for name, mine in runs.items() if name != ALONE)
     for name, mine in runs.items():
-        for each in mine if name.startswith(DDP) else ():
+        for each in mine if name != ALONE else ():
             apart = max(abs(a / b - 1) for a, b in zip(each["losses"], ours, strict=True))
             if apart > LOSS_TOLERANCE["fp32"]:
                 raise SystemExit(f"{name}: its losses differ by {apart:.1e} from ours, so there is no ratio")
