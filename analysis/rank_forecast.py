@@ -11,10 +11,11 @@ import heapq
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from gpt2core.spec import schedulers
+from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.result import median
 from gpt2core.spec.wording import counted, enumerated
 from taskloom.analysis.agreement import without
@@ -22,14 +23,13 @@ from taskloom.analysis.forecast import LARGE_ERROR, Cores, fork_join_step_on, ta
 from taskloom.analysis.meaning import says
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import Profile
+from taskloom.analysis.rank_work import Exchange, Ranks, Way, sent_kinds
 from taskloom.analysis.statistics import step_median
 from taskloom.analysis.variants import Group, Variant, variant_of
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
-SHARED = ("ranks", "batch", "cores")  # settings that may differ between the source and a measured variant
-KINDS = ("loss", "gradients", "weights", "norm")  # of exchanges that are forecast
-SENDS = {f"{kind}_send": kind for kind in KINDS}  # by ops
-Way = Literal["strong", "weak"]
+SHARED = ("ranks", "parallel", "batch", "cores")  # settings that may differ between the source and a measured variant
+SIZES = ("model", "seq", "parallel")  # settings that decide which numbers of ranks there can be
 WAYS: tuple[Way, ...] = ("strong", "weak")
 
 
@@ -41,14 +41,6 @@ class Link(NamedTuple):
 
 
 NO_LINK = Link(0.0, math.inf)  # messages take no time
-
-
-class Exchange(NamedTuple):
-    """Messages of a rank to all others, sent by one task; another one is complete when they have arrived."""
-
-    send: int
-    arrived: int
-    bytes: float
 
 
 class Linked(Cores):
@@ -79,51 +71,14 @@ class Linked(Cores):
         return task, core
 
 
-def exchanges(profile: Profile, source: int, ranks: int) -> list[Exchange]:
-    """The exchanges of a rank in a step with `ranks` ranks, from a profile with `source` ranks. Raises ValueError for
-    a kind that is not one of KINDS."""
-    tasks: dict[str, list[int]] = {}
-    for task, kind in enumerate(profile.kind):
-        tasks.setdefault(profile.kinds[kind][0], []).append(task)
-    found = []
-    for name, sends in tasks.items():
-        if "_send" not in name:
-            continue
-        if name not in SENDS:
-            raise ValueError(f"exchanges by {name} are not forecast")
-        # A bucket's size, of which a rank sends all shards but its own, or its own to all others; else what one gets.
-        part = {"gradients": source / (source - 1) / ranks, "weights": source / ranks}.get(SENDS[name], 1.0)
-        waits = tasks.get(f"{SENDS[name]}_arrived", [])
-        if len(waits) != len(sends):
-            raise ValueError(f"{counted(len(sends), 'task')} {name} of the profile, but {len(waits)} that wait")
-        for send, arrived in zip(sends, waits, strict=True):
-            found.append(Exchange(send, arrived, profile.bytes[send] * part * (ranks - 1)))
-    return found
-
-
-def scaled(profile: Profile, source: int, ranks: int, way: Way, overhead_s: float = 0.0) -> Profile:
-    """A profile of a rank of `source` ranks as that of one of `ranks`. overhead_s: of each task, for scheduling.
-
-    A rank's shard of the weights, and under strong scaling its part of the batch, is as much smaller as there are more
-    ranks: so is the time of its tasks, whose number stays. Calls that send take time in proportion to their bytes.
-    """
-    share = {"strong": source / ranks, "weak": 1.0}[way]
-    sent = (1 - 1 / ranks) / (1 - 1 / source)
-    factors = []
-    for name, phase in profile.kinds:
-        factors.append(sent if name in SENDS else source / ranks if phase == "update" else share)
-    seconds = [factors[kind] * (s + overhead_s) for kind, s in zip(profile.kind, profile.seconds, strict=True)]
-    return replace(profile, seconds=seconds)
-
-
 def rank_step_s(
-    profile: Profile, source: int, ranks: int, way: Way, scheduler: str, link: Link, threads: int = 1,
-    overhead_s: float = 0.0, dynamic: bool = False,
+    profile: Profile, ranks: Ranks, scheduler: str, link: Link, threads: int = 1, overhead_s: float = 0.0,
+    dynamic: bool = False,
 ) -> float:  # fmt: skip
-    """A step with `ranks` ranks of so many threads, from a profile of one rank of `source`. Raises ValueError for
-    exchanges that are not forecast."""
-    one = scaled(profile, source, ranks, way, overhead_s)
-    machine = Linked(one, threads, link if ranks > 1 else NO_LINK, exchanges(profile, source, ranks))
+    """A step with these ranks of so many threads, from the profile of one rank. Raises ValueError for exchanges that
+    are not forecast."""
+    one = ranks.scaled(profile, overhead_s)
+    machine = Linked(one, threads, link if ranks.total > 1 else NO_LINK, ranks.exchanges(profile))
     if _follows_graph(scheduler):
         return task_step_on(machine, one, threads)
     return fork_join_step_on(machine, one, threads, dynamic)
@@ -154,8 +109,8 @@ class RankPoint:
 class RankCurve:
     """Forecasts of one way to scale."""
 
-    way: Way = field(metadata=says("strong: the batch of all ranks is held; weak: that of each rank is"))
-    points: list[RankPoint] = field(metadata=says("by the number of ranks, as far as it divides the batch"))
+    way: Way = field(metadata=says("strong: the batch of all ranks is held; weak: it grows with their number"))
+    points: list[RankPoint] = field(metadata=says("by the number of ranks, as far as it fits batch and model"))
 
 
 @dataclass(frozen=True)
@@ -227,19 +182,23 @@ def _forecast(
     if link is None:
         raise ValueError("latency and bandwidth between the ranks were not measured")
     profile, measured_s = profiles[run.run_id], _measured_s(group, groups)
-    replayed = partial(
-        rank_step_s, profile, source, scheduler=scheduler, threads=threads, overhead_s=_overhead_s(run, profile),
-        dynamic=config.get("assignment") == "dynamic",
-    )  # fmt: skip
+    parallel, overhead_s = str(config.get("parallel", "data")), _overhead_s(run, profile)
+
+    def replayed_s(of: Ranks, through: Link) -> float:
+        return rank_step_s(
+            profile, of, scheduler, through, threads, overhead_s, dynamic=config.get("assignment") == "dynamic"
+        )
+
     numbers = sorted({1, source, *ranks, *(count for count, _ in measured_s)})
     found = []
     for way in WAYS:
-        alone_s, points = replayed(1, way, link=link), []
+        alone_s, points = replayed_s(Ranks(source, 1, way, parallel), link), []
         for count in numbers:
-            if way == "strong" and batch % count:
+            of_all, rest = (batch, 0) if way == "strong" else divmod(batch * count, source)
+            if rest or not _fits(config, count, of_all):
                 continue
-            of_all = batch if way == "strong" else batch // source * count
-            step_s, silent_s = replayed(count, way, link=link), replayed(count, way, link=NO_LINK)
+            of = Ranks(source, count, way, parallel)
+            step_s, silent_s = replayed_s(of, link), replayed_s(of, NO_LINK)
             ideal_s, known_s = alone_s / count if way == "strong" else alone_s, measured_s.get((count, of_all))
             error = None if known_s is None else step_s / known_s - 1
             points.append(
@@ -251,8 +210,18 @@ def _forecast(
     if not given:
         found = [replace(c, points=[p for p in c.points if p.measured_s is not None]) for c in found]
     return RankForecast(
-        variant_of(group), run.run_id, source, *link, found, worst, _assumptions(threads, source, link), given
+        variant_of(group), run.run_id, source, *link, found, worst, _assumptions(run, profile, link), given
     )
+
+
+def _fits(config: Mapping[str, object], ranks: int, batch: int) -> bool:
+    """Whether so many ranks can share so large a batch."""
+    sizes = {name: config[name] for name in SIZES if name in config}
+    try:
+        TrainConfig.from_dict({**sizes, "ranks": ranks, "batch": batch})
+    except ConfigError:
+        return False
+    return True
 
 
 def _link(group: Group) -> Link | None:
@@ -268,12 +237,16 @@ def _link(group: Group) -> Link | None:
 
 
 def _measured_s(group: Group, groups: Sequence[Group]) -> dict[tuple[int, int], float]:
-    """Median steps of the variants that differ from this one at most in ranks and batch, by both."""
+    """Median steps of the variants that differ from this one at most in ranks and batch, by both. One rank divides
+    nothing, so it is a measurement for either way."""
 
     def rest(of: Group) -> tuple[Mapping[str, object], ...]:
         return without(of[0].config, SHARED), without(of[0].variant, SHARED)
 
-    alike = [each for each in groups if rest(each) == rest(group)]
+    def parallel(of: Group) -> object:
+        return of[0].config.get("parallel", "data") if several(of[0]) else parallel(group)
+
+    alike = [each for each in groups if rest(each) == rest(group) and parallel(each) == parallel(group)]
     return {(int(of[0].config.get("ranks", 1)), int(of[0].config["batch"])): step_median(of) for of in alike}
 
 
@@ -287,13 +260,19 @@ def _overhead_s(run: Process, profile: Profile) -> float:
     return max(0.0, of_a_step_s * int(run.config["threads"]) / len(profile.seconds))
 
 
-def _assumptions(threads: int, source: int, link: Link) -> list[str]:
+def _assumptions(run: Process, profile: Profile, link: Link) -> list[str]:
+    source, threads = int(run.config["ranks"]), int(run.config["threads"])
+    divide = "ranks divide the batch: the time of a task is proportional to a rank's part of it"
+    if run.config.get("parallel") == "tensor":
+        divide = (
+            "ranks divide the matrices: the time of a task is proportional to the batch and to a rank's part of the "
+            "matrices, but that of ops on whole rows to the batch, and that of sums of the ranks' parts to their bytes"
+        )
     return [
         f"a message takes {link.latency_s * 1e6:.1f} us and the time of its bytes at {link.bytes_per_s / 1e6:,.1f} "
         f"MB/s, as measured between rank 0 and the farthest of {counted(source, 'rank')}; each rank has such a link of "
         "its own in each direction, which carries one exchange after the other",
-        f"each rank computes with {counted(threads, 'thread')}, on cores as fast as with {source} "
-        "ranks; the time of its tasks is proportional to its part of the batch, that of updates to its part of the "
-        "weights",
-        f"messages ({enumerated(KINDS)}) take no time of cores but for the calls that send them",
+        f"{divide}; that of updates is proportional to its part of the weights",
+        f"each rank computes with {counted(threads, 'thread')}, on cores as fast as with {source} ranks",
+        f"messages ({enumerated(sent_kinds(profile))}) take no time of cores but for the calls that send them",
     ]

@@ -21,8 +21,8 @@ CAPTION = (
     "MPI library, summed over threads. At the right: the hidden share."
 )
 FORECAST = (
-    "Strong: the batch of all ranks is held. Weak: that of each rank is. Ideal: the forecast with one rank, under "
-    "strong scaling divided by the ranks. Exposed: what messages add to the step."
+    "Strong: the batch of all ranks is held. Weak: it grows with their number. Ideal: the forecast with one rank, "
+    "under strong scaling divided by the ranks. Exposed: what messages add to the step."
 )
 
 

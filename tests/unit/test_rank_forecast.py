@@ -15,6 +15,7 @@ from taskloom.analysis.outlook import outlook, sources, usable_runs
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import SCHEMA, profile_of
 from taskloom.analysis.rank_forecast import NO_LINK, Link, rank_step_s
+from taskloom.analysis.rank_work import Ranks
 from taskloom.analysis.report import page
 from tests.support.exchanges import exchanged
 from tests.support.report_example import make_document
@@ -46,7 +47,7 @@ def make(forward=1.0, first=1.0, second=1.0, updates=(0.5, 0.5), sizes=(100, 100
 
 
 def step_s(scheduler, ranks, way="strong", threads=1, link=LINK):
-    return rank_step_s(make(), 2, ranks, way, scheduler, link, threads)
+    return rank_step_s(make(), Ranks(2, ranks, way), scheduler, link, threads)
 
 
 def test_messages_of_fork_join_follow_the_backward_pass_and_the_update():
@@ -76,11 +77,61 @@ def test_a_held_batch_takes_the_same_work_and_smaller_updates():
 
 def test_calls_that_send_take_time_in_proportion_to_the_bytes():
     """Of a bucket a rank sends 1 / 2 with two ranks, 3 / 4 with four, nothing alone."""
-    found = [rank_step_s(make(call=0.1), 2, ranks, "weak", "fork-join", NO_LINK) for ranks in (1, 2, 4)]
+    found = [rank_step_s(make(call=0.1), Ranks(2, ranks, "weak"), "fork-join", NO_LINK) for ranks in (1, 2, 4)]
     assert found == [pytest.approx(each) for each in (5.0, 4.0 + 4 * 0.1, 3.5 + 4 * 0.15)]
 
+
+def divided():
+    """The profile of one of two ranks that divide the matrices and exchange rows of 100 bytes. Sums of their parts read
+    and write 300 bytes."""
+    names = ["tokens", "projection", "projection_send", "projection_arrived", "projection_fold+residual", "loss_send",
+             "loss_arrived", "adamw"]  # fmt: skip
+    phases = ["data", *["forward"] * 4, "loss", "loss", "update"]
+    chain = [(number, number + 1) for number in range(9)]
+    return profile_of({
+        "schema": SCHEMA, "config": {}, "environment": {}, "ops": list(zip(names, phases, strict=True)),
+        "tasks": {
+            "op": list(range(8)), "layer": [None] * 8, "label": [""] * 8, "flop": [0] * 8,
+            "mean_s": [0.1, 1.0, 0.2, 9.0, 0.6, 0.0, 9.0, 0.5], "bytes": [0, 0, 100, 100, 300, 0, 0, 0],
+        },
+        "op_first": list(range(9)), "nodes": [-1, *range(8), -1], "edges": chain, "crossing": [(9, 0)],
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("scheduler", ["fork-join", "task"])
+@pytest.mark.parametrize(("ranks", "way", "expected_s"), [
+    (2, "strong", 0.1 + 1.0 + 0.2 + (1.0 + 0.1) + 0.6 + 0.1 + 0.5),
+    (2, "weak", 0.1 + 1.0 + 0.2 + (1.0 + 0.1) + 0.6 + 0.1 + 0.5),
+    (4, "strong", 0.1 + 0.5 + 0.6 + (3.0 + 0.1) + 0.6 * 5 / 3 + 0.1 + 0.25),  # the sum has two further parts
+    (4, "weak", 0.2 + 1.0 + 1.2 + (6.0 + 0.1) + 1.2 * 5 / 3 + 0.1 + 0.25),
+    (1, "strong", 0.1 + 2.0 + 0.6 * 2 / 3 + 1.0),
+])  # fmt: skip
+def test_ranks_that_divide_the_matrices_send_their_rows_to_all_others(scheduler, ranks, way, expected_s):
+    found_s = rank_step_s(divided(), Ranks(2, ranks, way, "tensor"), scheduler, LINK)
+    assert found_s == pytest.approx(expected_s)
+
+
+def test_the_forecast_knows_what_ranks_divide(make_result):
+    made: list[Process] = []
+    for ranks, parallel, step_s in ((2, "tensor", 3.6), (1, "data", 3.5), (4, "data", 9.0)):
+        variant = {"scheduler": "fork-join", "batch": 4, "ranks": ranks, "parallel": parallel}
+        result = make_result([9, step_s, step_s], threads=1, fusion="rows", **variant)
+        result["memory_bytes"] = result["resident_bytes"] = {}
+        result["communication"] = exchanged((0.1, 0.2, 0.1), (0.1, 0.2, 0.1)) if ranks > 1 else []
+        for rank in result["communication"][1:]:
+            rank |= {"latency_s": 0.1, "bytes_per_s": 100.0}
+        made.append(Process(len(made) + 1, result, variant, (1, len(made))))
+    (found,) = outlook(made, {1: divided()}).ranks
+    strong, weak = found.curves
+    assert [(p.ranks, p.batch) for p in strong.points] == [(1, 4), (2, 4), (4, 4)]  # which divide the 12 heads
+    assert [(p.ranks, p.batch) for p in weak.points] == [(1, 2), (2, 4), (4, 8)]
+    assert [p.measured_s for p in strong.points] == [3.5, 3.6, None]  # four ranks that divide the batch took 9 s
+    assert [p.error for p in strong.points] == [pytest.approx(0), pytest.approx(0), None]
+    assert any(each.startswith("ranks divide the matrices") for each in found.assumptions)
+    assert any("(projection and loss)" in each for each in found.assumptions)
+
 def test_each_task_costs_its_scheduling_too():
-    silent = rank_step_s(make(), 2, 2, "weak", "fork-join", NO_LINK, overhead_s=0.25)
+    silent = rank_step_s(make(), Ranks(2, 2, "weak"), "fork-join", NO_LINK, overhead_s=0.25)
     assert silent == pytest.approx(4.0 + 0.25 * (15 - 5))  # those that wait end when their messages arrive
 
 
@@ -98,8 +149,8 @@ def test_a_step_lies_between_its_parts_and_their_sum(work, updates, sizes, laten
     work_s = share * (sum(work) + sum(updates))
     wire_s = 4 * sum(sizes) * (ranks - 1) / ranks / bytes_per_s
     for scheduler in ("fork-join", "task"):
-        found_s = rank_step_s(profile, 2, ranks, "strong", scheduler, link, threads)
-        silent_s = rank_step_s(profile, 2, ranks, "strong", scheduler, NO_LINK, threads)
+        found_s = rank_step_s(profile, Ranks(2, ranks, "strong"), scheduler, link, threads)
+        silent_s = rank_step_s(profile, Ranks(2, ranks, "strong"), scheduler, NO_LINK, threads)
         slack = 1 - 1e-9
         assert found_s >= slack * max(work_s / threads, wire_s, silent_s * (threads == 1))
         assert found_s * slack <= work_s + wire_s + 5 * latency_s
@@ -115,7 +166,7 @@ def test_a_replay_without_messages_is_that_of_cores():
         "nodes": [-1, 0, 1, 2, 3, -1], "edges": [(0, n) for n in range(1, 5)] + [(n, 5) for n in range(1, 5)],
         "crossing": [(5, 0)],
     })  # fmt: skip
-    assert rank_step_s(profile, 2, 2, "weak", "task", LINK, 2) == task_step_s(profile, 2)
+    assert rank_step_s(profile, Ranks(2, 2, "weak"), "task", LINK, 2) == task_step_s(profile, 2)
 
 
 @pytest.fixture
