@@ -3,12 +3,12 @@
 import math
 
 from gpt2core.compile.jit import kernel, runtime
-from gpt2core.compile.later import exp32, maximum32, np
+from gpt2core.compile.later import exp32, half, maximum32, np, whole
 from gpt2core.layers.sums import OF_OTHERS, of_others, place_of
 from gpt2core.step.builder import Builder
-from gpt2core.step.grid import F32, ROWS, Grid
+from gpt2core.step.grid import ROWS, Grid
 from gpt2core.step.ops import Read, Tensor, Update, Write
-from gpt2core.step.signature import Int32s, Matrix, Scalar, TileInt, Vector
+from gpt2core.step.signature import Halves, Int32s, Matrix, Scalar, TileInt, Vector
 
 OWN, OTHERS = Tensor("own_softmax"), Tensor("other_softmax")
 
@@ -40,6 +40,29 @@ def exponentials(
 
 
 @kernel
+def sums_of_exponentials(
+    logits: Halves, own: Matrix, targets: Int32s, V: Scalar, first: Scalar, row0: TileInt, row1: TileInt
+):  # fmt: skip
+    """What `exponentials` tells of logits in bfloat16, which stay: their exponentials would be rounded.
+
+    Writes:   own (N, 3) =
+    Reads:    logits (N, W) bfloat16; targets (N,) int32
+    Tiles:    disjoint row ranges are independent
+    Cost:     6*V flop, 2*V bytes per row
+    """
+    for n in range(row0, row1):
+        row, target = logits[n], targets[n] - first
+        top = whole(row[0])
+        for v in range(V):
+            top = maximum32(top, whole(row[v]))
+        own[n, 2] = whole(row[target]) if 0 <= target < V else np.float32(0)
+        total = np.float32(0)
+        for v in range(V):
+            total += exp32(whole(row[v]) - top)
+        own[n, 0], own[n, 1] = top, total
+
+
+@kernel
 def fold_cross_entropy(
     logits: Matrix, loss: Vector, own: Matrix, others: Matrix, targets: Int32s, rank: Scalar, V: Scalar, first: Scalar,
     micros: Scalar, row0: TileInt, row1: TileInt,
@@ -54,16 +77,10 @@ def fold_cross_entropy(
     Cost:     2*V flop, 8*W bytes per row
     Source:   the sums of parts with their maxima: Milakov & Gimelshein 2018
     """
-    N = own.shape[0]
-    share = np.float32(1.0) / np.float32(N * micros)
+    share = np.float32(1.0) / np.float32(own.shape[0] * micros)
     for n in range(row0, row1):
         row, target = logits[n], targets[n] - first
-        top, wanted = own[n, 0], own[n, 2]
-        for at in range(n, others.shape[0], N):
-            top = maximum32(top, others[at, 0])
-            wanted += others[at, 2]  # all but one are 0
-        total = total_in_order(own, others, rank, n, top)
-        loss[n] = np.float32(math.log(total)) + top - wanted
+        top, total, loss[n] = of_all_ranks(own, others, rank, n)
         scale = share / total * exp32(own[n, 0] - top)
         for v in range(V):
             row[v] *= scale
@@ -73,16 +90,47 @@ def fold_cross_entropy(
             row[v] = 0
 
 
+@kernel
+def fold_cross_entropy_of_halves(
+    logits: Halves, loss: Vector, own: Matrix, others: Matrix, targets: Int32s, rank: Scalar, V: Scalar, first: Scalar,
+    micros: Scalar, row0: TileInt, row1: TileInt,
+):  # fmt: skip
+    """`fold_cross_entropy` of logits in bfloat16, whose gradient is rounded once.
+
+    Writes:   logits (N, W) bfloat16: on entry the logits, on exit their gradient; loss (N,) =
+    Reads:    own, others, targets, as there
+    Maths:    that of `fold_cross_entropy`
+    Tiles:    disjoint row ranges are independent
+    Cost:     6*V flop, 4*W bytes per row
+    """
+    share = np.float32(1.0) / np.float32(own.shape[0] * micros)
+    for n in range(row0, row1):
+        row, target = logits[n], targets[n] - first
+        top, total, loss[n] = of_all_ranks(own, others, rank, n)
+        scale = share / total
+        for v in range(V):
+            row[v] = half(exp32(whole(row[v]) - top) * scale)
+        if 0 <= target < V:
+            row[target] = half(exp32(own[n, 2] - top) * scale - share)
+        for v in range(V, logits.shape[1]):
+            row[v] = 0
+
+
 @runtime
-def total_in_order(own, others, rank, n, top):
-    """The sum of the ranks' exponentials of row n. Not a kernel, which may reorder it."""
+def of_all_ranks(own, others, rank, n):
+    """Of row n over all ranks: the largest logit, the sum of the exponentials in rank order, and the loss. Not a
+    kernel, which may reorder the sum."""
     N, total = own.shape[0], np.float32(0)
+    top, wanted = own[n, 0], own[n, 2]
+    for at in range(n, others.shape[0], N):
+        top = maximum32(top, others[at, 0])
+        wanted += others[at, 2]  # all but one are 0
     for peer in range(others.shape[0] // N + 1):
         told = own[n]
         if peer != rank:
             told = others[place_of(peer, rank) * N + n]
         total += told[1] * exp32(told[0] - top)
-    return total
+    return top, total, np.float32(math.log(total)) + top - wanted
 
 
 def forward_backward(
@@ -91,15 +139,17 @@ def forward_backward(
     """Add the loss of each row, and the gradient of this rank's logits in their place, over a grid of rows."""
     rows, W = step.shape(logits)
     rank, first = step.matrix_rank.number, step.matrix_rank.number * W
-    V = min(W, vocab - first)
+    V, size, halves = min(W, vocab - first), step.itemsize(logits), step.is_half(logits)
     step.op(
-        "cross_entropy", "loss", exponentials, grid, grid.cost(ROWS, 6 * V, 2 * F32 * V),
-        logits=Update(logits, ROWS), own=Write(OWN, ROWS), targets=Read(targets, ROWS), V=V, first=first,
+        "cross_entropy", "loss", sums_of_exponentials if halves else exponentials, grid,
+        grid.cost(ROWS, 6 * V, (2 - halves) * size * V),
+        logits=Read(logits, ROWS) if halves else Update(logits, ROWS), own=Write(OWN, ROWS),
+        targets=Read(targets, ROWS), V=V, first=first,
     )  # fmt: skip
     step.rows(step, "cross_entropy", "loss", None, OWN, OTHERS)
     step.op(
-        "cross_entropy_fold", "loss", fold_cross_entropy, of_others(step, grid, rows),
-        grid.cost(ROWS, 2 * V, 2 * F32 * W),
+        "cross_entropy_fold", "loss", fold_cross_entropy_of_halves if halves else fold_cross_entropy,
+        of_others(step, grid, rows), grid.cost(ROWS, (6 if halves else 2) * V, 2 * size * W),
         logits=Update(logits, ROWS), loss=Write(loss, ROWS), own=Read(OWN, ROWS), others=Read(OTHERS, OF_OTHERS),
         targets=Read(targets, ROWS), rank=rank, V=V, first=first, micros=micros,
     )  # fmt: skip

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable
 
 from gpt2core.networks.lifetimes import no_update, sketch, small
+from gpt2core.networks.network import network_of
 from gpt2core.networks.reverse import Training
 from gpt2core.ranks.layout import Layout, layout
 from gpt2core.ranks.row_layout import RowLayout, Rows
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.builder import Builder, no_messages
+from gpt2core.step.grid import F32, Range
 from gpt2core.step.ops import Tensor
 from gpt2core.step.parameters import Parameter
 from gpt2core.step.rank import Rank
@@ -19,17 +22,26 @@ from gpt2core.step.rank import Rank
 
 def layout_of(config: TrainConfig, rank: int) -> Layout:
     """The layout of one rank of a run of several."""
-    me = Rank(rank, config.ranks)
+    me, limited = Rank(rank, config.ranks), config.grad_clip > 0
     if config.matrix_ranks > 1:
         kinds = tuple(Rows(kind, width, times * config.grad_accum) for kind, width, times in _rows(small(config)))
-        return RowLayout(me, (), config=config, exchanged=kinds)
-    return layout(_parameters(small(config.part)), me, config.grad_clip > 0)
+        return RowLayout(me, (), limited, config=config, exchanged=kinds, divided=_divided(small(config)))
+    return layout(_parameters(small(config.part)), me, limited)
 
 
 @functools.lru_cache(maxsize=16)
 def _parameters(config: TrainConfig) -> tuple[Parameter, ...]:
     """The parameters in the order in which their gradients become complete. A sketch has no blocks."""
     return tuple(_sketched(config).complete)
+
+
+@functools.lru_cache(maxsize=16)
+def _divided(config: TrainConfig) -> tuple[Range, ...]:
+    """Elements of a rank's weights of which no other rank has any: those tensors that one rank alone has in another
+    shape."""
+    mine, whole = (network_of(each).tensors(each)["weights"] for each in (config, dataclasses.replace(config, ranks=1)))
+    places = zip(mine, whole, plan_arena(mine).offsets, strict=True)
+    return tuple((at // F32, at // F32 + spec.size) for spec, one, at in places if spec.shape != one.shape)
 
 
 @functools.lru_cache(maxsize=16)

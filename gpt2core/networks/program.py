@@ -39,7 +39,7 @@ def build(config: TrainConfig, arenas: Mapping[str, ArenaPlan] | None = None, ra
     if arenas is None:
         config = decided(config)
         arenas = plan(config, rank)
-    part, share = config.part, None
+    part = config.part
     exchange: Exchange | None = None
     _check_slices(part, config.batch_ranks)
     step = Builder(arenas, part.fused)
@@ -53,8 +53,8 @@ def build(config: TrainConfig, arenas: Mapping[str, ArenaPlan] | None = None, ra
             step.matrix_rank, step.rows = layout.rank, of_rows.rows
         else:
             exchange = Exchange(layout, in_turn)
-            step.rank, share = layout.rank, exchange.norm
-    add_step(step, part, update_of(part, share), exchange)
+            step.rank = layout.rank
+    add_step(step, part, update_of(part, exchange), exchange)
     return step.build(part.phases)
 
 

@@ -1,7 +1,8 @@
 """The limit on the norm of all gradients together."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -13,9 +14,22 @@ from gpt2core.step.ops import Arena, Read, Reduce, Tensor, Write
 from gpt2core.step.parameters import BOTH, Parameter, grid
 from gpt2core.step.signature import Float64s, Int64s, Scalar, Step, TileInt, Vector
 
-# Adds the exchange of the ranks' sums of squares; returns the tensor of all sums, in rank order.
-Share = Callable[[Builder, Tensor], Tensor]
 LEAST = 1e-6  # added to the norm, as PyTorch does, so that gradients of 0 stay 0
+
+
+class Share(Protocol):
+    """How several ranks compute the norm of all their gradients."""
+
+    @property
+    def squares(self) -> Tensor:
+        """The squares of this rank's parts."""
+
+    def counted(self, parameters: Sequence[Parameter]) -> Sequence[Parameter]:
+        """Those of parameters whose gradients this rank adds."""
+
+    def norm(self, step: Builder, count: int) -> Tensor:
+        """Add the exchange of the ranks' sums of squares, of which this one has `count`; the tensor of all sums, in
+        rank order."""
 
 
 @kernel
@@ -70,15 +84,17 @@ def clip_norm(
     """Add the norm of all parameters' gradients, a tile for each, and the factor of the update. share: of several
     ranks. A norm that is not finite asks them to stop, since they do so after the same step.
     """
+    if share is not None:
+        parameters, squares = share.counted(parameters), share.squares
     step.op(
         "gradient_squares", "update", gradient_squares,
         grid(parameters, gradients).with_columns(slot=range(len(parameters))),
         [(2 * p.size, F32 * p.size) for p in parameters], filler=True,
         squares=Write(squares, "slot"), gradients=Read(gradients, BOTH),
     )  # fmt: skip
-    count = len(parameters)
     if share is not None:
-        squares, count = share(step, squares), step.rank.total
+        squares = share.norm(step, len(parameters))
+    (count,) = step.shape(squares)
     step.op(
         "clip", "update", clip, ONE_TILE, [(count, F64 * count)], filler=True,
         clipping=Write(clipping), norms=Write(norms), control=Reduce(control), squares=Read(squares),

@@ -30,7 +30,7 @@ def update_of(
             clipping.clip_norm(
                 step, parameters, gradients, share,
                 clipping=Tensor("clipping"), norms=Tensor("gradient_norms"), control=Tensor("control"),
-                squares=Tensor("squares" if share is None else "own_squares"), settings=Tensor("settings"),
+                squares=Tensor("squares"), settings=Tensor("settings"),
             )  # fmt: skip
         optimizer.update(
             step, parameters, layer, gradients=gradients, settings=Tensor("settings"), rates=rates,

@@ -126,6 +126,8 @@ class Exchange:
     Schedulers need this whose threads are held by a waiting task: else two ranks might wait for each other.
     """
 
+    squares = Tensor("own_squares")  # of the gradients that this rank adds to the norm, part by part
+
     def __init__(self, layout: Layout, in_turn: bool) -> None:
         self.layout, self.in_turn = layout, in_turn
 
@@ -166,11 +168,15 @@ class Exchange:
         together = Grid(labels, {}, {"sent": mine, "arriving": theirs})
         self._messages(step, "weights", "update", together, WEIGHTS, WEIGHTS)
 
-    def norm(self, step: Builder, squares: Tensor) -> Tensor:
-        """Add the exchange of the ranks' parts of the square of the gradients' norm; the tensor of all, in rank order.
-        """
-        rank, count = self.layout.rank.number, step.shape(squares)[0]
-        add_norm_shares(step, squares, [(rank, 0, count)])
+    def counted(self, parameters: Sequence[Parameter]) -> Sequence[Parameter]:
+        """Those of parameters whose gradients this rank adds to the norm of all ranks'."""
+        return self.layout.counted(parameters)
+
+    def norm(self, step: Builder, count: int) -> Tensor:
+        """Add the exchange of the ranks' sums of squares, of which this one has `count`; the tensor of all sums, in
+        rank order."""
+        rank = self.layout.rank.number
+        add_norm_shares(step, self.squares, [(rank, 0, count)])
         others = [_elements(1, peer) for peer in self.layout.rank.others]
         together = Grid(("",), {}, {"sent": ([_elements(1, rank)],), "arriving": (others,)})
         self._messages(step, "norm", "update", together, NORM_SHARES, NORM_SHARES)
@@ -237,6 +243,8 @@ class Exchange:
 
 class RowExchange(Exchange):
     """Adds the exchanges of ranks that divide the matrices (step.builder.Rows)."""
+
+    squares = Tensor("squares")
 
     def __init__(self, layout: RowLayout, in_turn: bool) -> None:
         super().__init__(layout, in_turn)

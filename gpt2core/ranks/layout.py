@@ -150,23 +150,23 @@ class Layout:
 
     def specs(self) -> list[TensorSpec]:
         """Tensors of the exchange."""
+        parts = sum(1 for _ in self.mine())
         return [
             TensorSpec("received", (self.rank.total * self.shard_elements,)),
             *self._specs_of_all(len(self.messages)),
-            *(self._norm_specs() if self.limited else []),
+            *([TensorSpec("own_squares", (parts,), "float64")] if self.limited else []),
         ]
 
     def _specs_of_all(self, messages: int) -> list[TensorSpec]:
         return [
             TensorSpec("shares", (SHARES * self.rank.total,), "float64"), TensorSpec("requests", (messages,), "int64"),
             TensorSpec("exchanges", (1,), "int64"),
+            *([TensorSpec("norm_shares", (self.rank.total,), "float64")] if self.limited else []),
         ]  # fmt: skip
 
-    def _norm_specs(self) -> list[TensorSpec]:
-        parts = sum(1 for _ in self.mine())
-        return [
-            TensorSpec("own_squares", (parts,), "float64"), TensorSpec("norm_shares", (self.rank.total,), "float64")
-        ]  # fmt: skip
+    def counted(self, parameters: Sequence[Parameter]) -> Sequence[Parameter]:
+        """Those of parameters whose gradients this rank adds to the norm of all ranks': by default all."""
+        return parameters
 
     def mine(self) -> Iterator[tuple[str, tuple[tuple[Piece, Range], ...]]]:
         """This rank's shards in parts, each updated by one task: a label, and pieces with the elements in them."""

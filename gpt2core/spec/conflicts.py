@@ -70,11 +70,6 @@ def _check_goal(config: TrainConfig) -> None:
 MOST_PARTS = 4096  # of a step, over all micro-batches and ranks
 # Settings that several ranks do not support.
 OF_ONE_RANK = {"carry_state": "a rank's part of a batch is a micro-batch, which carries no state"}
-# Settings that ranks that divide the matrices do not support.
-OF_WHOLE_MATRICES = {
-    "precision": "what ranks tell each other for the softmax is that of float32 logits",
-    "grad_clip": "some gradients are those of one rank and others those of all",
-}
 
 
 def of_ranks(config: TrainConfig) -> Iterator[ConfigError]:
@@ -83,10 +78,7 @@ def of_ranks(config: TrainConfig) -> Iterator[ConfigError]:
         yield ConfigError("ranks", config.ranks, f"a divisor of batch ({config.batch})")
     if config.grad_accum * config.batch_ranks > MOST_PARTS:
         yield ConfigError("ranks", config.ranks, f"at most {MOST_PARTS} / grad_accum ({config.grad_accum})")
-    unsupported, beside = OF_ONE_RANK, f"ranks ({config.ranks})"
-    if config.matrix_ranks > 1:
-        unsupported, beside = OF_WHOLE_MATRICES, "parallel tensor"
-    for name, why in unsupported.items():
+    for name, why in OF_ONE_RANK.items():
         value, default = getattr(config, name), type(config).__dataclass_fields__[name].default
         if value != default:
-            yield ConfigError(name, value, f"the default {default!r} with {beside}, since {why}")
+            yield ConfigError(name, value, f"the default {default!r} with ranks ({config.ranks}), since {why}")

@@ -74,9 +74,9 @@ def bytes_of_a_step(config: TrainConfig) -> dict[str, int]:
         once, layers = rows * config.model.channels, rows * config.model.channels * config.model.layers
         found |= {"encoder": once, "projection": layers, "fc_projection": layers, "cross_entropy": 3 * rows,
                   "logits_dinp": once, "fc_dinp": layers, "qkv_dinp": layers}  # fmt: skip
-        return found
-    elements = sum(spec.size for spec in plan(config)["weights"].specs)
-    found |= {"gradients": 4 * elements, "weights": 4 * elements}
+    else:
+        elements = sum(spec.size for spec in plan(config)["weights"].specs)
+        found |= {"gradients": 4 * elements, "weights": 4 * elements}
     return found | ({"norm": 8 * config.ranks} if config.grad_clip else {})
 
 
@@ -126,14 +126,18 @@ def test_every_scheduler_gives_the_bits_of_the_fold_in_one_process(tmp_path, ran
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_ranks_that_divide_the_matrices_have_the_bits_of_one_process(tmp_path, ranks):
+@pytest.mark.parametrize(
+    ("settings", "fusions"),
+    [({}, ("none", "all")), ({"precision": "bf16"}, ("none", "all")), ({"grad_clip": 0.5}, ("none",))], ids=str,
+)  # fmt: skip
+def test_ranks_that_divide_the_matrices_have_the_bits_of_one_process(tmp_path, ranks, settings, fusions):
     """Under every scheduler, and with every fusion."""
-    wish = dataclasses.replace(SMALL, model=DIVISIBLE, batch=3, ranks=ranks, parallel="tensor")
+    wish = dataclasses.replace(SMALL, model=DIVISIBLE, batch=3, ranks=ranks, parallel="tensor", **settings)
     losses, weights = train_divided(wish)
     hashes = "".join(map(weights_sha256, weights))
     sha256 = hashlib.sha256(hashes.encode()).hexdigest()
     ways = [how for how in HOW if openmp.find() or not how["scheduler"].startswith("omp")]
-    ways += [{"scheduler": "task", "sync": "none", "threads": 2, "fusion": fusion} for fusion in ("none", "all")]
+    ways += [{"scheduler": "task", "sync": "none", "threads": 2, "fusion": fusion} for fusion in fusions]
     ways[0] = {**ways[0], "save": str(tmp_path / "weights.bin")}
     for how, found in zip(ways, ranked(tmp_path, [dataclasses.replace(wish, **how) for how in ways]), strict=True):
         assert found == {"losses": losses, "weights": [sha256] * ranks}, how

@@ -24,14 +24,17 @@ from gpt2core.spec.models import ModelConfig
 from gpt2core.step import graph
 from gpt2core.step.rank import Rank
 from gpt2core.step.tensors import SCRATCH
-from tests.support.divided import train_divided
+from tests.support.divided import train_divided, trained
 
 MODEL = ModelConfig(layers=2, heads=4, channels=32, vocab=200, context=16)  # the last of 4 ranks has 8 tokens
 SMALL = TrainConfig(
     model=MODEL, batch=3, seq=10, steps=4, warmup=0, lr=1e-2, batch_slice=1, token_slice=4, data="synthetic",
     scheduler="serial", parallel="tensor", allow_oversubscription=True,
 )  # fmt: skip
-WAYS: list[dict[str, Any]] = [{"fusion": "none"}, {"fusion": "rows"}, {"fusion": "all"}, {"grad_accum": 2}]
+WAYS: list[dict[str, Any]] = [
+    {"fusion": "none"}, {"fusion": "rows"}, {"fusion": "all"}, {"grad_accum": 2}, {"grad_clip": 0.5},
+    {"precision": "bf16"},
+]  # fmt: skip
 
 
 def ranked(ranks: int, **settings: Any) -> TrainConfig:
@@ -47,8 +50,19 @@ def test_the_losses_are_those_of_one_rank(ranks, how):
     np.testing.assert_allclose(losses, one, rtol=1e-5)
 
 
-def test_fusion_changes_no_bit():
-    found = [train_divided(ranked(2, **how)) for how in WAYS[:3]]
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_norm_counts_each_gradient_once(ranks):
+    """Also of those weights that all ranks have."""
+    wish = {"grad_clip": 0.5}
+    norms = [each.memory.arrays["gradient_norms"].tolist() for each in trained(ranked(ranks, **wish))]
+    assert norms == [norms[0]] * ranks
+    np.testing.assert_allclose(norms[0], train(ranked(1, **wish)).gradient_norms, rtol=1e-5)
+    assert min(norms[0]) > 0.5
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_fusion_changes_no_bit(precision):
+    found = [train_divided(ranked(2, precision=precision, **how)) for how in WAYS[:3]]
     for losses, weights in found[1:]:
         assert losses == found[0][0]
         for mine, theirs in zip(weights, found[0][1], strict=True):
@@ -111,12 +125,13 @@ def test_a_slice_is_computed_while_another_one_travels():
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_messages_meet_and_fill_what_others_sum(ranks):
-    every = [layout_of(ranked(ranks), number) for number in range(ranks)]
+    wish = ranked(ranks, grad_clip=1.0)
+    every = [layout_of(wish, number) for number in range(ranks)]
     for one, other in itertools.permutations(every, 2):
         sent = [(m.tag, m.elements) for m in one.messages if not m.receives and m.peer == other.rank.number]
         expected = [(m.tag, m.elements) for m in other.messages if m.receives and m.peer == one.rank.number]
         assert sent == expected
-    shapes = {spec.name: spec.size for spec in plan(ranked(ranks))["temporary"].specs}
+    shapes = {spec.name: spec.size for spec in plan(wish)["temporary"].specs}
     assert shapes["requests"] == len(every[0].messages)
     for kind, name in (("projection", "other_sums"), ("cross_entropy", "other_softmax")):
         places = Counter[int]()
@@ -142,8 +157,6 @@ def test_memory_is_that_of_a_rank():
     ({"ranks": 3}, "ranks", r"with parallel tensor a divisor of the model's heads \(4\)"),
     ({"ranks": 2, "model": ModelConfig(2, 4, 32, 64, 16)}, "ranks",
      r"with parallel tensor a divisor of the padded vocabulary \(128\) that leaves each rank some of its 64 tokens"),
-    ({"ranks": 2, "precision": "bf16"}, "precision", "the default 'fp32' with parallel tensor, since"),
-    ({"ranks": 2, "grad_clip": 1.0}, "grad_clip", "the default 0.0 with parallel tensor, since"),
     ({"ranks": 2, "parallel": "pipeline"}, "parallel", "one of data, tensor"),
     ({"ranks": 1, "mode": "infer", "lr": 1e-4}, "parallel", "the default 'data', since mode infer computes no"),
     ({"ranks": 2, "model": "lstm-tiny"}, "parallel", "the default 'data', since network lstm does not read it"),

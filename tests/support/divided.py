@@ -60,6 +60,14 @@ class One:
 
 def train_divided(config: TrainConfig) -> tuple[list[float], list[Weights]]:
     """Losses and each rank's final weights of a run whose ranks divide the matrices."""
+    ranks = trained(config)
+    losses = [each.memory.arrays["losses"].tolist() for each in ranks]
+    assert losses == [losses[0]] * len(ranks)
+    return losses[0], [each.memory.weights for each in ranks]
+
+
+def trained(config: TrainConfig) -> list[One]:
+    """The ranks of a run after its steps."""
     products = table.choose([libraries.ours(config.precision)], [], lambda _: None)
     ranks = [One(config, number, products) for number in range(config.ranks)]
     for step in range(config.steps):
@@ -69,9 +77,7 @@ def train_divided(config: TrainConfig) -> tuple[list[float], list[Weights]]:
             elif not op.name.endswith("_arrived"):
                 for each in ranks:
                     each.run(number, step)
-    losses = [each.memory.arrays["losses"].tolist() for each in ranks]
-    assert losses == [losses[0]] * len(ranks)
-    return losses[0], [each.memory.weights for each in ranks]
+    return ranks
 
 
 def copy(ranks: list[One], kind: str, number: int) -> None:

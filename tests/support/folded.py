@@ -51,19 +51,29 @@ def fold(
             folded[i] = folded[i] + gradients[i] if rank else gradients[i]
 
 
+class Norm:
+    """The norm of the gradients, with its parts in rank order."""
+
+    squares = Tensor("own_squares")
+
+    def __init__(self, own: Sequence[Sequence[Parameter]]) -> None:
+        ends = itertools.accumulate(map(len, own), initial=0)
+        self.sums = [(rank, first, last) for rank, (first, last) in enumerate(itertools.pairwise(ends))]
+
+    def counted(self, parameters: Sequence[Parameter]) -> Sequence[Parameter]:
+        return parameters
+
+    def norm(self, step: Builder, _count: int) -> Tensor:
+        exchange.add_norm_shares(step, self.squares, self.sums)
+        return exchange.NORM_SHARES
+
+
 class Ranks(Training):
     """A step whose micro-batches are the ranks' parts of the batch."""
 
     def __init__(self, step: Builder, config: TrainConfig, own: Sequence[Sequence[Parameter]]) -> None:
         """own: each rank's parts of the weights, if the gradients' norm is limited; its square is the sum of theirs."""
-        ends = itertools.accumulate(map(len, own), initial=0)
-        sums = [(rank, first, last) for rank, (first, last) in enumerate(itertools.pairwise(ends))]
-
-        def share(step: Builder, squares: Tensor) -> Tensor:
-            exchange.add_norm_shares(step, squares, sums)
-            return exchange.NORM_SHARES
-
-        update, parts = update_of(config, share if own else None), [each for mine in own for each in mine]
+        update, parts = update_of(config, Norm(own) if own else None), [each for mine in own for each in mine]
         folded: Any = FOLDED  # gradients in a tensor, where a step's own are an arena
         super().__init__(
             step, config, lambda step, parameters, layer, _: update(step, parts or parameters, layer, folded)

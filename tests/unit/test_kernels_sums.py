@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpt2core.layers.divided_loss import exponentials, fold_cross_entropy
+from gpt2core.layers.divided_loss import (
+    exponentials,
+    fold_cross_entropy,
+    fold_cross_entropy_of_halves,
+    sums_of_exponentials,
+)
 from gpt2core.layers.embedding import encoder_backward, encoder_forward, encoder_forward_of_part
 from gpt2core.layers.loss import cross_entropy
 from gpt2core.layers.sums import fold_rows
@@ -41,27 +46,59 @@ def test_every_rank_adds_in_rank_order(draw, ranks):
         np.testing.assert_array_equal(out, expected + bias)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_the_softmax_of_parts_is_that_of_the_whole(draw, ranks):
-    V, W, micros = 29, 8, 2  # the last of 4 ranks has 5 tokens and 3 padded columns
-    W = W * 4 // ranks
-    logits = (10 * draw.standard_normal((N, W * ranks))).astype(np.float32)
-    targets = draw.integers(0, V, N).astype(np.int32)
-    whole, expected = logits.copy(), np.empty(N, np.float32)
-    cross_entropy(whole, expected, targets, V, micros, 0, N)
+KERNELS = {"float32": (exponentials, fold_cross_entropy),
+           "bfloat16": (sums_of_exponentials, fold_cross_entropy_of_halves)}  # fmt: skip
+
+
+def as_float(logits: np.ndarray) -> np.ndarray:
+    """Values of float32, or of the bits of bfloat16."""
+    return logits if logits.dtype == np.float32 else (logits.astype(np.uint32) << 16).view(np.float32)
+
+
+def softmax(logits: np.ndarray, ranks: int, targets: np.ndarray, V: int, micros: int) -> tuple[np.ndarray, np.ndarray]:
+    """The losses that each of the ranks finds, and the gradients of all logits."""
+    tell, fold = KERNELS["float32" if logits.dtype == np.float32 else "bfloat16"]
+    W = logits.shape[1] // ranks
     mine = [np.ascontiguousarray(logits[:, W * rank : W * (rank + 1)]) for rank in range(ranks)]
-    own = np.full((ranks, N, 3), np.nan, np.float32)
+    own, losses = np.full((ranks, N, 3), np.nan, np.float32), np.full((ranks, N), np.nan, np.float32)
     tokens = [min(W, V - W * rank) for rank in range(ranks)]
     for rank in range(ranks):
-        exponentials(mine[rank], own[rank], targets, tokens[rank], W * rank, 0, N)
-    losses = np.full((ranks, N), np.nan, np.float32)
+        tell(mine[rank], own[rank], targets, tokens[rank], W * rank, 0, N)
     for rank in range(ranks):
-        fold_cross_entropy(
-            mine[rank], losses[rank], own[rank], others(own, rank), targets, rank, tokens[rank], W * rank, micros, 0, N
-        )  # fmt: skip
+        fold(mine[rank], losses[rank], own[rank], others(own, rank), targets, rank, tokens[rank], W * rank, micros, 0,
+             N)  # fmt: skip
         np.testing.assert_array_equal(losses[rank], losses[0])
+    return losses, np.concatenate(mine, axis=1)
+
+
+@pytest.fixture(params=KERNELS)
+def logits(request: pytest.FixtureRequest, draw: np.random.Generator) -> np.ndarray:
+    """Of 29 tokens and 3 padded columns: the last of 4 ranks has 5 tokens."""
+    drawn = (10 * draw.standard_normal((N, 32))).astype(np.float32)
+    return drawn if request.param == "float32" else drawn.view(np.uint16)[:, 1::2].copy()
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_softmax_of_parts_is_that_of_the_whole(draw, logits, ranks):
+    V, micros = 29, 2
+    targets = draw.integers(0, V, N).astype(np.int32)
+    whole, expected = as_float(logits).copy(), np.empty(N, np.float32)
+    cross_entropy(whole, expected, targets, V, micros, 0, N)
+    losses, gradients = softmax(logits, ranks, targets, V, micros)
     np.testing.assert_allclose(losses[0], expected, rtol=1e-5)
-    np.testing.assert_allclose(np.concatenate(mine, axis=1), whole, rtol=1e-5, atol=1e-7)
+    rounding = 1e-5 if logits.dtype == np.float32 else 2**-8
+    np.testing.assert_allclose(as_float(gradients), whole, rtol=rounding, atol=1e-7)
+    assert not gradients[:, V:].any()
+
+
+def test_not_a_number_reaches_the_losses_of_all_ranks(draw, logits):
+    V = 29
+    logits[3, 20] = np.nan if logits.dtype == np.float32 else 0x7FC0
+    losses, gradients = softmax(logits, 4, draw.integers(0, V, N).astype(np.int32), V, 1)
+    assert np.isnan(losses[:, 3]).all()
+    assert np.isnan(as_float(gradients)[3, :V]).all()
+    for found in (losses.T, as_float(gradients)):
+        assert np.isfinite(np.delete(found, 3, axis=0)).all()
 
 
 def test_the_embeddings_of_parts_are_those_of_the_whole(draw):

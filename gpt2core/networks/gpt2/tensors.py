@@ -71,9 +71,9 @@ def block_gradient_size(model: ModelConfig, ranks: int) -> int:
     return max(2 * model.channels, *(slicing.block_rows(*shape) * (shape[1] + 1) for shape in matrices))
 
 
-def update_parts(model: ModelConfig) -> int:
+def update_parts(model: ModelConfig, ranks: int) -> int:
     """Number of tiles that update weights: the blocks of every matrix, and every LayerNorm."""
-    shape = {spec.name: spec.shape[-2:] for spec in weight_specs(model)}
+    shape = {spec.name: spec.shape[-2:] for spec in weight_specs(model, ranks)}
 
     def blocks(*names: str) -> int:
         return sum(slicing.block_count(*shape[name]) for name in names)
@@ -149,7 +149,7 @@ def temporary_specs(config: TrainConfig) -> list[TensorSpec]:
         if config.generate and not config.reads_prompt
         else TensorSpec("strips", (config.threads, 2, (ATTENTION_BLOCK + 1) * config.seq)),
         *(of_blocks if config.fused == "all" else []),
-        *(state.clipping(config.steps, update_parts(model)) if config.grad_clip else []),
+        *(state.clipping(config.steps, update_parts(model, config.matrix_ranks)) if config.grad_clip else []),
     ]
 
 
