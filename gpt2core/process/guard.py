@@ -15,6 +15,7 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import FrameType
 
 from gpt2core.process.launch import LIFELINE
@@ -68,7 +69,8 @@ def main() -> int:
 
 
 def _watched(command: list[str], owners: list[int], passing: Passing) -> int:
-    """Run the launcher and return its exit code. It is asked to end once one of the owners' pipes closes."""
+    """Run the launcher and return its exit code. It is asked to end once one of the owners' pipes closes. What it
+    leaves in its session is killed: ranks may have groups of their own, and may not yet look after their launcher."""
     with subprocess.Popen(command, start_new_session=True) as launcher:
         passing.to(launcher.pid)
         launched = os.pidfd_open(launcher.pid)
@@ -76,10 +78,18 @@ def _watched(command: list[str], owners: list[int], passing: Passing) -> int:
         with contextlib.suppress(ProcessLookupError):
             if not select.select([launched], [], [], 0)[0]:
                 signal.pidfd_send_signal(launched, signal.SIGTERM)
-                if not select.select([launched], [], [], GRACE_S)[0]:
-                    os.killpg(launcher.pid, signal.SIGKILL)
+                select.select([launched], [], [], GRACE_S)
+        _kill_session(launcher.pid)  # a number that nobody else gets before `wait`
         code = launcher.wait()
     return code if code >= 0 else 128 - code
+
+
+def _kill_session(leader: int) -> None:
+    """Kill what is left of a session, by the number of its first process."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if os.getsid(number := int(process.name)) == leader:
+                os.kill(number, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,13 @@ def end(number, frame):
     if sys.argv[1] == "obeys":
         os._exit(3)
 signal.signal(signal.SIGTERM, end)
+if sys.argv[1] == "leaves" and not os.fork():  # a rank, which holds standard output
+    os.setpgid(0, 0)
+    time.sleep(100)
 print(os.getpid(), sys.stdin.read(), "TASKLOOM_LIFELINE_FD" in os.environ, flush=True)
 if sys.argv[1] == "ends":
     sys.exit(7)
-if sys.argv[1] == "dies":
+if sys.argv[1] in ("dies", "leaves"):
     os.kill(os.getpid(), signal.SIGKILL)
 while True:
     time.sleep(60)
@@ -43,7 +46,10 @@ def started(how: str) -> tuple[Child, int, SimpleQueue[Any]]:
     return child, int(number), inbox
 
 
-@pytest.mark.parametrize(("how", "code"), [("ends", 7), ("dies", 128 + signal.SIGKILL)])
+KILLED = 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize(("how", "code"), [("ends", 7), ("dies", KILLED), ("leaves", KILLED)])
 def test_the_launchers_exit_code_is_the_guards(how: str, code: int) -> None:
     _, _, inbox = started(how)
     assert inbox.get(timeout=60) == Exited(code)
