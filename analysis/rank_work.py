@@ -39,7 +39,7 @@ class Ranks:
     parallel: str = "data"
 
     @property
-    def of_matrices(self) -> bool:
+    def divides_matrices(self) -> bool:
         return self.parallel == "tensor"
 
     @property
@@ -58,7 +58,7 @@ class Ranks:
         # A bucket's size, of which a rank sends all shards but its own, or its own to all others; else what one gets.
         parts = {"gradients": self.part / (self.source - 1), "weights": self.part, "loss": 1.0, "norm": 1.0}
         for kind in sent_kinds(profile):
-            if kind not in OF_BATCH and not self.of_matrices:
+            if kind not in OF_BATCH and not self.divides_matrices:
                 raise ValueError(f"exchanges by {kind}{SEND} are not forecast")
             sends, waits = tasks[kind + SEND], tasks.get(kind + ARRIVED, [])
             if len(waits) != len(sends):
@@ -71,7 +71,7 @@ class Ranks:
 
     def scaled(self, profile: Profile, overhead_s: float = 0.0) -> Profile:
         """The profile as that of one of these ranks. overhead_s: of each task, for scheduling; their number stays."""
-        factors = self._of_matrices(profile) if self.of_matrices else self._of_batch(profile)
+        factors = self._of_matrices(profile) if self.divides_matrices else self._of_batch(profile)
         seconds = [factor * (s + overhead_s) for factor, s in zip(factors, profile.seconds, strict=True)]
         return replace(profile, seconds=seconds)
 
