@@ -18,6 +18,7 @@ from gpt2core.step.grid import F32, Range
 from gpt2core.step.ops import Tensor
 from gpt2core.step.parameters import Parameter
 from gpt2core.step.rank import Rank
+from gpt2core.step.tensors import plan_arena
 
 
 def layout_of(config: TrainConfig, rank: int) -> Layout:
