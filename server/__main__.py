@@ -29,7 +29,7 @@ def main() -> int:
         if sys.argv[1:] == [preflight.OPTION]:
             from taskloom.server.preflight import checks
 
-            preflight.tell(checks(), sys.stdout)
+            preflight.tell(checks(asking=True), sys.stdout)
             return 0
         if sys.argv[1:2] == ["keys"]:
             from taskloom.server.access.keys.command import main as keys

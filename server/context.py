@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Path, Query, Request
 
@@ -23,6 +23,9 @@ from taskloom.server.threads import Threads
 from taskloom.server.unread import Unread
 from taskloom.server.waiting import WaitingRoom
 
+if TYPE_CHECKING:
+    from taskloom.server.access.oidc.sign_on import SignOn
+
 
 @dataclass(frozen=True)
 class Context:
@@ -31,6 +34,7 @@ class Context:
     store: Store
     waiting: WaitingRoom
     proxies: Proxies
+    sign_on: SignOn | None  # with an OpenID Connect provider
     rates: Rates
     in_flight: InFlight
     unread: Unread

@@ -343,6 +343,14 @@ class StoreUnavailable(ServerError):
     slug, title, status = "store-unavailable", "Files cannot be stored", 503
 
 
+class NotSignedOn(Exception):
+    """Why somebody was not signed on, for a page with this status."""
+
+    def __init__(self, reason: str, status: int = 401) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
 class StartRefused(InputError):
     """The server cannot start with these settings; the message says why."""
 

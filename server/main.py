@@ -30,6 +30,7 @@ from taskloom.server.access.headers import Head, SecurityHeaders
 from taskloom.server.access.keys import keyring
 from taskloom.server.access.keys.routes import router as keys
 from taskloom.server.access.keys.routes import who
+from taskloom.server.access.oidc import configured
 from taskloom.server.access.proxies import Proxies
 from taskloom.server.access.rates import Rates
 from taskloom.server.access.turns import Turns
@@ -71,6 +72,7 @@ from taskloom.server.read.lists.routes import router as filters
 from taskloom.server.read.overview.overviews import Overviews
 from taskloom.server.read.overview.routes import router as overview
 from taskloom.server.read.pages.routes import router as pages
+from taskloom.server.read.pages.sign_in import router as sign_in
 from taskloom.server.read.pool import Pool
 from taskloom.server.read.runs.routes import router as runs_read
 from taskloom.server.read.samples.routes import router as samples
@@ -122,6 +124,7 @@ ROUTERS = (
     keys,
     who,
     pages,
+    sign_in,
     dashboard,
 )
 
@@ -131,6 +134,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
 
     public: whether other machines can reach the server; if so, pages also need a key.
     """
+    sign_on = configured.sign_on(settings)
     database = Database(settings.database_url, settings.busy_timeout_s)
     neighbours = Neighbours(database)
     waiting = WaitingRoom(tell_others=neighbours.tell)
@@ -144,7 +148,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         streams=Streams(look, database.mark, waiting, settings),
         alerts=Alerts(database, settings, pool, control),
         answers=Answers(settings, database, pool),
-        dashboard=dashboard_files.read(),
+        dashboard=dashboard_files.read(sign_in=sign_on is not None),
         overviews=overviews,
         etas=etas,
         exports=Exports(database, settings),
@@ -161,6 +165,7 @@ def create_app(settings: Settings, public: bool = False) -> FastAPI:
         store=store,
         waiting=waiting,
         proxies=Proxies.of(settings),
+        sign_on=sign_on,
         rates=Rates(settings.rate_per_s),
         in_flight=InFlight(settings.max_bytes_in_flight),
         unread=Unread(settings.send_timeout_s, settings.max_bytes_unread),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import sqlite3
 
 from gpt2core.spec.preflight import SETTINGS, Check
 from gpt2core.spec.settings import writable
+from taskloom.server.access.oidc import configured
 from taskloom.server.db import Database
 from taskloom.server.settings import PREFIX, Settings
 
 
-def checks(database_url: str | None = None) -> tuple[Check, ...]:
-    """The checks before serving."""
+def checks(database_url: str | None = None, asking: bool = False) -> tuple[Check, ...]:
+    """The checks before serving. asking: whether other machines are asked too, for which no start waits."""
     read = functools.cache(functools.partial(Settings.read, database_url))
 
     def variables() -> str:
@@ -30,7 +32,13 @@ def checks(database_url: str | None = None) -> tuple[Check, ...]:
         given = {"ARTIFACT_ROOT": read().artifact_root, "ANSWER_ROOT": read().answer_root}
         return ", ".join(str(writable(PREFIX + name, root)) for name, root in given.items() if root) or "by default"
 
+    def signing_on() -> str:
+        found = configured.sign_on(read())
+        if found is not None and asking:
+            asyncio.run(found.look())
+        return "with keys" if found is None else found.issuer
+
     return (
         *SETTINGS[:2], Check("variables of the server", variables), Check("database", database),
-        Check("folders of the server", folders),
+        Check("folders of the server", folders), Check("sign-on", signing_on),
     )  # fmt: skip

@@ -147,6 +147,33 @@ class Settings(BaseSettings):
     proxy_user_scope: Literal["read", "submit", "admin"] = Field(
         "submit", description="scope of the users that a proxy names"
     )
+    oidc_issuer: str = Field(
+        "", description="OpenID Connect provider that signs people on to the dashboard, such as "
+        "https://login.example.org/realms/lab; it needs taskloom[oidc]",
+    )
+    oidc_client_id: str = Field("", description="the name under which the provider knows this server")
+    oidc_client_secret_file: Path | None = Field(
+        None, description="file with the client's secret, which also signs the sessions; only its owner can read it"
+    )
+    oidc_origin: str = Field(
+        "", pattern=r"^(https://[A-Za-z0-9.\[\]:-]+)?$",
+        description="how browsers reach this server, such as https://taskloom.example.org; the provider leads them "
+        "back to its /sign-in/callback, below TASKLOOM_ROOT_PATH",
+    )
+    oidc_groups: str = Field(
+        "", description="groups that may sign on, with the scopes of their users: vision=submit, admins=admin, *=read; "
+        "the first that a user has counts, `*` is everybody whom the provider signs on",
+    )
+    oidc_groups_claim: str = Field("groups", min_length=1, description="claim of the provider's token with the groups")
+    oidc_user_claim: str = Field(
+        "sub", min_length=1, description="claim of the provider's token that names the user, such as "
+        "preferred_username; one that nobody can choose freely",
+    )
+    oidc_scopes: str = Field("profile", description="what the provider is asked for beside openid")
+    oidc_session_s: float = Field(
+        14400.0, gt=0, le=86400, description="a session ends this long after its sign-on; it cannot be ended earlier "
+        "for a single user",
+    )
     root_path: str = Field(
         "", pattern=r"^(/[A-Za-z0-9._~-]+)*$",
         description="path below which a proxy serves this server, such as /taskloom; the proxy may strip it or not",

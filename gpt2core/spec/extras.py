@@ -17,6 +17,7 @@ MODULES = {
     "postgres": ("psycopg",),
     "exports": ("pyarrow",),
     "mpi": ("mpi4py",),
+    "oidc": ("authlib", "joserfc"),
 }  # fmt: skip
 
 

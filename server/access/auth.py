@@ -22,6 +22,8 @@ async def authorise(request: Request, context: Context, access: Access) -> Calle
     if access.is_open(context.public):
         return ANYBODY
     caller = context.proxies.caller(request)
+    if caller is None and context.sign_on is not None:
+        caller = context.sign_on.caller(request)
     if caller is None:
         local = not context.public and _is_from_here(request)
         identify = functools.partial(keyring.identify, context.database, _token(request), open_without_keys=local)

@@ -79,7 +79,6 @@ export async function request(path, {params = {}, method = 'GET', body, headers 
 		response = await fetch(new URL(path + query(params), API), {
 			method,
 			headers: sent,
-			credentials: 'omit',
 			redirect: 'error',
 			...(stop ? {signal: stop} : {}),
 			...(body === undefined ? {} : {body: JSON.stringify(body)})

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.caller import Caller
 from tests.support.servers import StartServer, server_on_copy, servers_on
+from tests.support.signing_on import ada, issuer, issuer_key, signing, site  # noqa: F401 (fixtures)
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,10 @@ REQUESTS = {
     "server_dashboard": (307, None, None),
     "server_dashboard_file": (200, "/ui/", None),
     "server_problem_type": (200, "/problems/not-found", None),
+    "sign_in_show": (404, None, None),  # without a provider
+    "sign_in_start": (404, None, None),
+    "sign_in_callback": (404, None, None),
+    "sign_in_out": (404, None, None),
     "experiments_submit": (201, None, {"base": {"model": "tiny"}}),
     "exports_show": (200, "/api/v1/exports/runs", None),
     "workers_remove": (409, "/api/v1/workers/w1", None),

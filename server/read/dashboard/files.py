@@ -16,6 +16,8 @@ from taskloom.server.read.dashboard import shortened
 
 FOLDER = Path(__file__).parents[2] / "ui"
 SHELL, TOKENS, VERSION, MODULES = "index.html", "tokens.css", "%VERSION%", "%MODULES%"
+SIGN_IN = "%SIGN_IN%\n"
+LINK = '<nav class="offer" aria-label="Session"><a href="../sign-in">Sign in or out</a>&emsp;</nav>\n'
 FIRST = "now"
 IMPORT = re.compile(rb"""(?:^|;)(?:import|export)\b(?:[^'"();=]*?\bfrom)?'(\.[^']+)'""")
 MEDIA_TYPES = {
@@ -60,9 +62,9 @@ class Files:
 
 
 @functools.cache
-def read(folder: Path = FOLDER) -> Files:
+def read(folder: Path = FOLDER, sign_in: bool = False) -> Files:
     """Files of the dashboard. A page is a module of `pages/`. Its HTML shell names the version and all modules of the
-    page, so the browser requests them at once instead of import by import.
+    page, so the browser requests them at once instead of import by import. sign_in: whether it links to /sign-in.
     """
     paths = (path for path in sorted(folder.rglob("*")) if path.suffix in MEDIA_TYPES)
     plain = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
@@ -76,7 +78,7 @@ def read(folder: Path = FOLDER) -> Files:
     for name, content in sorted(plain.items()):
         whole.update(f"{name} {len(content)}\n".encode() + content)
     version = whole.hexdigest()[:16]
-    shell = plain.pop(SHELL).decode()
+    shell = plain.pop(SHELL).decode().replace(SIGN_IN, LINK if sign_in else "")
     by_path = {name: File(MEDIA_TYPES[Path(name).suffix], content) for name, content in plain.items()}
 
     def page(modules: list[str]) -> File:

@@ -1,4 +1,4 @@
-"""The API reference as plain HTML, without scripts and without files of other sites."""
+"""Pages as plain HTML, without scripts and without files of other sites: the API reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ font-weight:600}table{border-collapse:collapse}td,th{text-align:left;padding:.15
 """
 
 
-def _page(title: str, body: str) -> str:
+def page(title: str, body: str) -> str:
+    """A page without scripts. body: HTML."""
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{STYLE}</style><main>{body}</main></html>"
@@ -39,7 +40,7 @@ def reference_page(openapi: Mapping[str, Any]) -> str:
         parts.append(
             f'<details id="{escape(name)}"><summary><code>{escape(name)}</code></summary>{_json(schema)}</details>'
         )
-    return _page("Taskloom API", "".join(parts))
+    return page("Taskloom API", "".join(parts))
 
 
 def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
