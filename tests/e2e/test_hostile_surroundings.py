@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,13 +128,13 @@ def run(tmp_path: Path, home: House) -> Run:
     kept |= {"TASKLOOM_CACHE_DIR": str(cache_folder())}
     count = iter(range(1000))
 
-    def run(command: str, variables: Mapping[str, str], shell: str = "") -> tuple[int, str]:
+    def run(command: str, variables: Mapping[str, str], *shells: str) -> tuple[int, str]:
         folder = tmp_path / f"run-{next(count)}"
         folder.mkdir()
         (folder / "pools.toml").write_text(f'server = "{home.url}"\n{POOLS}')
         environment = {**kept, "XDG_STATE_HOME": str(folder / "state"), **variables}
         arguments = [str(Path(sys.executable).with_name("taskloom")), *COMMANDS[command]]
-        if shell:
+        for shell in filter(None, shells):
             arguments = ["/bin/bash", "-c", shell, "bash", *arguments]
         with (folder / "printed").open("w+") as out, (folder / "errors").open("w+") as errors:
             with subprocess.Popen(
@@ -161,7 +162,13 @@ def holds(ending: tuple[int, str], codes: tuple[int, ...]) -> str:
     return printed
 
 
-def every(run: Run, calls: list[tuple[str, Mapping[str, str], str]]) -> list[tuple[int, str]]:
+def surrounding(together: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Variables and shells of several surroundings."""
+    each = [HARMLESS[name] for name in together]
+    return {name: value for variables, _ in each for name, value in variables.items()}, [shell for _, shell in each]
+
+
+def every(run: Run, calls: Sequence[tuple[Any, ...]]) -> list[tuple[int, str]]:
     """Two commands at a time."""
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda call: run(*call), calls))
@@ -184,10 +191,10 @@ def test_some_commands_in_surroundings_of_each_kind(run: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("surrounding", HARMLESS)
-def test_workers_and_servers_work(run: Run, surrounding: str) -> None:
-    variables, shell = HARMLESS[surrounding]
-    for ending in every(run, [(command, variables, shell) for command in ("worker", "serve")]):
+@pytest.mark.parametrize("together", TOGETHER)
+def test_workers_and_servers_work(run: Run, together: tuple[str, ...]) -> None:
+    variables, shells = surrounding(together)
+    for ending in every(run, [(command, variables, *shells) for command in ("worker", "serve")]):
         holds(ending, (0,))
 
 
@@ -203,8 +210,7 @@ def test_every_command_works(home: House, client: Client, tmp_path: Path, togeth
     queue = {"name": NAME, "notes": NAME, "base": {**SMALL, "threads": 1}, "axes": {"scheduler": ["serial", "task"]}}
     home.start_worker("quick")
     succeeded(client, client.submit(ExperimentRequest.model_validate(queue)).id, 2)
-    variables, shells = zip(*(HARMLESS[each] for each in together), strict=True)
-    for command, ending in tried(home, tmp_path, {k: v for each in variables for k, v in each.items()}, shells).items():
+    for command, ending in tried(home, tmp_path, *surrounding(together)).items():
         refused = every_command.NONE in every_command.ARGUMENTS[command] or command in every_command.REFUSED
         holds(ending, (0, 2) if command == "doctor" else (2,) if refused else (0,))
 
@@ -256,7 +262,7 @@ def test_variables_of_libraries_change_no_bit(monkeypatch: pytest.MonkeyPatch, h
 
 @pytest.mark.slow
 def test_every_value_that_cannot_be_used_is_named(run: Run) -> None:
-    endings = every(run, [(command, {variable: value}, "") for command, variable, value, _ in WRONG])
+    endings = every(run, [(command, {variable: value}) for command, variable, value, _ in WRONG])
     for each, (_, variable, _, instead) in zip(endings, WRONG, strict=True):
         names(each, variable, instead)
 
@@ -264,8 +270,5 @@ def test_every_value_that_cannot_be_used_is_named(run: Run) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("surrounding", LOST)
 def test_no_command_ends_in_a_traceback_where_nothing_can_be_written(run: Run, surrounding: str) -> None:
-    calls: list[tuple[str, Mapping[str, str], str]] = [
-        (command, {}, LOST[surrounding]) for command in COMMANDS if command != "serve"
-    ]
-    for ending in every(run, calls):
+    for ending in every(run, [(command, {}, LOST[surrounding]) for command in COMMANDS if command != "serve"]):
         holds(ending, (0, 1, 2, 3))
