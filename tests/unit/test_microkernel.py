@@ -6,7 +6,6 @@ import ctypes
 import itertools
 import math
 import mmap
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,17 +16,15 @@ from gpt2core.compile import bfloat16
 from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.compile.lanes import LANES
-from gpt2core.gemm import blocking as blockings
 from gpt2core.gemm import libraries as gemm
 from gpt2core.gemm import microkernel, register_tile, table, tiles
-from gpt2core.gemm.blocking import BLOCKINGS, blocking
+from gpt2core.gemm.blocking import blocking
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
 from gpt2core.gemm.operands import Operand, into
 from gpt2core.gemm.packing import pack_for_tiles, pack_panels
 from gpt2core.gemm.sizes import PANEL as WIDEST
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH, panels_shape
 from gpt2core.gemm.words import pair
-from gpt2core.node import host
 from gpt2core.step.tensors import ALIGN
 from tests.support.processors import MKL, WITH_MKL
 
@@ -250,45 +247,6 @@ def test_a_packed_operand_gives_the_same_bits(m: int, n: int, k: int, trans_b: i
     assert got.tobytes() == expected.tobytes()
     assert (got[:, n:] == 2).all()
     del words
-
-
-@pytest.mark.parametrize(
-    ("features", "family"),
-    [("avx avx2 fma avx512f", "avx512"), ("avx avx2 fma", "avx2"), ("avx avx2", "generic"), ("fp asimd bf16", "neon"),
-     ("", "generic")],
-)  # fmt: skip
-def test_the_family_is_that_of_the_features(monkeypatch: pytest.MonkeyPatch, features: str, family: str) -> None:
-    monkeypatch.setattr(blockings.target, "second_cache_bytes", lambda: 1 << 20)
-    monkeypatch.setattr(blockings, "features", lambda: frozenset(features.split()))
-    monkeypatch.setattr(blockings, "is_zen4", lambda: False)
-    assert blockings.family() == family
-    assert blockings.blocking.__wrapped__() == BLOCKINGS[family]
-
-
-@pytest.mark.parametrize(("size", "family"), [("512K", "avx2, small"), ("1280K", "avx2"), ("", "avx2, small")])
-def test_without_a_large_second_cache_panels_are_small(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: str, family: str
-) -> None:
-    for number, (level, size_of) in enumerate([("1", "48K"), ("1", "32K"), ("2", size), ("3", "32768K")]):
-        index = tmp_path / f"cpu0/cache/index{number}"
-        index.mkdir(parents=True)
-        (index / "level").write_text(level)
-        (index / "size").write_text(size_of)
-    monkeypatch.setattr(host, "CPU", tmp_path)
-    monkeypatch.setattr(blockings.target, "second_cache_bytes", blockings.target.second_cache_bytes.__wrapped__)
-    monkeypatch.setattr(blockings, "features", lambda: frozenset(["avx", "avx2", "fma"]))
-    assert blockings.family() == family
-
-
-def test_every_blocking_fits_the_scratch_and_its_tiles() -> None:
-    for name, each in BLOCKINGS.items():
-        behind = each.block // each.depth // each.group * (LANES - each.group)  # vectors reach behind their group
-        assert each.depth * (2 * each.panel + 2) + each.block + behind <= PRODUCT_SCRATCH, name
-        assert WIDEST % each.panel == each.panel % LANES == 0, name
-        assert each.group <= LANES, name
-        assert each.group % each.rows[0] == 0, name
-        assert each.rows[-1] == 1, name
-        assert each.block // each.depth >= each.group, name
 
 
 @pytest.mark.parametrize("precision", [name for name in OWN if name != "bf16" or not tiles.permitted()])
