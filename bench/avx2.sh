@@ -73,12 +73,10 @@ for name in ("step64", "step256"):
         print(name, "was not run"); continue
     for line in found["headlines"]:
         roof = found["roofs"][0]
-        lost = sum(op["time_share"] * (1 - op["registers_share"]) for op in roof["ops"]
-                   if op["bound"] == "compute" and op["registers_share"] and op["registers_share"] > 0.5)
-        bound = line["ratio"] / (1 - lost)
+        bound = line["ratio"] / line["bound_share"]
         print(f"{line['label']}: {line['ratio']:.3f} {line['ratio_interval']} of {line['peer']}; "
               f"bound {bound:.3f} (all products at the registers' rate, "
-              f"the rest as it is), share of the bound {line['ratio'] / bound:.1%}")
+              f"the rest as it is), share of the bound {line['bound_share']:.1%}")
         print(f"  {roof['peaks']}")
         for op in roof["ops"]:
             if op["time_share"] < 0.001:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench import canary, node_time, observing, peers, slices, ui_figures
+from bench.bound import share_of_bound
 from gpt2core.spec.result import median
 from taskloom.analysis.node_time import timed_share
 
@@ -41,6 +42,8 @@ def _step(record: Mapping[str, Any]) -> Figures:
             share = np.average([op["registers_share"] for op in ops], weights=[op["time_s"] for op in ops])
             yield f"{roof['label']}: products, of the registers' rate", 100 * float(share), "%"
             yield f"{roof['label']}: products, of the step", 100 * sum(op["time_share"] for op in ops), "%"
+        if (bound := share_of_bound(roof["ops"])) is not None:
+            yield f"{roof['label']}: share of the bound", 100 * bound, "%"
 
 
 def _schedulers(record: Mapping[str, Any]) -> Figures:

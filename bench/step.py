@@ -33,6 +33,8 @@ from typing import Any
 
 import numpy as np
 
+from bench.bound import HOW as OF_THE_BOUND
+from bench.bound import share_of_bound
 from bench.quiet import ATTEMPTS, QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, ratio, told
 from bench.record import ROOT, Measured, head, machine, out_option, save
@@ -232,21 +234,24 @@ def of_case(case: Case, variant: str, runs: Sequence[Measured]) -> list[Measured
 
 
 def roof_of(case: Case, variant: str, runs: Sequence[Measured]) -> Measured | None:
-    """Rates of a variant's ops over all processes, relative to the node's roof; None for a peer."""
+    """Rates of a variant's ops over all processes, relative to the node's roof, and the share that its bound has
+    (bench/bound.py); None for a peer."""
     mine = of_case(case, variant, runs)
     if variant in PEERS or not mine:
         return None
     peaks = peaks_of(mine[0]["environment"], case.threads, case.precision)
     label = f"{case}, {variant}"
     if peaks is None:
-        return {"label": label, "peaks": None, "ops": []}
+        return {"label": label, "peaks": None, "ops": [], "bound_share": None}
     summed: dict[tuple[str, str], Measured] = {}
     for op in (op for run in mine for op in run["ops"]):
         total = summed.setdefault((op["op"], op["phase"]), {**op, "time_s": 0.0, "flop": 0, "bytes": 0})
         for key in ("time_s", "flop", "bytes"):
             total[key] += op[key]
     roofs = [dataclasses.asdict(roof) for roof in roofline(list(summed.values()), peaks)]
-    return {"label": label, "peaks": dataclasses.asdict(peaks), "ops": roofs}
+    return {
+        "label": label, "peaks": dataclasses.asdict(peaks), "ops": roofs, "bound_share": share_of_bound(roofs),
+    }  # fmt: skip
 
 
 def compare(case: Case, variants: Sequence[str], runs: Sequence[Measured], warmup: int) -> Measured:
@@ -289,10 +294,11 @@ def headline(
     if case.grad_clip and dataclasses.asdict(same) in [other["case"] for other in comparisons]:
         clipped, free = ([median(r["step_s"][warmup:]) for r in of_case(each, base, runs)] for each in (case, same))
         clipping = ratio(clipped, free)
-    kept = ("ratio", "ratio_middle", "ratio_interval", "rounds")
+    kept, roof = ("ratio", "ratio_middle", "ratio_interval", "rounds"), roof_of(case, base, runs)
     return {
         "label": comparison["label"], "peer": fastest["variant"], **{key: fastest[key] for key in kept},
         "memory_share": rows[base]["peak_rss_bytes"] / fastest["peak_rss_bytes"], "clipping": clipping,
+        "bound_share": roof and roof["bound_share"],
     }  # fmt: skip
 
 
@@ -314,9 +320,10 @@ def table(report: Measured) -> str:
     if report["headlines"]:
         lines += [
             "Against the fastest peer of each case; of several it was chosen by the same rounds, so its ratio is "
-            f"rather too low (memory: peak RSS of {base} / the peer's; clipping: step of {base} "
+            f"rather too low ({OF_THE_BOUND}; memory: peak RSS of {base} / the peer's; clipping: step of {base} "
             "with clipping / without):", "",
-            "| case | fastest peer | ratio | 95 % | memory | clipping |", "|---|---|---|---|---|---|",
+            "| case | fastest peer | ratio | 95 % | share of the bound | memory | clipping |",
+            "|---|---|---|---|---|---|---|",
             *(headline_line(each) for each in report["headlines"]), "",
         ]  # fmt: skip
     lines += [
@@ -347,8 +354,13 @@ def headline_line(of: Measured) -> str:
     costs = "-" if clipping is None else f"{clipping['ratio']:.3f} ({told(clipping['ratio_interval'])})"
     return (
         f"| {of['label']} | {of['peer']} | {of['ratio']:.3f} | {told(of['ratio_interval'])} "
-        f"| {of['memory_share']:.0%} | {costs} |"
+        f"| {bound(of['bound_share'])} | {of['memory_share']:.0%} | {costs} |"
     )
+
+
+def bound(share: float | None) -> str:
+    """The share of the bound in a table."""
+    return "-" if share is None else f"{share:.1%}"
 
 
 def roof_lines(roof: Measured) -> list[str]:
@@ -362,7 +374,8 @@ def roof_lines(roof: Measured) -> list[str]:
     in_registers = "registers not measured" if most is None else f"{most:.0f} GFLOP/s in registers"
     lines = [
         f"{roof['label']}: ops against the roof of {peaks['gflop_per_s']:.0f} GFLOP/s of products and "
-        f"{peaks['triad_gb_per_s']:.1f} GB/s, all threads together ({in_registers}):", "",
+        f"{peaks['triad_gb_per_s']:.1f} GB/s, all threads together ({in_registers}; share "
+        f"of the bound: {bound(roof['bound_share'])}):", "",
         "| op | phase | share of time | flop/byte | GFLOP/s | GB/s | of its roof | of registers | bound by |",
         "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip

@@ -227,7 +227,7 @@ def test_fewer_than_six_rounds_are_recorded_without_an_interval():
 
 
 def step(milliseconds, share):
-    op = {"time_share": 0.3}
+    op = {"time_share": 0.3, "bound": "compute"}
     return {
         "comparisons": [{"label": "case", "rows": [
             {"variant": "task", "median_step_s": milliseconds / 1e3, "peak_rss_bytes": 3 << 20},
@@ -236,7 +236,7 @@ def step(milliseconds, share):
         "roofs": [{"label": "case, task", "ops": [
             {**op, "op": "fc_dinp", "time_s": 3.0, "registers_share": share},
             {**op, "op": "logits", "time_s": 1.0, "registers_share": share + 0.04},
-            {**op, "op": "adamw", "time_s": 9.0, "registers_share": 0.1},
+            {**op, "op": "adamw", "time_s": 9.0, "registers_share": 0.1, "bound": "memory"},
         ]}],
     }  # fmt: skip
 
@@ -249,6 +249,8 @@ def test_figures_of_a_step_have_a_value_for_each_occasion():
     assert found["case: step with clipping, of a step without"] == ("%", pytest.approx([104] * 3))
     assert found["case, task: products, of the registers' rate"] == ("%", pytest.approx([89, 91, 88]))
     assert found["case, task: products, of the step"] == ("%", pytest.approx([60, 60, 60]))
+    bounds = [100 - 30 * (0.12 + 0.08), 100 - 30 * (0.10 + 0.06), 100 - 30 * (0.13 + 0.09)]
+    assert found["case, task: share of the bound"] == ("%", pytest.approx(bounds))
 
 
 def test_recordings_of_one_occasion_count_by_their_median():
