@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-avx2 test-arm test-openmpi check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-ranks bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
+.PHONY: demo test test-slow test-avx2 test-avx512 test-arm test-openmpi check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-ranks bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -37,13 +37,22 @@ test-slow: .venv/installed-dev  ## the tests that `make test` leaves out: Postgr
 # Kernels compiled as for a processor with AVX2, in a folder of their own; libraries are limited to its instructions, too.
 AVX2 := NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES= MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell \
 	TASKLOOM_CACHE_DIR=$(CURDIR)/build/avx2
-AVX2_TESTS := tests/unit/test_kernels_*.py tests/unit/test_microkernel.py tests/unit/test_product*.py \
+KERNEL_TESTS := tests/unit/test_kernels_*.py tests/unit/test_microkernel.py tests/unit/test_product*.py \
 	tests/unit/test_objects.py tests/unit/test_linker.py tests/unit/test_loading.py tests/unit/test_bench_ops.py \
 	tests/property tests/networks \
 	$(patsubst %,tests/integration/test_%.py,bf16 canary golden_steps metg openmp peaks runtime small_gpt2 train)
 
 test-avx2: .venv/installed-dev  ## tests of kernels and the trainer with kernels compiled for x86-64-v3
-	$(AVX2) $(BIN)/pytest -m 'not slow and not parity and not alone' -n $(TEST_PROCESSES) --dist worksteal $(AVX2_TESTS) $(ARGS)
+	$(AVX2) $(BIN)/pytest -m 'not slow and not parity and not alone' -n $(TEST_PROCESSES) --dist worksteal $(KERNEL_TESTS) $(ARGS)
+
+# As for a processor with AVX-512 and without bfloat16, where only what rounds to bfloat16 is other code. The feature is
+# that of our own code: loops take vectors of 512 bits.
+AVX512 := NUMBA_CPU_NAME=skylake-avx512 NUMBA_CPU_FEATURES=-prefer-256-bit MKL_ENABLE_INSTRUCTIONS=AVX512 \
+	OPENBLAS_CORETYPE=SkylakeX TASKLOOM_CACHE_DIR=$(CURDIR)/build/avx512
+BFLOAT16 := bf16 or bfloat16 or halves or rounded or kernels_rounding or pairs
+
+test-avx512: .venv/installed-dev  ## of these tests, those of bfloat16 with kernels compiled for AVX-512 without its instructions
+	$(AVX512) $(BIN)/pytest -m 'not slow and not parity and not alone' -k '$(BFLOAT16)' -n $(TEST_PROCESSES) --dist worksteal $(KERNEL_TESTS) $(ARGS)
 
 # The packages of .venv, linked, but Open MPI instead of MPICH: an environment has one MPI library.
 OPENMPI := build/openmpi

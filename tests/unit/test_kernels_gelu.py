@@ -130,3 +130,18 @@ def test_exponential_beyond_its_range() -> None:
     out = np.empty_like(x)
     exponentials(out, x)
     np.testing.assert_array_equal(out, np.array([0, 0, 0, 0, np.inf, np.inf, np.inf, np.inf, np.nan, 1], np.float32))
+
+
+def test_exponential_at_the_ends_of_its_range() -> None:
+    """Subnormal, then 0, without a jump; infinite from where the exponent ends."""
+    low = np.linspace(-87.8, -87.2, 20001, dtype=np.float32)
+    high = np.array([88.3762, 88.3764], np.float32)
+    out = np.empty_like(low)
+    exponentials(out, low)
+    subnormal, exact = low < -87.34, np.exp(low.astype(np.float64))
+    np.testing.assert_allclose(out[low > -87.68], exact[low > -87.68], rtol=2e-7, atol=2e-45)
+    assert (out[subnormal & (low > -87.68)] > 0).all()
+    assert not out[low < -87.69].any()
+    exponentials(out[:2], high)
+    assert np.isfinite(out[0])
+    assert out[1] == np.inf
