@@ -47,7 +47,7 @@ class Runner:
         Its bytecode is kept: without it a start takes a third longer, and only one of two trees may have it.
         """
         self.begun_s, self.report, self.stopped_s = time.monotonic(), report, 0.0
-        self.command = command
+        self.command, self.error = command, "without an error event"
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**launch.environment(), "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""},
@@ -72,6 +72,8 @@ class Runner:
             event = launch.parse_event(line)
             if event is not None and event["event"] == self.report:
                 return event
+            if event is not None and event["event"] == "error":
+                self.error = event["detail"]
         return None
 
     def turn(self, since: Event, least_s: float) -> Turn | None:
@@ -102,7 +104,7 @@ class Runner:
         while self.next_report() is not None:
             pass
         if self.process.wait():
-            raise SystemExit(f"{' '.join(self.command)} ended with {self.process.returncode}")
+            raise SystemExit(f"{' '.join(self.command)} ended with {self.process.returncode}: {self.error}")
 
 
 def alternate(

@@ -27,6 +27,8 @@ for step in range(1, asked["steps"] + 1):
     ends.append(time.monotonic())
     print("a line that is no report", json.dumps({"event": "step", "step": step}), sep="\\n", flush=True)
 pathlib.Path(sys.argv[1]).write_text(json.dumps(ends))
+if asked["code"]:
+    print(json.dumps({"event": "error", "detail": "no room"}), flush=True)
 sys.exit(asked["code"])
 """
 STEPS = 300
@@ -84,7 +86,7 @@ def test_both_trees_keep_their_bytecode(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_process_that_fails_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="ended with 3"):
+    with pytest.raises(SystemExit, match="ended with 3: no room"):
         pairs_of_turns(tmp_path, code=3)
 
 
