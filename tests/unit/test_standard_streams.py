@@ -1,6 +1,7 @@
 """What processes print where standard output cannot encode it."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -43,3 +44,30 @@ HELD = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); os.kill(os.ge
 def test_an_interrupted_process_ends_without_a_traceback(program):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (streams.EXIT_INTERRUPTED, b"")
+
+
+INTERRUPTING = """
+import atexit, os, signal, sys
+
+at = sys.argv[1]
+
+class At:  # Ctrl-C while this module is loaded
+    def find_spec(self, name, path=None, target=None):
+        if name == at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, At())
+if at == "the end":
+    atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+from taskloom.__main__ import main
+sys.argv[1:] = ["--version"]
+main()
+"""
+
+
+@pytest.mark.parametrize(("at", "code"), [
+    ("taskloom.cli", streams.EXIT_INTERRUPTED), ("click", streams.EXIT_INTERRUPTED), ("the end", -signal.SIGINT),
+])  # fmt: skip
+def test_a_command_interrupted_while_it_loads_or_ends_leaves_no_traceback(at, code):
+    done = subprocess.run([sys.executable, "-c", INTERRUPTING, at], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (code, b"")
