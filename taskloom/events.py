@@ -61,7 +61,7 @@ def listen(client: http.Client, server: str, topics: Sequence[str], until: float
 
 def _events(answer: httpx.Response) -> Iterator[tuple[str | None, Event]]:
     fields: dict[str, str] = {}
-    for line in answer.iter_lines():
+    for line in _lines(answer):
         if line:
             name, _, value = line.partition(":")
             fields[name] = value.removeprefix(" ")
@@ -70,3 +70,11 @@ def _events(answer: httpx.Response) -> Iterator[tuple[str | None, Event]]:
             message = json.loads(fields["data"])
             yield fields.get("id"), Event(message["topic"], fields.get("event", "message"), message["data"])
         fields = {}
+
+
+def _lines(answer: httpx.Response) -> Iterator[str]:
+    """The lines of a stream. (httpx's own would end at U+2028 and the like, which names and output may contain.)"""
+    rest = b""
+    for part in answer.iter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        yield from (line.removesuffix(b"\r").decode(errors="replace") for line in lines)

@@ -17,6 +17,7 @@ from typing import Any
 from gpt2core.process import streams
 from gpt2core.process.launch import PROTOCOL
 from gpt2core.process.temporary import TemporaryFolder
+from gpt2core.spec import printed
 from gpt2core.spec.errors import ConfigError, InputError
 from gpt2core.spec.version import Origin, git, with_commit
 from taskloom.worker import builds
@@ -52,7 +53,7 @@ def _described(folder: Path, commit: str) -> dict[str, Any]:
         done = subprocess.run(
             command, capture_output=True, text=True, check=True, timeout=IMPORT_S, stdin=subprocess.DEVNULL
         )
-        about = json.loads(done.stdout)
+        about = printed.document(done.stdout, '{"protocol"')
     except (subprocess.SubprocessError, ValueError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
         raise ConfigError("commit", commit, f"a commit whose trainer can be loaded here ({said[-1]})") from error
@@ -67,7 +68,7 @@ def main(arguments: list[str]) -> int:
         repository, commit = arguments
         print(json.dumps({"build": keep(Path(repository), commit)}))
     except (InputError, OSError, ValueError) as error:
-        print(json.dumps({"error": str(error)}))
+        print(json.dumps({"build": None, "error": str(error)}))
         return EXIT_BAD_INPUT
     return EXIT_OK
 

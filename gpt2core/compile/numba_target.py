@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-from gpt2core.spec import settings
+from gpt2core.spec import printed, settings
 from gpt2core.spec.errors import ConfigError
 
 # Linux's names of features, by the vector register without which they do not exist.
@@ -46,7 +46,8 @@ def used(shown: frozenset[str]) -> frozenset[str]:
     if done.returncode != 0 or "is not a recognized processor" in done.stderr:
         known = "x86-64-v3" if platform.machine() == "x86_64" else "generic"
         raise ConfigError(field, value, f"a processor that LLVM knows, such as {known}")
-    register, rounds, enabled = json.loads(done.stdout.splitlines()[-1])  # others may print before it
+    found = printed.document(done.stdout, '{"register"')
+    register, rounds, enabled = found["register"], found["rounds"], found["enabled"]
     if register is None:  # not x86: our code asks for no feature that only some processors have
         return shown
     needed = {OF_REGISTER[register], *([BF16] if rounds else [])}
@@ -60,7 +61,7 @@ def used(shown: frozenset[str]) -> frozenset[str]:
 
 
 def main(argument: str) -> None:
-    """Print [x86's widest vector register or null, whether an instruction rounds to bfloat16, the enabled features] of
+    """Print the widest vector register (null if not x86), whether an instruction rounds to bfloat16, and features, of
     code for a processor: JSON of [name, features], null for this processor's."""
     import llvmlite.binding as llvm
 
@@ -74,7 +75,7 @@ def main(argument: str) -> None:
     )
     code = machine.emit_assembly(llvm.parse_assembly(MODULE))
     widest = max(re.findall(r"%([xyz]mm)", code), default=None)
-    print(json.dumps([widest, "vcvtneps2bf16" in code, features.split(",")]))
+    print(json.dumps({"register": widest, "rounds": "vcvtneps2bf16" in code, "enabled": features.split(",")}))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ If the environment names a LIFELINE, a pipe without writes, the child's process 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt2core.process.ranks import SURROUNDING, launcher, over_nodes
-from gpt2core.spec import settings
+from gpt2core.spec import printed, settings
 
 PROTOCOL = 1
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_CANCELLED = 0, 1, 2, 130
@@ -104,14 +103,12 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
-    """The event on a line of the child's output, or None if the line is not one."""
-    if not line.startswith("{"):
-        return None
+    """The event on a line of the child's output, or None if the line has none."""
     try:
-        event = json.loads(line)
-    except json.JSONDecodeError:
+        event = printed.document(line, '{"event"')
+    except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+    return dict(event) if isinstance(event["event"], str) else None
 
 
 def allowed_cores() -> Sequence[int]:

@@ -10,12 +10,13 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from gpt2core.spec import locks, settings
+from gpt2core.spec import locks, printed, settings
 from gpt2core.spec.errors import ConfigError, FileError, InputError
 
 OPTION = "--preflight"  # of our processes: print the list as JSON and exit
+BEGIN = '[{"name": '  # of what `tell` writes
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,8 @@ def tell(checks: Iterable[Check], out: IO[str]) -> None:
 
 
 def read(text: str) -> list[Finding]:
-    """Findings that another process printed."""
-    values: list[dict[str, Any]] = json.loads((text.splitlines() or [""])[-1])  # others may print before it
-    return [Finding(**each) for each in values]
+    """Findings that another process printed, among what libraries print. Raises ValueError."""
+    return [Finding(**each) for each in printed.document(text, BEGIN)]
 
 
 def _variables() -> str:

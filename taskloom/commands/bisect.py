@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 import click
 
-from gpt2core.spec import extras
+from gpt2core.spec import extras, printed
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.version import git
 from gpt2core.spec.wording import counted, enumerated
@@ -164,7 +163,8 @@ def _commits(good: str, bad: str) -> tuple[Commit, list[Commit]]:
     if git(HERE, "merge-base", "--is-ancestor", first.sha, last.sha) is None:
         raise ConfigError("good", good, f"an ancestor of {bad}")
     log = ("log", "--first-parent", "--reverse", "--format=%H %s", f"{first.sha}..{last.sha}", "--", TRAINER)
-    commits = [Commit(*line.split(" ", 1)) for line in (git(HERE, *log) or "").splitlines()]
+    lines = filter(None, (git(HERE, *log) or "").split("\n"))  # a subject may contain other ends of lines
+    commits = [Commit(*line.split(" ", 1)) for line in lines]
     if not commits:
         raise ConfigError("bad", bad, f"a commit whose trainer ({TRAINER}) is not that of {good}")
     return first, commits
@@ -224,10 +224,10 @@ class Bisection:
         command = [sys.executable, "-P", "-m", "taskloom.worker.commits", str(HERE.absolute()), commit.sha]
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         try:
-            answer = json.loads((done.stdout.splitlines() or [""])[-1])  # others may print before it
+            answer = printed.document(done.stdout, '{"build"')
         except ValueError:
-            answer = {"error": done.stderr.strip()}
-        if "build" not in answer:
+            answer = {"build": None, "error": done.stderr.strip()}
+        if answer["build"] is None:
             raise ConfigError("commit", commit.sha, f"a commit whose trainer can be stored here ({answer['error']})")
         return str(answer["build"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from taskloom.contract import http
 from taskloom.contract.attempts import Progress
 from taskloom.contract.retry import Unreachable, parse_retry_after_s
 from taskloom.errors import Problem, ServerUnreachable, TaskloomError
+from taskloom.events import Event
 from taskloom.worker.agent import Agent
 from taskloom.worker.claim_loop import ClaimLoop
 from taskloom.worker.client import ServerClient
@@ -151,3 +153,13 @@ def test_claims_that_are_answered_at_once_do_not_spin(tmp_path: Path) -> None:
         spool.close()
         assert code == 0
         assert 1 <= claims(script) <= 40
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_text_of_an_event_may_contain_other_ends_of_lines(end: str) -> None:
+    text = "a\u2028b\u2029c\x85d"
+    data = json.dumps({"topic": "run:1", "data": {"text": text}}, ensure_ascii=False)
+    body = end.join((": alive", "", "id: 7", "event: ended", f"data: {data}", "", "")).encode()
+    with scripted() as script, http.Client(script.url, {}, 10.0) as client:
+        script.answer(200, body, Content_Type="text/event-stream")
+        assert list(events.listen(client, script.url, ["run:1"], None)) == [Event("run:1", "ended", {"text": text})]

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from gpt2core.process import launch
+from gpt2core.spec import printed
 from taskloom.processes import ProcessEnded, Processes
 from taskloom.server import replicas
 from taskloom.server.errors import StartRefused
@@ -41,3 +43,27 @@ def test_a_replica_listens_once_it_says_so(last: str) -> None:
         else:
             with pytest.raises(StartRefused):
                 replicas._wait_until_listening(replica)
+
+
+@pytest.mark.parametrize("before", ["", "loading... ", '{"x": 1} ', "100%|####| 3/3\t"])
+def test_an_event_after_text_without_a_lines_end_is_one(before: str) -> None:
+    assert launch.parse_event(f"{before}{LISTENING}") == {"event": "listening", "url": "http://127.0.0.1:1"}
+
+
+@pytest.mark.parametrize("line", [
+    '{"event": ' + "[" * 100_000, '{"event": "x", "n": ' + "1" * 5000 + "}", '{"event": 1}', '{"event": "x"', "event",
+])  # fmt: skip
+def test_a_line_that_is_no_event_is_none(line: str) -> None:
+    assert launch.parse_event(line) is None
+
+
+@pytest.mark.parametrize("before", ["", "loading... ", "hello\n{\n[]\n", '{"builds": 1} '])
+@pytest.mark.parametrize("after", ["", "saved a profile\n", "\n{}\n"])
+def test_a_document_is_found_between_other_text(before: str, after: str) -> None:
+    assert printed.document(f'{before}{{"build": "a"}}{after}', '{"build"') == {"build": "a"}
+
+
+def test_without_its_document_text_is_refused() -> None:
+    for text in ("", "{}", '{"build": '):
+        with pytest.raises(ValueError):
+            printed.document(text, '{"build"')

@@ -105,3 +105,11 @@ def test_lines_of_preloaded_libraries_before_the_findings_are_skipped() -> None:
     told = io.StringIO()
     preflight.tell([Check("a", lambda: "fine")], told)
     assert [each.found for each in preflight.read("hello {from} a library\n" + told.getvalue())] == ["fine"]
+
+
+@pytest.mark.parametrize("before", ["", "loading... ", "hello {from} [a] library "])
+@pytest.mark.parametrize("after", ["", "saved a profile\n", "[]\n{}\n"])
+def test_text_of_libraries_around_the_findings_is_skipped(before: str, after: str) -> None:
+    told = io.StringIO()
+    preflight.tell([Check("a", lambda: "fine")], told)
+    assert [each.found for each in preflight.read(f"{before}{told.getvalue()}{after}")] == ["fine"]
