@@ -128,10 +128,7 @@ def reached(server: str, token: str | None) -> str:
 
 def _proxy(url: httpx.URL) -> tuple[str, str]:
     """The variable that names the proxy of this address, and the proxy; empty without one, and for this machine."""
-    if is_loopback(url.host):
-        return "", ""
-    place = f"{url.host}:{url.port}" if url.port else url.host
-    if urllib.request.proxy_bypass_environment(place):  # type: ignore[attr-defined]
+    if is_loopback(url.host) or _is_excepted(url):
         return "", ""
     for name in (f"{url.scheme}_proxy", "all_proxy"):
         for variable in (name, name.upper()):
@@ -139,6 +136,22 @@ def _proxy(url: httpx.URL) -> tuple[str, str]:
             if value:
                 return variable, _checked(variable, value)
     return "", ""
+
+
+def _is_excepted(url: httpx.URL) -> bool:
+    """Whether no_proxy names the address: its host, a domain, *, or, as curl and Go read it, a network."""
+    place = f"{url.host}:{url.port}" if url.port else url.host
+    if urllib.request.proxy_bypass_environment(place):  # type: ignore[attr-defined]
+        return True
+    named = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    return any("/" in each and _is_within(url.host, each.strip()) for each in named.split(","))
+
+
+def _is_within(host: str, network: str) -> bool:
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
 
 
 def _checked(variable: str, value: str) -> str:

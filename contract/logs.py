@@ -6,8 +6,11 @@ from __future__ import annotations
 import datetime
 import json
 import logging
+import re
 import sys
 from collections.abc import Mapping, Sequence
+
+SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9])")
 
 
 class JsonFormatter(logging.Formatter):
@@ -48,6 +51,11 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Lines without characters that control a terminal."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def plain(text: str) -> str:
+    """Text without the sequences that colour, clear or name a terminal, as front ends of commands print them."""
+    return SEQUENCE.sub("", text)
 
 
 def to_standard_error(

@@ -13,6 +13,7 @@ from pathlib import Path
 from gpt2core.process import streams
 from gpt2core.spec import preflight
 from gpt2core.spec.errors import InputError
+from gpt2core.spec.settings import expanded
 from gpt2core.spec.threads import end_with_threads
 from taskloom.contract import http, logs, options
 from taskloom.contract.retry import Refused
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     logs.to_standard_error(logs.JsonFormatter(), "httpx")
     try:
         pools = read(given.pools, given.server)
-        state = Path(given.state) if given.state else default_state(pools.name)
+        state = expanded(Path(given.state), "--state") if given.state else default_state(pools.name)
         preflight.require(checks(pools, state))
         jobs = Jobs(pools.name, state)
         server = Server(pools.server, pools.token())

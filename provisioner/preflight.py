@@ -18,7 +18,7 @@ COMMANDS = ("sbatch", "squeue", "scancel")
 def default_state(name: str) -> Path:
     """Path of a provisioner's state file."""
     folder = os.environ.get("XDG_STATE_HOME") or home("--state") / ".local/state"
-    return Path(folder) / "taskloom" / f"provision-{name}.json"
+    return expanded(Path(folder), "--state") / "taskloom" / f"provision-{name}.json"
 
 
 def _slurm() -> str:

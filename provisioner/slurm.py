@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from taskloom.contract.logs import plain
 from taskloom.provisioner.pools import Pool, Pools
 
 ANSWER_S = 30.0
@@ -19,7 +20,6 @@ CUSTOMISING = ("SQUEUE_", "SBATCH_", "SCANCEL_", "SLURM_")
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_KEY")  # which Slurm to ask
 HEADER = ["JOBID", "NAME", "STATE", "REASON"]
 JOB_ID = r"^[ \t]*(?:Submitted batch job )?(\d+)(?:;\S+| on cluster \S+)?[ \t]*$"  # front ends may drop --parsable
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 COLUMNS = "%i|%j|%T|%r"  # id, name, state, reason; names of the provisioner's jobs contain no "|"
 
 
@@ -130,4 +130,4 @@ def _run(command: Sequence[str], given: str = "") -> str:
         raise SlurmFailed(f"{command[0]}: {error.strerror}") from error
     if done.returncode != 0:
         raise SlurmFailed(f"{command[0]}: {' '.join(done.stderr.split()) or f'exit code {done.returncode}'}"[:500])
-    return COLOURS.sub("", done.stdout)
+    return plain(done.stdout)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
 from gpt2core.spec.errors import said
+from gpt2core.spec.settings import expanded
 from taskloom.contract.options import DEFAULT_DATABASE
 from taskloom.server.errors import StartRefused
 
 PREFIX = "TASKLOOM_"
+Folder = Annotated[Path, AfterValidator(lambda path: expanded(path, "a whole path"))]
 ACCEPTED = {  # by pydantic's types of errors
     "float_parsing": "a number",
     "finite_number": "a finite number",
@@ -26,6 +28,7 @@ ACCEPTED = {  # by pydantic's types of errors
     "less_than_equal": "{le:g} or less",
     "literal_error": "{expected}",
     "string_pattern_mismatch": "text of the form {pattern}",
+    "value_error": "{error}",
 }
 
 
@@ -107,7 +110,7 @@ class Settings(BaseSettings):
     max_bytes_unread: int = Field(
         64 << 20, ge=1, description="bytes of answers in each server's memory that wait for slow clients"
     )
-    artifact_root: Path | None = Field(
+    artifact_root: Folder | None = Field(
         None, description="folder of artifacts; default FILE.artifacts beside SQLite's FILE, otherwise ./artifacts"
     )
     max_artifact_bytes: int = Field(256 << 20, ge=1, description="largest artifact")
@@ -122,7 +125,7 @@ class Settings(BaseSettings):
     analysis_s: float = Field(60.0, gt=0, description="deadline of an analysis")
     max_questions: int = Field(100, ge=1, description="analyses that may run or wait at once")
     exports_at_once: int = Field(2, ge=1, description="exports that are written at once; others wait")
-    answer_root: Path | None = Field(
+    answer_root: Folder | None = Field(
         None, description="folder of cached answers; default FILE.answers beside SQLite's FILE, otherwise ./answers"
     )
     max_answer_bytes: int = Field(

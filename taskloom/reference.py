@@ -34,8 +34,8 @@ files below the two roots; `stdlib` and `synthetic` need none. The default spool
 spool, the worker logs this and waits until the other process has left or is silent.
 
 Clients, workers and provisioners use the proxies of `http_proxy`, `https_proxy` and `all_proxy` (also in capitals;
-`http://` and `https://`), except for loopback and hosts in `no_proxy`. `https://` servers are checked by the
-certificates of `SSL_CERT_FILE` or `SSL_CERT_DIR`, or else those of the package certifi.
+`http://` and `https://`), except for loopback, and hosts and networks in `no_proxy`. `https://` servers are checked by
+the certificates of `SSL_CERT_FILE` or `SSL_CERT_DIR`, or else those of the package certifi.
 
 Workers, `taskloom train`, `taskloom runs trace` and `taskloom serve --workers` write temporary files below `TMPDIR`
 (`/tmp`), in `taskloom-NODE-*`. A process deletes its folder when it ends. If it was killed, the next of these processes

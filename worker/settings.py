@@ -20,7 +20,7 @@ from gpt2core.process.launch import allowed_cores
 from gpt2core.process.ranks import over_nodes
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import parse_cores
-from gpt2core.spec.settings import NoHome, home
+from gpt2core.spec.settings import NoHome, expanded, home
 from taskloom.contract import http, key_files, options
 from taskloom.contract.keys import authorization
 from taskloom.contract.labels import MOST_NODES
@@ -32,6 +32,7 @@ Drain = Literal["finish", "release"]
 Peaks = Literal["once", "forced", "idle", "never"]
 MOST_CHARS = 200  # of a worker's id, and of a label's key and value
 MOST_OWN_LABELS = 40  # of an operator; builds, runtimes and MPI have others, and a server takes 64 in all
+SPOOL = "--spool or TASKLOOM_SPOOL"  # to set where there is no home folder
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def default_prefix() -> str:
 
 def default_spool(worker_id: str) -> Path:
     """Default folder of undelivered results, one for each worker of a node. It survives restarts."""
-    state = os.environ.get("XDG_STATE_HOME") or home("--spool or TASKLOOM_SPOOL") / ".local/state"
-    return Path(state) / "taskloom" / "spool" / worker_id
+    state = os.environ.get("XDG_STATE_HOME") or home(SPOOL) / ".local/state"
+    return expanded(Path(state), SPOOL) / "taskloom" / "spool" / worker_id
 
 
 def is_default_spool(folder: Path, worker_id: str) -> bool:
@@ -144,7 +145,7 @@ def _cores(text: str | None, job: SlurmJob | None) -> tuple[int, ...]:
 def _root(name: str, text: str | None) -> Path | None:
     if not text:
         return None
-    root = Path(text)
+    root = expanded(Path(text), name)
     if not root.is_dir():
         raise ConfigError(name, text, "an existing folder")
     return root.resolve()
@@ -223,7 +224,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         once=given.once,
         resend=given.resend,
         drain="release" if drain == "release" else "finish",
-        spool=Path(spool) if spool else default_spool(worker_id),
+        spool=expanded(Path(spool), SPOOL) if spool else default_spool(worker_id),
         data_root=_root("data_root", value("data_root")),
         checkpoint_root=_root("checkpoint_root", value("checkpoint_root")),
         wait_s=wait_s,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpt2core.spec.errors import ConfigError
+from taskloom.contract.logs import plain
 
 ANSWER_S = 10.0  # a slower controller is treated as unreachable
 NO_LIMIT = ("NONE", "UNLIMITED", "N/A")
@@ -109,4 +110,4 @@ def _asked(command: list[str], environment: Mapping[str, str]) -> tuple[str, str
         return "", f"{command[0]}: {error.strerror}"
     if done.returncode != 0:
         return "", f"{command[0]}: {done.stderr.strip() or f'exit code {done.returncode}'}"
-    return done.stdout.strip(), None
+    return plain(done.stdout).strip(), None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,17 @@ def read_text(path: Path) -> str | None:
         return None
 
 
-def read_int(path: Path) -> int | None:
-    """A small file's integer, or None if there is none."""
-    text = read_text(path)
+def whole(text: str | None) -> int | None:
+    """The integer that a text is, or None."""
     try:
         return int(text) if text else None
     except ValueError:
         return None
+
+
+def read_int(path: Path) -> int | None:
+    """A small file's integer, or None if there is none."""
+    return whole(read_text(path))
 
 
 def processor() -> dict[str, str]:
@@ -55,7 +60,8 @@ def memory_info_bytes(key: str) -> int | None:
     for line in (read_text(Path("/proc/meminfo")) or "").splitlines():
         name, _, value = line.partition(":")
         if name == key:
-            return int(value.split()[0]) * 1024
+            kib = whole(value.removesuffix("kB").strip())
+            return None if kib is None else kib * 1024
     return None
 
 
@@ -63,7 +69,7 @@ def _cgroup_folders(controller: str) -> list[Path]:
     """Folders of this process's cgroups that may contain a controller's files, innermost first, with all parents."""
     found: list[Path] = []
     for line in (read_text(Path("/proc/self/cgroup")) or "").splitlines():
-        _, names, path = line.split(":", 2)
+        _, names, path = (*line.split(":", 2), "", "")[:3]
         if names and controller not in names.split(","):
             continue
         root = CGROUP / controller if names else CGROUP
@@ -88,8 +94,9 @@ def cgroup_oom_kills() -> int | None:
     for folder in _cgroup_folders("memory"):
         for name in ("memory.events", "memory.oom_control"):
             for line in (read_text(folder / name) or "").splitlines():
-                if line.startswith("oom_kill "):
-                    return int(line.split()[1])
+                key, _, number = line.partition(" ")
+                if key == "oom_kill":
+                    return whole(number)
     return None
 
 
@@ -98,10 +105,10 @@ def cgroup_cpu_quota_cores() -> float | None:
     quotas: list[float] = []
     for folder in _cgroup_folders("cpu"):
         both = (read_text(folder / "cpu.max") or "").split()
-        quota = both[0] if both else read_text(folder / "cpu.cfs_quota_us")
-        period = both[1] if len(both) == 2 else read_text(folder / "cpu.cfs_period_us")
-        if quota and period and quota != "max" and int(quota) > 0:
-            quotas.append(int(quota) / int(period))
+        quota = whole(both[0]) if both else read_int(folder / "cpu.cfs_quota_us")  # none: max
+        period = whole(both[1]) if len(both) == 2 else read_int(folder / "cpu.cfs_period_us")
+        if quota and period and quota > 0:
+            quotas.append(quota / period)
     return min(quotas, default=None)
 
 
@@ -148,8 +155,8 @@ def capacity(core: int, root: Path | None = None) -> int:
 
 def _listed(text: str) -> set[int]:
     """Core numbers in Linux's notation, such as 0-3,8."""
-    spans = (part.partition("-") for part in text.split(",") if part)
-    return {core for low, _, high in spans for core in range(int(low), int(high or low) + 1)}
+    spans = re.findall(r"(\d{1,6})(?:-(\d{1,6}))?", text)
+    return {core for low, high in spans for core in range(int(low), int(high or low) + 1)}
 
 
 def governor(core: int) -> str | None:
@@ -195,17 +202,18 @@ def cpu_times_ticks() -> dict[str, int]:
     """The first line of /proc/stat: how the whole machine's time was spent since it started."""
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     first = (read_text(Path("/proc/stat")) or "").partition("\n")[0].split()[1:]
-    return {name: int(value) for name, value in zip(names, first, strict=False)}
+    return {name: ticks for name, value in zip(names, first, strict=False) if (ticks := whole(value)) is not None}
 
 
 def core_times_s(cores: Sequence[int]) -> tuple[float | None, float | None]:
     """(busy, stolen) seconds of these cores together since the machine started; None if one of them is not listed."""
     names, found = {f"cpu{core}" for core in cores}, {}
     for line in (read_text(Path("/proc/stat")) or "").splitlines():
-        name, *values = line.split()
+        name, _, values = line.partition(" ")
         if name in names:
-            user, nice, system, _idle, _iowait, irq, softirq, *rest = (int(value) for value in values)
-            found[name] = (user + nice + system + irq + softirq, rest[0] if rest else 0)
+            ticks = [whole(value) or 0 for value in values.split()] + 8 * [0]
+            user, nice, system, _idle, _iowait, irq, softirq, stolen = ticks[:8]
+            found[name] = (user + nice + system + irq + softirq, stolen)
         elif not name.startswith("cpu"):
             break
     if len(found) < len(names):
@@ -221,7 +229,7 @@ def cgroup_throttled_s() -> float | None:
         for line in (read_text(folder / "cpu.stat") or "").splitlines():
             name, _, value = line.partition(" ")
             if name in ("throttled_usec", "throttled_time"):  # version 2: microseconds, version 1: nanoseconds
-                found, total_s = True, total_s + int(value) * (1e-6 if name == "throttled_usec" else 1e-9)
+                found, total_s = True, total_s + (whole(value) or 0) * (1e-6 if name == "throttled_usec" else 1e-9)
     return total_s if found else None
 
 
@@ -259,7 +267,7 @@ def second_cache_bytes(core: int) -> int:
 def _cache_bytes(index: Path) -> int:
     """Size of a cache, given as its folder; 0 if unknown."""
     size = read_text(index / "size") or ""
-    return int(size[:-1]) * 1024 if size.endswith("K") else 0
+    return (whole(size[:-1]) or 0) * 1024 if size.endswith("K") else 0
 
 
 def topology(cores: list[int]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def peak_rss_bytes() -> int:
 
 
 def _status_bytes(name: str) -> int:
-    for line in Path(f"/proc/{os.getpid()}/status").read_text(encoding="ascii").splitlines():
+    for line in Path(f"/proc/{os.getpid()}/status").read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1]) * 1024
     return 0

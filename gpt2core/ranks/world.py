@@ -191,7 +191,7 @@ class World:
 
 def _unlink_shared_memory() -> None:
     """Delete the names of MPICH's shared memory, which all ranks have mapped: those of a killed rank would stay."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         if (name := line.rpartition(" ")[2]).startswith("/dev/shm/mpich_"):
             Path(name).unlink(missing_ok=True)
 

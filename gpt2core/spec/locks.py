@@ -6,9 +6,11 @@ import errno
 import fcntl
 from typing import IO, Any
 
-# What flock fails with where there are no locks, or a sandbox forbids them. EWOULDBLOCK alone means that another
-# process holds the lock.
-LACKING = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL, errno.EPERM, errno.ENOTTY)
+# What flock fails with where there are no locks, or a sandbox forbids them; 524: the kernel's own ENOTSUPP, which some
+# file systems pass on. EWOULDBLOCK alone means that another process holds the lock.
+LACKING = (
+    errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EBADF, errno.EINVAL, errno.EPERM, errno.ENOTTY, 524,
+)  # fmt: skip
 
 
 class Taken(Exception):

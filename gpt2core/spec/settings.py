@@ -63,7 +63,9 @@ def expanded(path: Path, instead: str) -> Path:
 def cache_folder() -> Path:
     """TASKLOOM_CACHE_DIR: folder of compiled code, proven graphs, tables of products and peaks. Raises NoHome."""
     chosen = os.environ.get("TASKLOOM_CACHE_DIR")
-    return Path(chosen) if chosen else home("TASKLOOM_CACHE_DIR") / ".cache" / "taskloom"
+    if chosen:  # ~ too: not every starter of a process expands it
+        return expanded(Path(chosen), "TASKLOOM_CACHE_DIR")
+    return home("TASKLOOM_CACHE_DIR") / ".cache" / "taskloom"
 
 
 def make_cache_folder() -> Path:

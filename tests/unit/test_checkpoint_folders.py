@@ -127,6 +127,8 @@ def patched(path: Path, key: str, value: object) -> None:
         ("scale_attn_weights", False, BadVersion, "scale_attn_weights = false"),
         ("tie_word_embeddings", False, BadVersion, "tie_word_embeddings = false"),
         ("add_cross_attention", True, BadVersion, "add_cross_attention = true"),
+        ("pruned_heads", {"0": [1]}, BadVersion, "pruned_heads = .*supported: {}"),
+        ("n_ctx", 12, ShapeMismatch, "n_ctx = 12; the tensors beside it have 11"),
         ("n_layer", 3, ShapeMismatch, "n_layer = 3; the tensors beside it have 2"),
         ("n_inner", 5, ShapeMismatch, "n_inner = 5; the tensors beside it have 96"),
         ("vocab_size", 51, ShapeMismatch, "vocab_size = 51"),
@@ -151,8 +153,11 @@ def test_a_configuration_may_begin_with_a_byte_order_mark(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("lm_head.weight", "differs from wte.weight"), ("h.0.crossattention.c_attn.weight", "is no tensor of GPT-2")],
-)
+    [("lm_head.weight", "differs from wte.weight"),
+     *((name, f"{name} is no tensor of GPT-2") for name in (
+         "h.0.crossattention.c_attn.weight", "lm_head.bias", "ln_emb.weight", "score.weight",
+         "token_type_embeddings.weight", "embed_proj.weight"))],
+)  # fmt: skip
 def test_tensors_that_would_be_ignored_and_change_the_function_are_refused(
     tmp_path: Path, name: str, words: str
 ) -> None:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from gpt2core.measure import counters
-from gpt2core.node import host, load, pages
+from gpt2core.node import host, load, pages, topology
 from gpt2core.spec.sources import source_hash
 from taskloom import diagnosis
 
@@ -204,3 +204,25 @@ def test_a_load_that_is_not_shown_is_unknown(monkeypatch: pytest.MonkeyPatch, te
 def test_doctor_says_how_bfloat16_is_multiplied(monkeypatch: pytest.MonkeyPatch, flags: str, found: str) -> None:
     monkeypatch.setattr(host, "processor", lambda: {"flags": flags})
     assert diagnosis.bf16().found.startswith(found)
+
+
+@pytest.mark.parametrize("text", [
+    "", "x", ":", "0:", "1:cpu", "a b", "\ufffd\n\n", "max", "max max", "0 0", "-1 -1", "1 x", "MemTotal:",
+    "MemTotal: x kB", "MemAvailable:\t\nMemTotal: kB", "cpu", "cpu x", "cpu0", "cpu0 1 2", "cpu0 a b c d e f g h",
+    "oom_kill", "oom_kill x", "throttled_usec", "throttled_time x", 5000 * "9", "0-", "-", ",,x-y", "xK",
+    "0.1 0.2 0.3 x",
+])  # fmt: skip
+def test_what_the_machine_does_not_say_as_linux_does_is_unknown(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Containers, sandboxes and other kernels hide or imitate these files."""
+    monkeypatch.setattr(host, "read_text", lambda _: text)
+    cores = sorted(os.sched_getaffinity(0))
+    assert host.memory_info_bytes("MemTotal") is None
+    for look in (
+        host.cpu_model, host.cgroup_memory_limit_bytes, host.cgroup_oom_kills, host.cgroup_cpu_quota_cores,
+        host.usable_memory_bytes, host.available_memory_bytes, host.turbo, host.clock_source, host.huge_pages,
+        host.cpu_times_ticks, host.cgroup_throttled_s, host.runnable, lambda: host.core_times_s(cores),
+        lambda: host.frequency_hz(cores), lambda: host.last_level_cache_bytes(cores), lambda: host.topology(cores),
+        lambda: host.machine(cores[0]), lambda: host.capacity(cores[0]), lambda: load._used_s(),
+        lambda: topology.spread(cores),
+    ):  # fmt: skip
+        look()

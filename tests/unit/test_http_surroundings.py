@@ -126,3 +126,17 @@ def test_a_password_in_the_address_is_sent_and_never_shown(kind):
 def test_an_address_in_another_encoding_is_no_server():
     with pytest.raises(ServerUnreachable):
         Client("http://127.0.0.1:1/\udcff")
+
+
+@pytest.mark.parametrize(("excepted", "host", "is_excepted"), [
+    ("10.0.0.0/8", "10.1.2.3", True), ("localhost, 10.1.0.0/16 ,x", "10.1.2.3", True),
+    ("10.1.2.9/24", "10.1.2.3", True),
+    ("fd00::/8", "[fd12::1]", True), ("10.2.0.0/16", "10.1.2.3", False), ("10.0.0.0/8", "taskloom.invalid", False),
+    ("10.0.0.0/99", "10.1.2.3", False), ("/", "10.1.2.3", False), ("*", "10.1.2.3", True),
+    (".invalid", "a.taskloom.invalid", True), ("taskloom.invalid:8321", "taskloom.invalid:8321", True),
+])  # fmt: skip
+def test_hosts_domains_and_networks_may_be_excepted_from_the_proxy(monkeypatch, excepted, host, is_excepted):
+    monkeypatch.setenv("all_proxy", "http://proxy.invalid:3128")
+    monkeypatch.setenv("NO_PROXY", excepted)
+    with http.Client(f"http://{host}", {}, 1.0) as client:
+        assert (client.through == "") == is_excepted

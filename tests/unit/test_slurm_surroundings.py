@@ -32,6 +32,8 @@ def command(tmp_path, monkeypatch):
         "4711", "4711\n", "4711;east\n", BANNER + "4711\n", "4711\n" + BANNER, BANNER + "4711;east\nbye\n", "1\n4711",
         "\x1b[1m4711\x1b[0m\n", "\x1b[32mready\x1b[0m\n\x1b[0m4711", BANNER + "Submitted batch job 4711\n",
         "Submitted batch job 4711 on cluster east\n",
+        "\x1b[01;31m\x1b[K4711\x1b[m\x1b[K\n", "\x1b]0;login1\x07\x1b[?25l4711\x1b[?25h\n", "\x1b(B\x1b[m4711;east\n",
+        "\x1b]8;;http://login1\x1b\\4711\x1b]8;;\x1b\\\n",
     ],
 )  # fmt: skip
 def test_the_last_line_that_is_a_number_is_the_job(command, printed):

@@ -46,6 +46,13 @@ def test_else_the_queue_says_it(commands: Path) -> None:
     assert slurm.job({"SLURM_JOB_ID": "7"}) == slurm.SlurmJob("7", 1795334187.0, None, 6.0)
 
 
+def test_an_end_that_a_front_end_colours(commands: Path) -> None:
+    program(commands, "squeue", r"printf '\033[1;32m\033[K1795334187\033[m\033[K\n'")
+    job = slurm.job({"SLURM_JOB_ID": "7"})
+    assert job is not None
+    assert job.ends_at == 1795334187.0
+
+
 @pytest.mark.parametrize("said", ["NONE", "UNLIMITED", "N/A"])
 def test_a_job_without_a_limit_has_no_end(commands: Path, said: str) -> None:
     program(commands, "squeue", f"echo {said}")

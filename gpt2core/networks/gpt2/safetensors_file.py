@@ -22,6 +22,7 @@ from gpt2core.spec.models import ModelConfig
 PREFIX = "transformer."  # of every name in a model with a head
 HEAD = "lm_head.weight"  # the output matrix, which is wte
 MASKS = (".attn.bias", ".attn.masked_bias")  # buffers, no weights
+CHOICE = "multiple_choice_head."  # a second head of GPT2DoubleHeadsModel, beside the output matrix
 HEAD_CHANNELS = 64  # channels of a head in every published GPT-2
 # Keys of config.json that determine the function, with the values of GPT-2; each is missing in some files.
 FUNCTION: Mapping[str, Sequence[object]] = {
@@ -34,6 +35,7 @@ FUNCTION: Mapping[str, Sequence[object]] = {
     "scale_attn_by_inverse_layer_idx": (False,),
     "add_cross_attention": (False,),
     "tie_word_embeddings": (True,),
+    "pruned_heads": ({},),
 }
 TRANSPOSED = ("qkvw", "attprojw", "fcw", "fcprojw")
 
@@ -161,7 +163,7 @@ def _given_heads(tensors: Tensors, channels: int) -> int | None:
 def _check_config(where: Path, config: Mapping[str, Any], model: ModelConfig) -> None:
     """Raise ShapeMismatch for a configuration of other sizes, BadVersion for one of another function."""
     sizes = {"n_embd": model.channels, "n_layer": model.layers, "n_positions": model.context, "vocab_size": model.vocab,
-             "n_inner": 4 * model.channels}  # fmt: skip
+             "n_ctx": model.context, "n_inner": 4 * model.channels}  # fmt: skip
     for key, size in sizes.items():
         if config.get(key) not in (None, size):
             raise ShapeMismatch(where, f"{key} = {config[key]!r}; the tensors beside it have {size}")
@@ -173,9 +175,9 @@ def _check_config(where: Path, config: Mapping[str, Any], model: ModelConfig) ->
 
 
 def _check_others(tensors: Tensors, expected: Mapping[str, Any]) -> None:
-    """Raise BadVersion for a tensor of a layer that GPT-2 lacks, and for an output matrix other than wte."""
+    """Raise BadVersion for a tensor that GPT-2 lacks, and for an output matrix other than wte."""
     for name in tensors.stored:
-        if name.startswith("h.") and name not in expected and not name.endswith(MASKS):
+        if name not in expected and name != HEAD and not name.endswith(MASKS) and not name.startswith(CHOICE):
             raise BadVersion(tensors.path, f"{name} is no tensor of GPT-2, and would be ignored")
     head, wte = tensors.stored.get(HEAD), tensors.stored[SINGLE["wte"]]
     if head is not None and not (head.shape == wte.shape and head.same_values(wte)):
