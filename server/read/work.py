@@ -95,12 +95,15 @@ def _write_whole(file: Path, pieces: Iterable[bytes]) -> None:
     try:
         with storing("answers"):
             content = partial.open("wb")
-        with content:
+        try:
             for piece in pieces:
                 with storing("answers"):
                     content.write(piece)
             with storing("answers"):
                 content.flush()
+        finally:
+            with contextlib.suppress(OSError):  # what is still buffered finds no space either
+                content.close()
         partial.replace(file)
     finally:
         partial.unlink(missing_ok=True)

@@ -72,3 +72,18 @@ def test_every_run_keeps_each_change_however_the_runs_are_divided(api, make_resu
     assert api.sql("SELECT count(*) FROM run WHERE queued_at > created_at") == [(11,)]  # they are queued again
     node.upload(running, outcome="cancelled")
     assert api.get(f"/runs/{running['run_id']}")["state"] == "cancelled"
+
+
+
+def test_a_message_changes_the_row_of_its_run_once(api, make_result, writes):
+    """PostgreSQL adds an entry to every index of the table each time."""
+    api.submit(repetitions=2, order="sequential")
+    node = api.worker()
+    node.upload(node.claim(), make_result())  # which creates the series
+    writes.clear()
+    lease = node.claim()
+    assert writes == ["UPDATE run SET", "INSERT INTO run_event"]
+    node.beat(lease, stage="training", step=1)
+    node.upload(lease, make_result())
+    own = 1  # of `upload`, which gives the run the specification of its result
+    assert Counter(writes) == {"UPDATE run SET": 3 + own, "INSERT INTO run_event": 3}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 from typing import Any
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, event, select, update
 from sqlalchemy.orm import Session
 
 from taskloom.contract.attempts import (
@@ -92,8 +93,13 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
 
 
 def _note_started(database: Database, run: Run) -> None:
-    """Record the start of an experiment. It needs its own transaction, since experiments are locked before runs."""
-    unstarted = update(Experiment).where(Experiment.id == run.experiment_id, Experiment.started_at.is_(None))
+    """Record the start of an experiment. It needs its own transaction, since experiments are locked before runs, and
+    only for the first of its runs."""
+    of_it = Experiment.id == run.experiment_id
+    with database.read() as session:
+        if session.scalar(select(Experiment.started_at).where(of_it)) is not None:
+            return
+    unstarted = update(Experiment).where(of_it, Experiment.started_at.is_(None))
     with database.write() as session:
         session.execute(unstarted.values(started_at=run.started_at))
 
@@ -108,7 +114,8 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
     if spec is None:
         raise NotFound(f"there is no attempt {attempt_id}")
     payload = payloads.check(upload.payload, upload.sha256, upload.outcome, spec)
-    with database.write() as session:
+    # Without flushes by queries: PostgreSQL writes an entry into every index of `run` each time its row is updated.
+    with database.write() as session, session.no_autoflush:
         attempt, run = _locked(session, attempt_id, upload.worker_id, upload.attempt_no)
         stored = session.get(Result, attempt_id)
         if stored is not None:
@@ -141,9 +148,9 @@ def finish(database: Database, attempt_id: int, upload: ResultUpload) -> tuple[R
             )
         )
         if change.canonical and payload.result is not None and upload.outcome == "succeeded":
+            series.add(session, run, payload.result, facts.now)
             session.flush()
             session.add(Digest(attempt_id=attempt.id, **digest(payload.result)))
-            series.add(session, run, payload.result, facts.now)
         return _receipt(attempt, change.canonical), run.state == "queued"
 
 
@@ -273,5 +280,7 @@ def _end_all(
             if run.state == "quarantined":
                 run.error = {"slug": "quarantined", "detail": f"lost {run.losses} times; not retried automatically"}
         queued = queued or run.state == "queued"
-        log.warning("attempt %s of run %s is %s; the run is %s", attempt.id, run.id, attempt.state, run.state)
+        said = attempt.id, run.id, attempt.state, run.state
+        told = functools.partial(log.warning, "attempt %s of run %s is %s; the run is %s", *said)
+        event.listen(session, "after_commit", lambda _, told=told: told(), once=True)  # a full disk may undo it
     return queued
