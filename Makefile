@@ -92,7 +92,7 @@ e2e: .venv/installed-dev     ## only the tests with real server, worker and trai
 npm/node_modules/.package-lock.json: npm/package-lock.json
 	cd npm && npm ci --no-fund --no-audit --loglevel=error
 
-soak: .venv/installed-dev    ## an hour of everything at once: unreliable network, readers, exports, attackers; then the queue is emptied, timed (ARGS="--minutes 2 --database postgres", or a URL)
+soak: .venv/installed-dev    ## an hour of everything at once: unreliable network, readers, exports, streams, attackers; then the queue is emptied, timed (ARGS="--minutes 2 --database postgres", or a URL)
 	$(BIN)/python -m tests.support.soak --output build/soak.json $(ARGS)
 
 ui-vendor: npm/node_modules/.package-lock.json   ## copy the dashboard's libraries from npm/package-lock.json
