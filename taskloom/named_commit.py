@@ -67,12 +67,13 @@ def completed(
     request: ExperimentRequest, options: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> ExperimentRequest:
     """The request with its commit. Options count before the request's own fields, and these before the variables of a
-    CI system, which are not read if either names a commit. Raises ConfigError."""
+    CI system, which are not read if either names a commit. An empty commit stands for none: only the other options
+    count then. Raises ConfigError."""
     content = request.model_dump(mode="json", exclude_unset=True)
     given = {name: value for name, value in options.items() if value is not None}
     own = {name: content[name] for name in NAMED if content.get(name) is not None} | given
     if own.get("commit") == "":
-        return request_file.parse({**content, **dict.fromkeys(NAMED)})
+        return request_file.parse({**content, **dict.fromkeys(NAMED), **given, "commit": None})
     found = own if "commit" in own else {**of_environment(environment), **own}
     if "commit" in found and "committed_at" not in found:
         at = _time_of(found["commit"])

@@ -60,7 +60,8 @@ def completed_fields(
         ({"commit": "of-file", "branch": "a"}, {"commit": "abc1234"}, {"commit": "abc1234", "branch": "a"}),
         ({}, {"dirty": False}, {"commit": HASH, "branch": "main", "dirty": False}),
         ({}, {"commit": ""}, {}),
-        ({"commit": "of-file"}, {"commit": ""}, {}),
+        ({"commit": "of-file", "branch": "a"}, {"commit": ""}, {}),
+        ({"commit": "of-file", "branch": "a"}, {"commit": "", "branch": "main"}, {"branch": "main"}),
     ],
 )
 def test_options_count_before_the_request_and_that_before_variables(

@@ -34,6 +34,12 @@ def show(database: Database, experiment_id: int) -> ExperimentDetail:
         return detail(session, get(session, experiment_id))
 
 
+def submitters(session: Session, experiment_ids: Iterable[int]) -> dict[int, str]:
+    """Names of the keys with which experiments were submitted; those without a key are missing."""
+    of_names = select(ExperimentKey.experiment_id, Key.name).join(Key, Key.id == ExperimentKey.key_id)
+    return dict(session.execute(of_names.where(ExperimentKey.experiment_id.in_(experiment_ids))).all())
+
+
 def summaries(session: Session, experiments: list[Experiment]) -> list[ExperimentSummary]:
     """Each experiment with the number of its runs by state, and its submitter."""
     ids = [experiment.id for experiment in experiments]
@@ -43,8 +49,7 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
         counts[experiment_id][state] = count
     of_flagged = select(Run.experiment_id, func.count()).where(Run.experiment_id.in_(ids), is_flagged())
     flagged = dict(session.execute(of_flagged.group_by(Run.experiment_id)).all())
-    of_names = select(ExperimentKey.experiment_id, Key.name).join(Key, Key.id == ExperimentKey.key_id)
-    names = dict(session.execute(of_names.where(ExperimentKey.experiment_id.in_(ids))).all())
+    names = submitters(session, ids)
     tags: dict[int, list[str]] = {identity: [] for identity in ids}
     of_tags = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(ExperimentTag.experiment_id.in_(ids))
     for experiment_id, tag in session.execute(of_tags.order_by(ExperimentTag.experiment_id, ExperimentTag.tag)):
