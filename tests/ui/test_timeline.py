@@ -188,3 +188,16 @@ def test_layers_of_the_graph_are_folded_until_they_are_opened(url, new_tab, tmp_
     page.get_by_role("button", name="Fold all").click()
     expect(page).not_to_have_url(re.compile("open="))
     assert tab.violations() == []
+
+
+def test_the_rows_of_the_timeline_grow_and_shrink_with_the_window(url, new_tab):
+    """Two rows and the curve share 0.6 of the window's height, besides 78 pixels, and are at most 96 pixels each."""
+    page = new_tab(url, viewport={"width": 1400, "height": 400}).open("run?id=2&view=timeline&t=0.000000-0.002000")
+    canvas = page.locator("canvas[data-painted='0-2000']")
+    for width, window, height in ((1400, 400, 240), (1400, 520, 312), (390, 844, 78 + 3 * 96), (1400, 300, 180)):
+        page.set_viewport_size({"width": width, "height": window})
+        expect(canvas).to_have_css("height", f"{height}px")
+        across = 0.7 * canvas.bounding_box()["width"]
+        canvas.click(position={"x": across, "y": 20 + 1.5 * (height - 78) / 3})  # the middle of the second row
+        expect(page.locator(".chosen")).to_contain_text("on rank 1, thread 0")
+        canvas.press("Escape")

@@ -11,14 +11,13 @@ import {BARRIER, IDLE, STARVING, WAITS, firstAfter} from './trace.js';
 /**
  * Positions on the canvas. right: the last pixel of the lanes; foot: the bottom of the busy-cores curve.
  * @typedef {{g: CanvasRenderingContext2D, width: number, right: number, foot: number, view: View, perNs: number,
- *   x: (time: number) => number, colour: (name: string) => string}} Sheet
+ *   x: (time: number) => number, colour: (name: string) => string, pitch: number}} Sheet pitch: of the rows
  */
 
 export const LEFT = 100;
 export const RIGHT = 8;
 export const TOP = 20;
-export const LANE = 20;
-const CURVE = 34;
+const CURVE = 14;
 const AXIS = 22;
 /** The whole trace in small, at the bottom. */
 export const MAP = 22;
@@ -27,8 +26,14 @@ const WIDE = 4;
 /** More arrows are not drawn. */
 const MOST_LINKS = 1000;
 
-/** @param {Trace} trace */
-export const heightOf = trace => TOP + trace.threads.length * LANE + CURVE + AXIS + MAP;
+/** What a timeline has besides its rows and the curve of busy cores, which is as high as a row. */
+const REST = TOP + CURVE + AXIS + MAP;
+/** The distance of the rows of a timeline that is about so high. @param {Trace} trace @param {number} height */
+export const pitchOf = ({threads}, height) =>
+	Math.min(Math.max(Math.floor((height - REST) / (threads.length + 1)), 16), 96);
+
+/** @param {Trace} trace @param {number} pitch */
+export const heightOf = ({threads}, pitch) => REST + (threads.length + 1) * pitch;
 
 /** Number formats by decimal places, created once: the axis formats many numbers in each frame. */
 const formats = [0, 1, 2].map(places => new Intl.NumberFormat('en-US', {maximumFractionDigits: places}));
@@ -44,13 +49,14 @@ export function timeSaid(ns, span) {
  * @param {number} width
  * @param {Trace} trace
  * @param {View} view
+ * @param {number} pitch
  * @param {Colours} known
  * @param {import('./trace.js').Place | null} chosen
  * @param {number} origin the time that is shown as zero
  * @param {Uint8Array | null} lit the tasks that are not faded
  * @param {[string, Link[]][]} links by their colour
  */
-export function paint(g, width, trace, view, known, chosen, origin = 0, lit = null, links = []) {
+export function paint(g, width, trace, view, pitch, known, chosen, origin = 0, lit = null, links = []) {
 	const right = width - RIGHT;
 	const perNs = (right - LEFT) / (view.to - view.from);
 	/** @type {Sheet} */
@@ -58,7 +64,8 @@ export function paint(g, width, trace, view, known, chosen, origin = 0, lit = nu
 		g,
 		width,
 		right,
-		foot: TOP + trace.threads.length * LANE + CURVE,
+		foot: heightOf(trace, pitch) - AXIS - MAP,
+		pitch,
 		view,
 		perNs,
 		x: time => LEFT + (time - view.from) * perNs,
@@ -105,7 +112,7 @@ function inksOf(trace, known) {
  * @param {Uint8Array | null} lit
  */
 function paintLanes(sheet, trace, inks, busy, lit) {
-	const {g, right, colour} = sheet;
+	const {g, right, colour, pitch} = sheet;
 	const image = g.createImageData(busy.length, trace.threads.length);
 	const pixels = new Uint32Array(image.data.buffer);
 	const wide = trace.threads.map((lane, thread) => {
@@ -122,19 +129,19 @@ function paintLanes(sheet, trace, inks, busy, lit) {
 	narrowly.putImageData(image, 0, 0);
 	g.imageSmoothingEnabled = false;
 	trace.threads.forEach((lane, thread) => {
-		const y = TOP + thread * LANE;
+		const y = TOP + thread * pitch;
 		g.fillStyle = colour('soft');
 		g.textAlign = 'end';
-		g.fillText(trace.rows[thread], LEFT - 8, y + 13);
+		g.fillText(trace.rows[thread], LEFT - 8, y + pitch / 2 + 2);
 		g.fillStyle = colour('lane');
-		g.fillRect(LEFT, y, right - LEFT, LANE - 4);
+		g.fillRect(LEFT, y, right - LEFT, pitch - 4);
 		const draw = (/** @type {number} */ i) => {
 			const call = lane.what[i];
 			const op = trace.kinds[trace.callKind[call]]?.[0] ?? '';
 			paintWide(sheet, y, lane, i, colour(inks.names[call - IDLE]), op);
 		};
 		if (lit) g.globalAlpha = 0.2;
-		g.drawImage(narrow, 0, thread, image.width, 1, LEFT, y, image.width, LANE - 4);
+		g.drawImage(narrow, 0, thread, image.width, 1, LEFT, y, image.width, pitch - 4);
 		wide[thread].forEach(draw);
 		g.globalAlpha = 1;
 		if (lit) paintLit(sheet, trace, lane, lit, draw);
@@ -197,12 +204,12 @@ export function shares({view, perNs}, lane, busy) {
  * Draw a wide span, with its op if there is room.
  * @param {Sheet} sheet @param {number} y @param {Lane} lane @param {number} i @param {string} colour @param {string} op
  */
-function paintWide({g, view, perNs}, y, lane, i, colour, op) {
+function paintWide({g, view, perNs, pitch}, y, lane, i, colour, op) {
 	const from = (Math.max(lane.begin[i], view.from) - view.from) * perNs;
 	const size = (Math.min(lane.end[i], view.to) - view.from) * perNs - from;
 	g.fillStyle = colour;
-	g.fillRect(LEFT + from, y, Math.max(1.5, size - 0.6), LANE - 4);
-	if (size > 46) paintWords(g, op.slice(0, Math.floor((size - 6) / 6.2)), LEFT + from + 4, y + 12);
+	g.fillRect(LEFT + from, y, Math.max(1.5, size - 0.6), pitch - 4);
+	if (size > 46) paintWords(g, op.slice(0, Math.floor((size - 6) / 6.2)), LEFT + from + 4, y + pitch / 2 + 2);
 }
 
 /**
@@ -223,12 +230,12 @@ function paintLit({view, x}, trace, lane, lit, draw) {
  * Draw for how long a thread did not run within its tasks, at their ends.
  * @param {Sheet} sheet @param {number} y @param {Lane} lane
  */
-function paintPreempted({g, view, right, x, colour}, y, lane) {
+function paintPreempted({g, view, right, x, colour, pitch}, y, lane) {
 	g.fillStyle = colour('preempted');
 	for (const [i, lost] of lane.preempted) {
 		if (lane.end[i] < view.from || lane.end[i] - lost > view.to) continue;
 		const from = Math.max(LEFT, x(lane.end[i] - lost));
-		g.fillRect(from, y, Math.min(right, x(lane.end[i])) - from, LANE - 4);
+		g.fillRect(from, y, Math.min(right, x(lane.end[i])) - from, pitch - 4);
 	}
 }
 
@@ -262,9 +269,9 @@ function paintCurve(g, shares, most, foot, height, colour) {
 }
 
 /** Draw the busy cores of each pixel. @param {Sheet} sheet @param {Float64Array} busy @param {number} cores */
-function paintBusy({g, right, foot, colour}, busy, cores) {
+function paintBusy({g, right, foot, colour, pitch}, busy, cores) {
 	g.globalAlpha = 0.75;
-	paintCurve(g, busy, cores, foot, CURVE - 10, colour('useful'));
+	paintCurve(g, busy, cores, foot, pitch + 4, colour('useful'));
 	g.globalAlpha = 1;
 	g.fillStyle = colour('soft');
 	g.textAlign = 'end';
@@ -328,21 +335,21 @@ function paintTicks({g, width, right, foot, view, x, colour}, origin) {
  * @param {Trace} trace
  * @param {import('./trace.js').Place} chosen
  */
-function paintChosen({g, right, x, colour}, trace, chosen) {
+function paintChosen({g, right, x, colour, pitch}, trace, chosen) {
 	const lane = trace.threads[chosen.thread];
 	if (!lane) return;
 	const from = Math.max(LEFT, x(lane.begin[chosen.index]));
 	const until = Math.min(right, x(lane.end[chosen.index]));
 	g.strokeStyle = colour('ink');
 	g.lineWidth = 2;
-	g.strokeRect(from - 1, TOP + chosen.thread * LANE - 2, Math.max(3, until - from + 2), LANE);
+	g.strokeRect(from - 1, TOP + chosen.thread * pitch - 2, Math.max(3, until - from + 2), pitch);
 }
 
 /**
  * Draw arrows between tasks, unless so many are in view that none could be followed.
  * @param {Sheet} sheet @param {Trace} trace @param {Link[]} links @param {string} ink
  */
-function paintLinks({g, right, x, colour}, trace, links, ink) {
+function paintLinks({g, right, x, colour, pitch}, trace, links, ink) {
 	const seen = links.flatMap(([a, b, sent]) => {
 		const from = x(trace.ended[a]);
 		const to = Math.max(from, x((sent ? trace.ended : trace.begun)[b]));
@@ -350,7 +357,7 @@ function paintLinks({g, right, x, colour}, trace, links, ink) {
 		return to >= LEFT && from <= right && Number.isFinite(to - from) ? [ends] : [];
 	});
 	if (seen.length > MOST_LINKS) return;
-	const y = (/** @type {number} */ thread) => TOP + thread * LANE + (LANE - 4) / 2;
+	const y = (/** @type {number} */ thread) => TOP + thread * pitch + (pitch - 4) / 2;
 	g.strokeStyle = colour(ink);
 	g.lineWidth = 1.5;
 	g.beginPath();

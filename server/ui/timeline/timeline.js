@@ -6,7 +6,7 @@ import {Narrow} from '../pieces.js';
 import {Plot, useWidth} from '../plots/plot.js';
 import {OP_KINDS} from '../plots/scale.js';
 import {useColours} from './colours.js';
-import {LANE, LEFT, MAP, RIGHT, TOP, heightOf, paint, timeSaid} from './paint.js';
+import {LEFT, MAP, RIGHT, TOP, heightOf, paint, pitchOf, timeSaid} from './paint.js';
 import {firstAfter, linksOf, said, totals, why} from './trace.js';
 
 /** @typedef {{from: number, to: number}} View */
@@ -47,7 +47,7 @@ export function Panned(props) {
 			element.dataset['painted'] = said;
 		});
 		return () => cancelAnimationFrame(asked);
-	}, [view.from, view.to, width, ...painted]);
+	}, [view.from, view.to, width, height, ...painted]);
 
 	/** @param {number} factor @param {number} [at] */
 	const zoom = (factor, at = view.from + size / 2) =>
@@ -218,6 +218,18 @@ export function Light({trace}) {
 	</div>`;
 }
 
+/** The height of the window, without what a phone's browser shows at times. */
+function useWindow() {
+	const now = () => document.documentElement.clientHeight;
+	const [height, setHeight] = useState(now);
+	useEffect(() => {
+		const again = () => setHeight(now());
+		addEventListener('resize', again);
+		return () => removeEventListener('resize', again);
+	}, []);
+	return height;
+}
+
 /**
  * @param {{trace: Trace, view: View, onView: (view: View) => void, title: string, name: string, origin?: number,
  *   level?: 2 | 3, first?: boolean, last?: boolean}} props
@@ -227,6 +239,7 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 	const known = useColours();
 	const [chosen, choose] = useState(/** @type {import('./trace.js').Place | null} */ (null));
 	const [tip, setTip] = useState(/** @type {{x: number, y: number, words: string} | null} */ (null));
+	const pitch = pitchOf(trace, useWindow() * (first && last ? 0.6 : 0.3));
 	const span = view.to - view.from;
 	const whole = {from: 0, to: trace.duration};
 	const kept = (/** @type {View} */ wanted) => within(trace, wanted);
@@ -253,7 +266,7 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 	};
 	/** @param {Spot} spot @returns {import('./trace.js').Place | null} */
 	const placeAt = ({at, unit, y}) => {
-		const thread = Math.floor((y - TOP) / LANE);
+		const thread = Math.floor((y - TOP) / pitch);
 		const of = trace.threads[thread];
 		if (!of || at < view.from) return null;
 		const index = firstAfter(of, at - unit * 1.5);
@@ -294,8 +307,8 @@ export function Timeline({trace, view, onView, title, name, origin = 0, level = 
 		return {from, to: from + span};
 	};
 	/** @param {CanvasRenderingContext2D} g @param {number} width */
-	const drawn = (g, width) => paint(g, width, trace, view, known, chosen, origin, lit, links);
-	const height = heightOf(trace);
+	const drawn = (g, width) => paint(g, width, trace, view, pitch, known, chosen, origin, lit, links);
+	const height = heightOf(trace, pitch);
 	const rows = useMemo(() => totals(trace), [trace]);
 	return html`<${Plot}
 		title=${title}
