@@ -17,12 +17,12 @@ pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has th
 
 @pytest.fixture(scope="module")
 def analysed(world):
-    """A workload of one network in both modes under one scheduler, and on real data."""
-    terms = {"networks": ["tiny"], "schedulers": ["task"], "threads": [2], "batches": []}
+    """A workload of two networks in both modes under one scheduler, and on real data."""
+    terms = {"networks": ["tiny", "lstm-tiny"], "schedulers": ["task"], "threads": [2], "batches": []}
     made = submit(world.client, template="workload", workload=terms, base={**PROBLEM, "threads": 2},
                   requires={"cores": 2}, repetitions=1)  # fmt: skip
     until(lambda: world.client.experiment(made).state != "active", "the runs", 600)
-    assert world.client.experiment(made).by_state == {"succeeded": 3}
+    assert world.client.experiment(made).by_state == {"succeeded": 6}
     return made, world.client.workload(made)
 
 
@@ -33,13 +33,16 @@ def rows_of(page, tmp_path, title):
 
 def test_the_page_shows_what_the_api_answers(tab, analysed, tmp_path):
     experiment_id, found = analysed
-    (network,) = found.networks
+    network = next(of for of in found.networks if of.model == "tiny")
     assert [(row.mode, row.data) for row in network.rows] == [
         ("train", "synthetic"), ("train", "stdlib"), ("infer", "synthetic"),
     ]  # fmt: skip
     assert all(row.ops and row.memory_bytes["activations"] for row in network.rows)
     page = tab.open(f"experiment?id={experiment_id}")  # the workload is its first view
     expect(page.get_by_role("heading", name="tiny", exact=True)).to_be_visible()
+    of_all = page.locator("section", has=page.get_by_role("heading", name="All networks")).get_by_role("listitem")
+    assert found.answers
+    expect(of_all).to_have_text(found.answers)
     for said in network.answers:
         expect(page.get_by_text(said)).to_be_visible()
     shown = rows_of(page, tmp_path, "Time of a step by phase: tiny")
@@ -57,7 +60,7 @@ def test_the_page_shows_what_the_api_answers(tab, analysed, tmp_path):
     assert len(network.typical) < len(network.rows)
     first = network.rows[network.typical[0]].ops[0]
     expect(ops.first).to_contain_text(f"{first.op} {first.phase}")
-    expect(page.get_by_role("heading", name="Training beside inference by batch")).to_be_visible()
+    expect(page.get_by_role("heading", name="Training beside inference by batch").first).to_be_visible()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])

@@ -295,7 +295,13 @@ export function Workload({of, topic}) {
 	const answer = useAnswer(asks, {}, {follow: topic});
 	if (!asks) return html`<${Nothing} of=${of} />`;
 	return html`<${Answered} answer=${answer} height=${600}>
-		${(/** @type {Schemas['Workload']} */ {networks}) =>
-			html`<div class="stack">${networks.map(each => html`<${Network} key=${each.model} of=${each} />`)}</div>`}
+		${(/** @type {Schemas['Workload']} */ {networks, answers}) => html`<div class="stack">
+			${networks.length > 1 &&
+			html`<section class="panel">
+				<h2>All networks</h2>
+				<ul class="notes">${answers.map(said => html`<li key=${said}>${said}</li>`)}</ul>
+			</section>`}
+			${networks.map(each => html`<${Network} key=${each.model} of=${each} />`)}
+		</div>`}
 	<//>`;
 }

@@ -192,7 +192,8 @@ export default function Experiment() {
 				${known.submitter && ` by ${known.submitter_name || known.submitter}`}
 				${commit(known) && `, commit ${commit(known)}`}
 			`}
-			lead=${(known?.notes || known?.tags?.length) &&
+			lead=${known &&
+			Boolean(known.notes || known.tags?.length) &&
 			html`
 				${known.tags?.map(tag => html`<small class="tag" key=${tag}>${tag}</small> `)}
 				<${Markdown} of=${known.notes} />
