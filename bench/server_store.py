@@ -105,8 +105,8 @@ def serve(database_url: str) -> Iterator[Served]:
             process.wait(60)
 
 
-def fill(served: Served, runs: int) -> None:
-    """Add runs of the past year with their attempts, results and digests, up to a number."""
+def fill(served: Served, runs: int, results: bool = True) -> None:
+    """Add runs of the past year up to a number. results: with their attempts, results and digests."""
     there = served.sql("SELECT count(*) FROM experiment")
     wanted = runs // RUNS_OF_EXPERIMENT
     store = Database(served.database_url)
@@ -125,7 +125,7 @@ def fill(served: Served, runs: int) -> None:
                 session.execute(insert(Series), _series(samples))
             SAMPLE.create(session.connection(), checkfirst=False)
             session.execute(insert(SAMPLE), samples)
-            for statement in FILL:
+            for statement in FILL if results else FILL[:OF_RUNS]:
                 session.execute(text(statement), {**values, "first": first, "last": min(first + 10, wanted) - 1})
             SAMPLE.drop(session.connection(), checkfirst=False)
         if first % 100 == 0:
@@ -223,6 +223,7 @@ FINISHED = "CAST(:at AS double precision) + id * CAST(:apart AS double precision
 SAMPLED = f"({RUNS}) AS r JOIN sample ON sample.n = r.position % {SAMPLES}"
 SUCCEEDED = "'succeeded'"
 OF_RESULT = ("median_step_s", "tokens_per_s", "final_loss", "phase_s", "environment_sha256")  # columns of both tables
+OF_RUNS = 4  # of the statements, those that add runs without results
 FILL = (
     "INSERT INTO worker (worker_id, boot_id, node, cores, core_set, memory_bytes, labels, software, topology, "
     "registered_at, seen_at) VALUES ('past', '1', 'past', '[0]', '0', 1099511627776, '{}', '{}', '{}', :at, :at) "

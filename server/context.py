@@ -56,7 +56,7 @@ async def _context(request: Request) -> Context:
 
 Ctx = Annotated[Context, Depends(_context)]
 Id = Annotated[int, Path(ge=1, le=MOST_ID, examples=[1])]
-Cursor = Annotated[str | None, Query(max_length=200, description="`next_cursor` of the previous page")]
+Cursor = Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page")]
 PageSize = Annotated[int, Query(ge=1, description="items of a page; page-too-large contains the limit")]
 
 

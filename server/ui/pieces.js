@@ -156,7 +156,7 @@ export function Tabs({name = 'view', tabs, chosen}) {
 /**
  * @template Row
  * @typedef {{label: Children, cell: (row: Row) => Children, number?: boolean, tight?: boolean,
- *   sort?: string, class?: string, by?: (row: Row) => string | number}} Column
+ *   sort?: string, class?: string, more?: boolean, by?: (row: Row) => string | number}} Column more: hidden at first
  */
 
 /**
@@ -218,11 +218,18 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 			return sign * (x < y ? -1 : x > y ? 1 : 0);
 		});
 	}
-	const named = onSort ? columns.flatMap(({label}) => (typeof label === 'string' ? [label] : [])) : [];
-	const hidden = onSort ? (address.value.params.get('hide') ?? '').split(',') : [];
-	const shown = columns.filter(({label}) => !hidden.includes(String(label)));
-	const hide = (/** @type {string} */ label) =>
-		choose({hide: named.filter(each => hidden.includes(each) !== (each === label)).join()});
+	// Columns can be hidden and, if they are more, shown; the URL holds which.
+	const named = onSort ? columns.filter(({label}) => typeof label === 'string') : [];
+	const listed = (/** @type {string} */ name) => (onSort ? (address.value.params.get(name) ?? '').split(',') : []);
+	const changed = {hide: listed('hide'), show: listed('show')};
+	const way = (/** @type {Column<Row>} */ {more}) => (more ? 'show' : 'hide');
+	const isShown = (/** @type {Column<Row>} */ each) =>
+		changed[way(each)].includes(String(each.label)) === Boolean(each.more);
+	const shown = columns.filter(isShown);
+	const toggle = (/** @type {Column<Row>} */ one) => {
+		const those = named.filter(each => way(each) === way(one)).map(({label}) => String(label));
+		choose({[way(one)]: those.filter(each => changed[way(one)].includes(each) !== (each === one.label)).join()});
+	};
 	const heading = (/** @type {Column<Row>} */ each, /** @type {number} */ i) => {
 		const field = onSort ? each.sort : each.by && String(each.label);
 		const direction = chosen === field ? 'ascending' : chosen === `-${field}` ? 'descending' : 'none';
@@ -271,8 +278,8 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 			<summary>Columns</summary>
 			<div class="row">
 				${named.map(
-					each => html`<label key=${each}>
-						<input type="checkbox" checked=${!hidden.includes(each)} onChange=${() => hide(each)} /> ${each}
+					each => html`<label key=${each.label}>
+						<input type="checkbox" checked=${isShown(each)} onChange=${() => toggle(each)} /> ${each.label}
 					</label>`
 				)}
 			</div>

@@ -45,7 +45,7 @@ def experiments() -> None:
 @listing.commit_options
 @listing.filter_option("experiments")
 @listing.period_options
-@click.option("--sort", type=listing.Sort(("id", "created_at", "finished_at")), help="[default: -id]")
+@listing.sort_option("-id")
 @limit_option
 @server_option
 @json_option

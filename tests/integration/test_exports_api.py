@@ -263,10 +263,17 @@ def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
         {"id": 4, "threads": 1, "scheduler": "task"}, {"id": 3, "threads": 1, "scheduler": "task"},
     ]  # fmt: skip
     assert [run["id"] for run in taskloom("runs", "list")] == [4, 3, 2, 1]
+    for sort in ("scheduler", "-median_step"):
+        runs = taskloom("runs", "list", "--sort", sort, "--experiment", "1")
+        name = "median_step_s" if sort == "-median_step" else sort
+        values = [{**run, **run["settings"]}[name] for run in runs]
+        having = [value for value in values if value is not None]
+        assert having == values[: len(having)] == sorted(having, reverse=sort.startswith("-"))
     assert [run["id"] for run in taskloom("runs", "list", "--experiment", "1", "--clean")] == [1, 3]
     assert [run["id"] for run in taskloom("runs", "list", "--state", "failed", "--state", "queued")] == [4]
     assert "cheese" in taskloom("runs", "list", "--columns", "cheese", code=2)
-    assert "cheese" in taskloom("runs", "list", "--sort", "cheese", code=2)
+    assert "columns are id, experiment_id" in taskloom("runs", "list", "--sort", "cheese", code=2)
+    assert [e["id"] for e in taskloom("experiments", "list", "--sort", "-name")] == [1]
     assert [e["id"] for e in taskloom("experiments", "list", "--state", "finished", "--since", "1h")] == [1]
     assert taskloom("experiments", "list", "--name", "other") == []
     file = tmp_path / "steps.feather"

@@ -1,12 +1,15 @@
 """Lists of runs and experiments: filters, orders, pages and counts equal those of a scan of all rows."""
 
 import itertools
+import json
 
 import pytest
 
 from taskloom.server import paging
 from taskloom.server.read.experiments import eta
+from taskloom.server.read.experiments import listing as experiments
 from taskloom.server.read.lists import keyset
+from taskloom.server.read.runs import listing
 from tests.support.walked import walk
 
 pytestmark = pytest.mark.both_databases
@@ -89,6 +92,75 @@ def test_lists_of_runs_are_what_a_look_at_every_row_gives(api, runs, monkeypatch
         assert walk(api, "/runs", **query) == [], name
 
 
+def check_sorted(api, path, rows, name):
+    """A list sorted by a column, in pages of three and at once: rows without a value last, equal ones by id."""
+    for minus, limit in (("", 3), ("-", 500)):
+        order = walk(api, path, sort=f"{minus}{name}", limit=limit)
+        places = [(rows[each][name], each) for each in order]
+        having = [place for place in places if place[0] is not None]
+        without = [place for place in places if place[0] is None]
+        assert places == having + without, (name, minus)
+        assert having == sorted(having, reverse=minus == "-"), (name, minus)
+        assert without == sorted(without, reverse=minus == "-"), (name, minus)
+        assert len(set(order)) == len(rows), (name, minus)
+
+
+def test_runs_are_sorted_by_every_column(api, runs):
+    phases = {run_id: 0.5 + run_id % 3 for run_id in (1, 3, 6)}
+    for run_id, seconds in phases.items():
+        api.sql(f"UPDATE run SET phase_s = '{{\"forward\": {seconds}}}', node_timed_s = {seconds} WHERE id = {run_id}")
+    api.sql("UPDATE run SET phase_s = NULL WHERE id NOT IN (1, 3, 6)")
+    api.sql("UPDATE run SET trainer_dirty = (id = 3) WHERE id < 6")
+    rows = {}
+    for run_id, run in runs.items():
+        spec = api.get(f"/runs/{run_id}")["spec"]
+        seconds = phases.get(run_id)
+        more = {"trainer_dirty": run_id == 3 if run_id < 6 else None, "forward_s": seconds, "node_timed_s": seconds}
+        rows[run_id] = {**spec, "model": spec["model"]["name"], **run, **more}
+    known = [name for name in listing.SORTS.known if name in rows[1]]
+    assert len(known) > len(listing.SORTS.indexed) + 40
+    assert {"scheduler", "fusion", "lr", "forward_s", "tag", "cores"} - set(known) == {"tag", "cores"}
+    for name in known:
+        check_sorted(api, "/runs", rows, name)
+
+
+def test_experiments_are_sorted_by_every_column(api, runs):  # noqa: ARG001
+    for name in ("g~'ö'~", "g~'ö'~", "g"):
+        api.submit(name=name, base={"seq": 32}, commit="abcdef0", dirty=True)
+    api.post("/experiments/3/cancel")
+    verdicts = {2: ("faster", 1.5), 4: ("slower", 0.5), 5: ("faster", 0.25)}
+    for experiment_id, (verdict, ratio) in verdicts.items():
+        stored = json.dumps({"verdict": verdict, "ratio": ratio})
+        api.sql(f"UPDATE experiment SET verdict = '{stored}' WHERE id = {experiment_id}")
+    rows = {item["id"]: item for item in api.get("/experiments")["items"]}
+    for experiment_id, row in rows.items():
+        row["verdict"], row["ratio"] = verdicts.get(experiment_id, (None, None))
+    assert {"name", "state", "submitter", "ratio", "dirty", "runs", "notes"} - set(experiments.SORTS.known) == {"notes"}
+    for name in experiments.SORTS.known:
+        check_sorted(api, "/experiments", rows, name)
+
+
+def test_what_no_index_sorts_is_sorted_among_few(api, runs, monkeypatch):
+    monkeypatch.setattr(keyset, "WINDOW", 4)
+    problem = api.get("/runs", 422, sort="-threads")
+    (error,) = problem["errors"]
+    assert (problem["type"], error["field"], error["value"]) == ("/problems/invalid-request", "sort", "-threads")
+    assert "threads only with filters that leave fewer than 4 rows to search (experiment_id, run," in error["accepted"]
+    assert "tokens_per_s" in error["accepted"]
+    assert api.get("/runs", 422, sort="-threads", filter="scheduler = task")["errors"] == [error]
+    for few in ({"experiment_id": 1}, {"run": [2, 9, 1]}, {"state": "queued"}, {"since": "1h"}):
+        wanted = [run["id"] for run in api.get("/runs", limit=500, **few)["items"]]
+        wanted.sort(key=lambda run_id: (runs[run_id]["settings"]["threads"], run_id))
+        assert walk(api, "/runs", sort="threads", limit=2, **few) == wanted, few
+    assert api.get("/exports/runs", 422, sort="threads")["errors"][0]["field"] == "sort"
+    assert len(walk(api, "/runs", sort="state", limit=3)) == 10
+    assert "state only with" in api.get("/runs", 422, sort="state", filter="threads = 2")["errors"][0]["accepted"]
+    for _ in range(3):
+        api.submit(base={"seq": 32})
+    assert "fewer than 4 rows to search (since)" in api.get("/experiments", 422, sort="ratio")["errors"][0]["accepted"]
+    assert walk(api, "/experiments", sort="runs", limit=2) == [3, 4, 5, 2, 1]
+
+
 def test_runs_are_counted_where_that_is_cheap(api, runs):  # noqa: ARG001
     assert api.get("/runs", limit=1)["total"] is None
     for query, count in (({}, 10), ({"state": "succeeded"}, 6), ({"experiment_id": 1, "filter": "threads=2"}, 4)):
@@ -120,6 +192,10 @@ def test_a_row_says_where_and_how_long_a_run_ran_and_what_went_wrong(api, runs):
         ("/runs", {"since": "2026-11-22"}, "since"),
         ("/runs", {"finished_until": "9" * 7 + "d"}, "finished_until"),
         ("/runs", {"sort": "cheese"}, "sort"),
+        ("/runs", {"sort": "--id"}, "sort"),
+        ("/runs", {"sort": "tag"}, "sort"),
+        ("/experiments", {"sort": "notes"}, "sort"),
+        ("/experiments", {"sort": "threads"}, "sort"),
         ("/experiments", {"state": "queued"}, "state"),
         ("/experiments", {"since": "0001-01-01T00:00:00+30:00"}, "since"),
     ],
@@ -132,6 +208,9 @@ def test_what_cannot_be_filtered_by_is_named(empty_api, path, query, field):
 def test_a_cursor_of_nonsense_is_refused(empty_api):
     for text in ("x", "after:x~1", "nan~1", "1~", "~-1", "~99999999999", "inf~1"):
         assert empty_api.get("/runs", 422, cursor=paging.encode(text))["type"] == "/problems/bad-cursor"
+    for sort, text in (("node", "0.5~1"), ("node", "'a\0~1"), ("duration_s", "'a~1"), ("flagged_steps", "1e99~1")):
+        refused = empty_api.get("/runs", 422, sort=sort, cursor=paging.encode(text))
+        assert refused["type"] == "/problems/bad-cursor", text
 
 
 def test_experiments_are_filtered_sorted_and_counted(api, runs):  # noqa: ARG001
@@ -209,6 +288,7 @@ def test_an_experiment_names_the_key_it_was_submitted_with(house):
     house.use(house.tokens["admin"])
     named = house.post("/keys", {"scope": "submit", "name": "ci"}, 201)["token"]
     house.use(named)
-    house.submit(calibrates=True, repetitions=6)
+    answer = house.submit(calibrates=True, repetitions=6)
     row = house.get("/experiments", limit=1)["items"][0]
-    assert (row["submitter"], row["submitter_name"], row["purpose"]) == ("key:9", "ci", "calibrate")
+    for shown in (answer, row):
+        assert (shown["submitter"], shown["submitter_name"], shown["purpose"]) == ("key:9", "ci", "calibrate")

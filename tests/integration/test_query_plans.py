@@ -18,12 +18,16 @@ GROWING = {
 INSTANT = "2026-01-01T00:00:00Z"
 ADDRESSES = [
     "/runs", "/runs?sort=-id", "/runs?sort=-finished_at", "/runs?sort=created_at", "/runs?sort=-started_at",
-    "/runs?sort=-median_step_s", "/runs?state=succeeded", "/runs?state=failed&state=queued&sort=-id",
+    "/runs?sort=-median_step_s", "/runs?sort=tokens_per_s", "/runs?sort=-final_loss", "/runs?sort=flagged_steps",
+    "/runs?sort=-duration_s", "/runs?sort=node", "/runs?sort=-state", "/runs?sort=experiment_id", "/runs?sort=threads",
+    "/runs?state=succeeded", "/runs?state=failed&state=queued&sort=-id",
     "/runs?node=n1", "/runs?flagged=true", "/runs?experiment_id=1", "/runs?experiment_id=1&state=failed",
     f"/runs?sort=-finished_at&finished_since={INSTANT}", f"/runs?since={INSTANT}", "/runs?experiment_id=1&total=true",
     "/runs?state=failed&total=true", "/runs/1", "/runs/1/log", "/runs/1/steps", "/runs/1/progress", "/runs/1/changes",
     "/runs/1/artifacts", "/experiments", "/experiments?sort=finished_at", "/experiments/1", "/experiments/1/changes",
     "/experiments?limit=50&total=true", "/experiments?state=active", "/experiments?sort=-created_at",
+    "/experiments?sort=name", "/experiments?sort=-state", "/experiments?sort=submitter", "/experiments?sort=-group",
+    "/experiments?sort=-runs", "/experiments?sort=ratio",
     "/analysis/history/series", "/analysis/history/series?run_id=1", "/analysis/history/series/1/points",
     f"/analysis/history/series/1/points?sort=-finished_at&finished_until={INSTANT}", "/analysis/alerts", "/overview",
     "/queue/runs", "/queue/demand", "/workers", "/workers/w1/attempts",

@@ -9,6 +9,8 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.patience import until
+
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
 
@@ -71,3 +73,70 @@ def test_columns_of_a_list_are_hidden_and_the_address_keeps_it(world, tab):
     expect(heads.filter(has_text="Duration")).to_have_count(1)
     page.goto(f"{world.home.url}/ui/experiments")
     expect(page.get_by_role("table", name="Experiments").locator("th")).to_have_count(6)
+
+
+@pytest.mark.parametrize(
+    ("path", "address", "link", "headers"),
+    [
+        ("runs", "experiments?view=runs", "run?id=", {
+            "Experiment": "experiment_id", "State": "state", "Median step": "median_step_s",
+            "Tokens/s": "tokens_per_s", "Flagged": "flagged_steps", "Node": "node", "Duration": "duration_s",
+            "Ended": "finished_at", "threads": "threads", "Run": "id",
+            "Final loss": "final_loss",
+        }),
+        ("experiments", "experiments", "experiment?id=", {
+            "Question and verdict": "name", "State": "state", "Runs": "runs", "Submitter": "submitter",
+            "Submitted": "created_at", "Ended": "finished_at", "Ratio": "ratio",
+        }),
+    ],
+)  # fmt: skip
+def test_a_list_is_sorted_by_the_header_that_is_clicked(world, tab, path, address, link, headers):
+    def shown():
+        found = page.locator(f"tr[data-row] a[href^='{link}']")
+        return found.evaluate_all("links => links.map(each => Number(new URL(each.href).searchParams.get('id')))")
+
+    def listed(sort):
+        query = {"sort": sort, "limit": 50}
+        answer = httpx.get(f"{world.home.url}/api/v1/{path}", params=query, timeout=60).raise_for_status().json()
+        return [item["id"] for item in answer["items"]]
+
+    def check(sort):
+        wanted = listed(sort)
+        until(lambda: shown() == wanted, f"rows in the order of {sort}")
+
+    page = tab.open(f"{address}{'&' if '?' in address else '?'}show=threads,Final loss,Ratio")
+    table = page.get_by_role("table")
+    for label, name in headers.items():
+        for sort, state in ((f"-{name}", "descending"), (name, "ascending")):
+            table.get_by_role("button", name=label, exact=True).click()
+            expect(table.get_by_role("columnheader", name=label, exact=True)).to_have_attribute("aria-sort", state)
+            expect(page).to_have_url(re.compile(rf"[?&]sort={sort}(&|$)"))
+            tab.settle()
+            check(sort)
+    page.reload()
+    tab.settle()
+    last = list(headers)[-1]
+    expect(table.get_by_role("columnheader", name=last, exact=True)).to_have_attribute("aria-sort", "ascending")
+    check(headers[last])
+    assert tab.violations() == []
+
+
+def test_further_columns_are_chosen_and_the_address_keeps_them(world, tab):
+    page = tab.open(f"experiment?id={world.compared}&view=runs&hide=Node")
+    heads = page.get_by_role("table", name="Runs").get_by_role("columnheader")
+    before = heads.count()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label("scheduler", exact=True).check()
+    expect(page).to_have_url(re.compile("show=scheduler"))
+    expect(heads).to_have_count(before + 1)
+    of_runs = {run.id: run.settings.scheduler for run in world.runs}
+    page.get_by_role("button", name="scheduler", exact=True).click()
+    expect(heads.filter(has_text="scheduler")).to_have_attribute("aria-sort", "descending")
+    cells = page.locator("tr[data-row] td:last-child")
+    expect(cells).to_have_text(sorted(of_runs.values(), reverse=True))
+    page.reload()
+    expect(heads).to_have_count(before + 1)
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label("scheduler", exact=True).uncheck()
+    expect(page).to_have_url(re.compile("hide=Node"))
+    expect(heads).to_have_count(before)

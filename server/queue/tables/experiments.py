@@ -60,6 +60,9 @@ class Experiment(Base):
         Index("ix_experiment_finished_at", "finished_at", "id"),
         Index("ix_experiment_created_at", "created_at", "id"),
         Index("ix_experiment_group_name", "group_name", "id"),
+        Index("ix_experiment_name", "name", "id"),
+        Index("ix_experiment_owner", "owner", "id"),
+        Index("ix_experiment_runs", "runs", "id"),
         LASTING_IDS,
     )
 

@@ -103,6 +103,10 @@ class Run(Base):
         Index("ix_run_started_at", "started_at", "id"),
         Index("ix_run_finished_at", "finished_at", "id", "state"),  # covers the counts of recently ended runs
         Index("ix_run_median_step_s", "median_step_s", "id"),
+        Index("ix_run_tokens_per_s", "tokens_per_s", "id"),
+        Index("ix_run_final_loss", "final_loss", "id"),
+        Index("ix_run_flagged_steps", "flagged_steps", "id"),
+        Index("ix_run_duration_s", text("(finished_at - started_at)"), "id"),
         Index("ix_run_node", "node", "id"),
         Index("ix_run_flagged", "id", sqlite_where=text(FLAGGED), postgresql_where=text(FLAGGED)),
         Index(

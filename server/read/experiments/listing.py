@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
 
 from taskloom.contract.experiments import ExperimentDetail, ExperimentPage, ExperimentSummary, Verdict
 from taskloom.server.db import Database
@@ -19,11 +20,17 @@ from taskloom.server.read.lists.commits import ANY, CommitFilter
 from taskloom.server.read.lists.grammar import Tree
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
+from taskloom.server.read.lists.sorting import Sorts, sortable
 
 OF_RUNS_WINDOW = 100  # experiments a page whose runs are searched
 WINDOWS = 20  # that are searched for the experiment of a badge
 State = Literal["active", "finished", "cancelled"]
-Sort = Literal["id", "-id", "created_at", "-created_at", "finished_at", "-finished_at"]
+Sort = str  # a name of SORTS; with - before it: descending
+SORTS = Sorts(
+    sortable(field for field in fields.OWN if field.name != "notes"),  # notes are too long for a cursor
+    ("id", "name", "submitter", "group", "runs", "created_at", "finished_at"),
+    "since",
+)
 IN_STATE: dict[State, Condition] = {
     "active": Experiment.finished_at.is_(None),
     "finished": Experiment.finished_at.is_not(None) & Experiment.cancelled_at.is_(None),
@@ -80,9 +87,9 @@ def page(
     cursor: str | None,
     limit: int,
 ) -> ExperimentPage:
-    """Raises BadCursor."""
+    """Raises BadCursor or InvalidRequest."""
     with database.read(snapshot=True) as session:
-        ids, next_cursor = keyset.page(session, look(filters, sort), cursor, limit)
+        ids, next_cursor = keyset.page(session, look(session, filters, sort), cursor, limit)
         rows = {row.id: row for row in session.scalars(select(Experiment).where(Experiment.id.in_(ids)))}
         items = details.summaries(session, [rows[experiment_id] for experiment_id in ids])
         if any(item.state == "active" for item in items):
@@ -101,7 +108,7 @@ def newest_verdict(database: Database, filters: Filters) -> Verdict | None:
     cursor: str | None = None
     with database.read(snapshot=True) as session:
         for _ in range(WINDOWS):
-            ids, cursor = keyset.page(session, look(ended, "-id"), cursor, 1)
+            ids, cursor = keyset.page(session, look(session, ended, "-id"), cursor, 1)
             rows = list(session.scalars(select(Experiment).where(Experiment.id.in_(ids))))
             if rows or cursor is None:
                 return next((item.verdict for item in details.summaries(session, rows)), None)
@@ -117,20 +124,22 @@ def show(database: Database, etas: Etas, experiment_id: int) -> ExperimentDetail
         return detail.model_copy(update=etas.estimate(session).of(experiment_id))
 
 
-def look(filters: Filters, sort: Sort) -> Look:
-    """Query for these experiments."""
+def look(session: Session, filters: Filters, sort: Sort) -> Look:
+    """Query for these experiments. Raises InvalidRequest if no index sorts them and they are not few."""
     given = filters.conditions()
     window = OF_RUNS_WINDOW if fields.asks_runs(filters.where) else None
-    name, descending = sort.lstrip("-"), sort.startswith("-")
+    name, descending = sort.removeprefix("-"), sort.startswith("-")
+    if name not in SORTS.indexed:
+        return SORTS.few(session, look(session, filters, "id"), sort)
     if name == "id" and filters.period.since is not None:  # ids follow the order of submission
         name = "created_at"
     if name == "id":
         return Look(Experiment.id, Order(None, descending), [()], where=[*given.values()], window=window)
-    column = getattr(Experiment, name)
-    within = [given.pop(each) for each in BOUNDS[name] if each in given]
+    order = replace(SORTS.order(name, by_index=True), descending=descending)
+    within = [given.pop(each) for each in BOUNDS.get(name, ()) if each in given]
     since = filters.period.since if name == "finished_at" else None  # no experiment ends before its submission
-    above = [] if since is None else [column >= since]
-    return Look(Experiment.id, Order(column, descending), [()], within, above, [*given.values()], window)
+    above = [] if since is None else [Experiment.finished_at >= since]
+    return Look(Experiment.id, order, [()], within, above, [*given.values()], window)
 
 
 def _with_eta(item: ExperimentSummary, left: Eta) -> ExperimentSummary:

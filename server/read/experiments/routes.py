@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Query
+from pydantic import AfterValidator
 from starlette.responses import Response
 
 from taskloom.analysis.report import badge as badges
@@ -63,9 +64,7 @@ def index(
     reading: Reads,
     page: Paged,
     filters: Annotated[listing.Filters, Depends(_filters)],
-    sort: Annotated[
-        listing.Sort, Query(description="a column; with - before it: descending. Experiments without a value come last")
-    ] = "-id",
+    sort: Annotated[str, AfterValidator(listing.SORTS.check), listing.SORTS.query] = "-id",
     total: Total = False,
 ) -> ExperimentPage:
     """List experiments, newest first or sorted by `sort`."""

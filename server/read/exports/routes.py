@@ -18,8 +18,7 @@ from taskloom.server.read.exports import formats
 from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
 from taskloom.server.read.exports.streams import Export
 from taskloom.server.read.exports.tables import TABLES, Kind
-from taskloom.server.read.runs.listing import Sort
-from taskloom.server.read.runs.routes import RunFilters
+from taskloom.server.read.runs.routes import RunFilters, RunSort
 from taskloom.server.routing import Router
 
 router = Router("/exports", tag="exports")
@@ -68,7 +67,7 @@ async def show(
     format: Annotated[
         Format, AfterValidator(_available), Query(description="parquet and arrow need pyarrow on the server")
     ] = "csv",
-    sort: Annotated[Sort, Query(description="order of the runs; with - before it: descending")] = "id",
+    sort: RunSort = "id",
 ) -> Response:
     """Stream a tidy table with flat columns: one row for each run, step, op, variant, or point of a history.
 

@@ -133,8 +133,8 @@ class Exports:
         reading = asyncio.create_task(reader.read(READ_BYTES))
         try:
             await asyncio.wait([reading, writing], return_when=asyncio.FIRST_COMPLETED)
-            if writing.done():
-                refusal = writing.result()
+            if writing.done() or not await reading:  # the end of the pipe, of which the writer says why
+                refusal = await writing
                 if refusal is not None:
                     raise rebuilt(refusal)
             return await reading

@@ -85,7 +85,7 @@ def _pages(database: Database, filters: Filters, sort: Sort, columns: Sequence[A
     cursor: str | None = None
     while True:
         with database.read(snapshot=True) as session:
-            ids, cursor = keyset.page(session, look(filters, sort), cursor, most)
+            ids, cursor = keyset.page(session, look(session, filters, sort), cursor, most)
             found = {row.id: row for row in session.execute(select(*columns).where(Run.id.in_(ids)))}
         yield [found[run_id] for run_id in ids]
         if cursor is None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, SelectBase, and_, case, func, not_, or_
+from sqlalchemy import ColumnElement, Integer, SelectBase, and_, case, cast, func, not_, or_
 from sqlalchemy.orm import Session
 
 from gpt2core.spec import networks
@@ -29,6 +29,7 @@ from taskloom.contract.commits import SHORT
 from taskloom.contract.filters import FilterKind, FilterName
 from taskloom.server.db import now
 from taskloom.server.read.lists.grammar import Comparison, Either, Every, Not, Tree, Value, comparisons
+from taskloom.server.read.lists.keyset import Kind
 from taskloom.server.read.lists.members import json_number, json_text, json_value, spellings
 
 Condition = ColumnElement[bool]
@@ -148,6 +149,19 @@ class Field:
         if not (self._may_lack and is_number):
             return number
         return case((json_text(self.column, *self.inside).is_(None), default), else_=number)
+
+    @property
+    def sorted_by(self) -> tuple[Any, Kind]:
+        """SQL by which rows are sorted, and the kind of its values: false is 0, true is 1."""
+        if self.kind == "boolean":
+            if self.inside:
+                return case((self._text == "true", 1), (self._text == "false", 0)), int
+            return cast(self.column, Integer), int
+        if self.kind in ("text", "choice"):
+            return (json_value(self.column, *self.inside) if self.inside else self.column), str
+        if self.inside:
+            return self._number, float
+        return self.column, int if self.kind == "integer" else float
 
     @property
     def _may_lack(self) -> bool:

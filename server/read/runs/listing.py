@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -20,12 +20,18 @@ from taskloom.server.read.lists.commits import ANY, CommitFilter
 from taskloom.server.read.lists.grammar import Tree
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
+from taskloom.server.read.lists.sorting import Sorts, sortable
 from taskloom.server.read.runs.fields import RUN_FIELDS
 
-Sort = Literal[
-    "id", "-id", "created_at", "-created_at", "started_at", "-started_at", "finished_at", "-finished_at",
-    "median_step_s", "-median_step_s",
-]  # fmt: skip
+Sort = str  # a name of SORTS; with - before it: descending
+# Columns in which many runs are equal. SQLite cannot end a search between equal values, so no filter is tested there.
+COARSE = ("experiment_id", "state", "flagged_steps", "node")
+SORTS = Sorts(
+    sortable(RUN_FIELDS.values()),
+    ("id", "experiment_id", "state", "median_step_s", "tokens_per_s", "final_loss", "flagged_steps", "node",
+     "duration_s", "created_at", "started_at", "finished_at"),
+    "experiment_id, run, since, state, node",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,9 +75,9 @@ class Filters:
 
 
 def page(database: Database, filters: Filters, sort: Sort, with_total: bool, cursor: str | None, limit: int) -> RunPage:
-    """Raises BadCursor."""
+    """Raises BadCursor or InvalidRequest."""
     with database.read(snapshot=True) as session:
-        ids, next_cursor = keyset.page(session, look(filters, sort), cursor, limit)
+        ids, next_cursor = keyset.page(session, look(session, filters, sort), cursor, limit)
         rows = {row.id: row for row in session.execute(select(*SUMMARY).where(Run.id.in_(ids)))}
         named = commits.of_experiments(session, {row.experiment_id for row in rows.values()})
         total = _total(session, filters) if with_total else None
@@ -86,36 +92,51 @@ def _row(run: Any, named: Mapping[str, Any]) -> RunRow:
     return RunRow(**summary(run, named), error=error)
 
 
-def look(filters: Filters, sort: Sort) -> Look:
-    """Query for these runs: one filter along an index, the others tested row by row."""
+def look(session: Session, filters: Filters, sort: Sort) -> Look:
+    """Query for these runs: one filter along an index, the others tested row by row; few runs are read and then sorted.
+    Raises InvalidRequest if no index sorts them and they are not few."""
     given = filters.conditions()
-    name, descending = sort.lstrip("-"), sort.startswith("-")
-    column: Any = None if name == "id" else getattr(Run, name)
+    name, descending = sort.removeprefix("-"), sort.startswith("-")
+    if name == "id":
+        return _in_order(filters, given, descending)
     if filters.experiment_id is not None:  # sorting its runs is faster than reading an index of all runs
         every = given.pop("experiment_id")
-        states = given.pop("states", None) if column is None else None
-        along: list[Sequence[Condition]] = [(every,)]
-        if states is not None:
-            along = [(every, Run.state == state) for state in dict.fromkeys(filters.states)]
-        return Look(Run.id, Order(None if column is None else column + 0.0, descending), along, where=[*given.values()])
-    if filters.run_ids and column is None:
-        return Look(Run.id, Order(None, descending), [(given.pop("run"),)], where=[*given.values()])
-    if column is None and filters.period.since is not None:  # ids follow the order of submission
-        name, column = "created_at", Run.created_at
-    if column is not None:
-        within = [given.pop(each) for each in BOUNDS.get(name, ()) if each in given]
-        since = filters.period.since if name in ("started_at", "finished_at") else None  # not before submission
-        above = [] if since is None else [column >= since]
-        return Look(Run.id, Order(column, descending), [()], within, above, [*given.values()])
+        return Look(Run.id, SORTS.order(sort), [(every,)], where=[*given.values()])
+    if filters.run_ids or name not in SORTS.indexed or (given and name in COARSE):
+        return SORTS.few(session, _in_order(filters, given, descending=False), sort)
+    return _along(filters, given, name, SORTS.order(sort, by_index=True))
+
+
+def _along(filters: Filters, given: dict[str, Condition], name: str, order: Order) -> Look:
+    """Query for runs along the index of a column."""
+    within = [given.pop(each) for each in BOUNDS.get(name, ()) if each in given]
+    since = filters.period.since if name in ("started_at", "finished_at") else None  # not before submission
+    above = [] if since is None or order.column is None else [order.column >= since]
+    return Look(Run.id, order, [()], within, above, [*given.values()])
+
+
+def _in_order(filters: Filters, given: dict[str, Condition], descending: bool) -> Look:
+    """Query for runs in the order of their ids."""
+    order = Order(None, descending)
     leading: list[Sequence[Condition]] = [()]
-    if "states" in given:
+    if filters.experiment_id is not None:
+        every = given.pop("experiment_id")
+        states = given.pop("states", None)
+        leading = [(every,)]
+        if states is not None:
+            leading = [(every, Run.state == state) for state in dict.fromkeys(filters.states)]
+    elif filters.run_ids:
+        leading = [(given.pop("run"),)]
+    elif filters.period.since is not None:  # ids follow the order of submission
+        return _along(filters, given, "created_at", Order(Run.created_at, descending))
+    elif "states" in given:
         del given["states"]
         leading = [(Run.state == state,) for state in dict.fromkeys(filters.states)]
     elif "node" in given:
         leading = [(given.pop("node"),)]
     elif filters.flagged:
         leading = [(given.pop("flagged"),)]
-    return Look(Run.id, Order(None, descending), leading, where=[*given.values()])
+    return Look(Run.id, order, leading, where=[*given.values()])
 
 
 def _total(session: Session, filters: Filters) -> int | None:

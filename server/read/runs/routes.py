@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Query
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from taskloom.contract.bodies import MOST_ID
 from taskloom.contract.runs import RunPage, RunState
@@ -55,6 +55,7 @@ async def _filters(
 
 
 RunFilters = Annotated[listing.Filters, Depends(_filters)]
+RunSort = Annotated[str, AfterValidator(listing.SORTS.check), listing.SORTS.query]
 
 
 @router.get("", READERS)
@@ -62,9 +63,7 @@ def index(
     context: Ctx,
     page: Paged,
     filters: RunFilters,
-    sort: Annotated[
-        listing.Sort, Query(description="a column; with - before it: descending. Runs without a value come last")
-    ] = "id",
+    sort: RunSort = "id",
     total: Total = False,
 ) -> RunPage:
     """List runs in the order in which they were planned, or sorted by `sort`: `-id` gives the newest first.

@@ -1,9 +1,10 @@
 // Experiments with their verdicts; lists of runs: filters, selection for comparing, pages.
-import {html, useEffect, useState} from '../vendor/preact.js';
+import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAction, useAnswer, useList} from '../answers.js';
 import {download} from '../api.js';
-import {commit, count, duration, ms, perSecond, plural, variantName} from '../format.js';
+import {commit, count, duration, ms, number, perSecond, plural, setting, variantName, words} from '../format.js';
+import {Filter, Pages, quoted} from '../lists.js';
 import {useFollow} from '../live.js';
 import {
 	Answered,
@@ -21,19 +22,6 @@ import {
 	later
 } from '../pieces.js';
 import {Known, STATES, State, StateBar} from '../words.js';
-
-/**
- * How many rows are shown, and buttons for other pages.
- * @param {{page: {next_cursor?: string | null}, total: number | null | undefined, here: number, what: string}} props
- */
-export function Pages({page, total, here, what}) {
-	const {params} = address.value;
-	return html`<div class="more">
-		<span class="soft">${total == null ? `${count(here)} shown` : `${count(here)} of ${plural(total, what)} shown`}</span>
-		${params.has('cursor') && html`<button onClick=${() => choose({cursor: null}, false)}>First page</button>`}
-		${page.next_cursor && html`<button onClick=${() => choose({cursor: page.next_cursor}, false)}>Next page</button>`}
-	</div>`;
-}
 
 /** The selected runs, from the URL. */
 const marked = () => (address.value.params.get('marked') ?? '').split(',').filter(Boolean).map(Number);
@@ -72,6 +60,7 @@ const RUN_COLUMNS = [
 	{label: 'Run', tight: true, sort: 'id', cell: row => html`<${RunLink} id=${row.id} />`},
 	{
 		label: 'Experiment',
+		sort: 'experiment_id',
 		tight: true,
 		cell: row => html`<a href=${link('experiment', {id: row.experiment_id})}>#${row.experiment_id}</a>`
 	},
@@ -83,11 +72,12 @@ const RUN_COLUMNS = [
 			${row.error && html`<div><small class="state bad">${row.error.slug ?? ''}: ${row.error.detail ?? ''}</small></div>`}
 		`
 	},
-	{label: 'State', tight: true, cell: row => html`<${State} of=${row.state} />`},
+	{label: 'State', tight: true, sort: 'state', cell: row => html`<${State} of=${row.state} />`},
 	{label: 'Median step', number: true, sort: 'median_step_s', cell: row => ms(row.median_step_s)},
-	{label: 'Tokens/s', number: true, cell: row => count(row.tokens_per_s)},
+	{label: 'Tokens/s', number: true, sort: 'tokens_per_s', cell: row => count(row.tokens_per_s)},
 	{
 		label: 'Flagged',
+		sort: 'flagged_steps',
 		number: true,
 		cell: row =>
 			row.flagged_steps
@@ -96,13 +86,23 @@ const RUN_COLUMNS = [
 					? '0'
 					: '–'
 	},
-	{label: 'Node', tight: true, cell: row => row.node ?? '–'},
-	{label: 'Duration', number: true, cell: row => duration(row.duration_s)},
-	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`}
+	{label: 'Node', tight: true, sort: 'node', cell: row => row.node ?? '–'},
+	{label: 'Duration', number: true, sort: 'duration_s', cell: row => duration(row.duration_s)},
+	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`},
+	{label: 'Final loss', number: true, more: true, sort: 'final_loss', cell: row => number(row.final_loss, 6)}
 ];
 
-/** A value in an expression. @param {string} text */
-const quoted = text => (/^[\w.:/+-]+$/.test(text) ? text : JSON.stringify(text));
+/** @typedef {import('../schemas').Schemas['RunRow']} RunRow */
+
+/** A column for each main setting. @param {RunRow[]} rows */
+const settingColumns = rows =>
+	Object.keys(rows[0].settings ?? {}).map(name => ({
+		label: words(name),
+		more: true,
+		sort: name,
+		tight: true,
+		cell: (/** @type {RunRow} */ row) => setting(/** @type {Record<string, unknown>} */ (row.settings)[name])
+	}));
 
 /** The filters of a list of runs as one expression. @param {Record<string, unknown>} of */
 const expression = ({filter, flagged, ...equal}) =>
@@ -181,7 +181,10 @@ export function Runs({experimentId}) {
 					: html`<section class="panel">
 							<${Table}
 								caption="Runs"
-								columns=${columns.map(each => (each.label === 'Tokens/s' ? {...each, label: perSecond(found.items)} : each))}
+								columns=${[
+									...columns.map(each => (each.label === 'Tokens/s' ? {...each, label: perSecond(found.items)} : each)),
+									...settingColumns(found.items)
+								]}
 								rows=${found.items}
 								what="run"
 								view=${answer.asked}
@@ -198,68 +201,6 @@ export function Runs({experimentId}) {
 /** Runs of an experiment. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
 export const RunsOf = ({of}) => html`<${Runs} experimentId=${of.id} />`;
 
-/** @typedef {import('../schemas').Schemas['FilterName']} Name */
-
-// Completions that are offered.
-const MOST = 12;
-
-/**
- * What may follow: names, a name's operators or values, or and, or. Each completes the text.
- * @param {string} text
- * @param {Name[]} names
- */
-export function completions(text, names) {
-	const [, head = '', word = ''] = /^([^]*?)([^\s()=!<>~,"]*)$/.exec(text) ?? [];
-	const [, name, operator] = /(\w+)\s*(!=|<=?|>=?|=|~|\bin\s*\([^)]*)\s*$/i.exec(head) ?? [];
-	const of = (/** @type {string | undefined} */ each) => names.find(known => known.name === each);
-	const before = /(\w+)\s*$/.exec(head)?.[1];
-	/** @type {string[]} */
-	let next;
-	if (operator) next = (of(name)?.choices ?? []).map(quoted);
-	else if (!head.trim() || /(\(|\b(and|or|not))\s*$/i.test(head)) next = names.map(each => each.name);
-	else next = of(before)?.operators.map(each => (each === 'in' ? 'in (' : each)) ?? ['and', 'or'];
-	return next
-		.filter(each => each.startsWith(word) && each !== word)
-		.slice(0, MOST)
-		.map(each => head + each);
-}
-
-/** @param {{of: 'runs' | 'experiments' | 'series', placeholder: string, first?: boolean}} props first: / goes to it */
-export function Filter({of, placeholder, first = true}) {
-	const said = address.value.params.get('filter') ?? '';
-	const [text, setText] = useState(said);
-	const [used, use] = useState(false);
-	const names = useAnswer(used ? `filters/${of}` : null);
-	useEffect(() => setText(said), [said]);
-	const commit = () => text !== said && choose({filter: text, cursor: null});
-	return html`<form
-		class="field filter"
-		role="search"
-		onSubmit=${(/** @type {Event} */ event) => {
-			event.preventDefault();
-			commit();
-		}}
-	>
-		<label for="filter">Filter</label>
-		<input
-			id="filter"
-			type="search"
-			list="filter-next"
-			autocomplete="off"
-			spellcheck=${false}
-			value=${text}
-			placeholder=${placeholder}
-			data-find=${first ? '' : undefined}
-			onFocus=${() => use(true)}
-			onInput=${event => setText(event.target.value)}
-			onBlur=${commit}
-		/>
-		<datalist id="filter-next">
-			${completions(text, names.data?.items ?? []).map(each => html`<option key=${each} value=${each}></option>`)}
-		</datalist>
-	</form>`;
-}
-
 const SINCE = /** @type {[string, string][]} */ ([
 	['', 'any time'],
 	['24h', 'last 24 hours'],
@@ -271,6 +212,7 @@ const SINCE = /** @type {[string, string][]} */ ([
 const COLUMNS = [
 	{
 		label: 'Question and verdict',
+		sort: 'name',
 		class: 'question',
 		cell: row => html`
 			<${Question} ...${row} /> <small class="soft">#${row.id} ${commit(row)}</small>
@@ -278,9 +220,10 @@ const COLUMNS = [
 			<div class="known"><${Known} of=${row} /></div>
 		`
 	},
-	{label: 'State', tight: true, cell: row => html`<${State} of=${row.state} />`},
+	{label: 'State', tight: true, sort: 'state', cell: row => html`<${State} of=${row.state} />`},
 	{
 		label: 'Runs',
+		sort: 'runs',
 		tight: true,
 		cell: row => html`
 			<${StateBar} counts=${row.by_state} total=${row.runs} />
@@ -290,9 +233,10 @@ const COLUMNS = [
 			</small>
 		`
 	},
-	{label: 'Submitter', cell: row => row.submitter_name || row.submitter || '–'},
+	{label: 'Submitter', sort: 'submitter', cell: row => row.submitter_name || row.submitter || '–'},
 	{label: 'Submitted', tight: true, sort: 'created_at', cell: row => html`<${Time} at=${row.created_at} />`},
-	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`}
+	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`},
+	{label: 'Ratio', number: true, more: true, sort: 'ratio', cell: row => number(row.verdict?.ratio, 4)}
 ];
 
 const NARROWING = ['filter', 'state', 'name', 'submitter', 'commit', 'since'];

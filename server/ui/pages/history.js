@@ -6,7 +6,7 @@ import {changed, useAction, useAnswer} from '../answers.js';
 import {count, median, ms, number, pairsOf, percent, plural, round, setting} from '../format.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
-import {Filter, Pages} from './experiments.js';
+import {Filter, Pages} from '../lists.js';
 import {METRICS, MS, plain} from '../plots/scale.js';
 import {Lines, Spark} from '../plots/series.js';
 import {State} from '../words.js';
