@@ -28,9 +28,8 @@ from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
 from taskloom.processes import Processes
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from taskloom.analysis.causes import EfficiencyRow
+    from taskloom.screen import Screen
 
 MODELS: dict[str, dict[str, Any]] = {
     "small": {"model": "small", "batch": 4, "seq": 64, "steps": 6, "batch_slice": 1, "token_slice": 32},
@@ -125,12 +124,12 @@ def carry_out(
     cores = launch.allowed_cores()
     wait = partial(_finished, notes=notes, folder=folder, check=processes.check)
     with Client(url) as client:
-        notes.print(f"server {url}, worker on cores {','.join(map(str, cores))}", highlight=False, soft_wrap=True)
+        notes.say(f"server {url}, worker on cores {','.join(map(str, cores))}")
         finished = wait(client, request(model, len(cores), repetitions))
         table = client.scaling(finished.id)
         elapsed_s, found, waiting = time.monotonic() - began, None, {}
         answered = f"the first answer, after {elapsed_s:.0f} s: {verdict_sentence(finished)}"
-        notes.print(answered, markup=False, highlight=False, soft_wrap=True)
+        notes.say(answered)
         if len(cores) > 1:  # on one core nothing waits for another thread
             found = wait(client, finding_request(len(cores), repetitions))
             waiting = waiting_shares(client.efficiency(found.id))
@@ -143,7 +142,7 @@ def carry_out(
         return 0
     rows = f"{counted(finished.runs // len(table.rows), 'process')} a row"
     out.print(tables.scaling(table, f"{model}: {counted(finished.runs, 'run')} in {elapsed_s:.0f} s, {rows}"))
-    out.print(table.base, markup=False, highlight=False, soft_wrap=True)
+    out.say(table.base)
     say_warnings(out, table.warnings, table.brief, verbose)
     ended = [each for each in (finished, found) if each is not None]
     lines = [
@@ -158,17 +157,16 @@ def carry_out(
         ordered = sorted(waiting.items(), key=lambda each: -each[1])
         parts = ", ".join(f"{share:.0%} under {name}" for name, share in ordered)
         lines.append(f"share of the time in which its threads wait for each other: {parts}")
-    for line in (*lines, *(f"verdict: {verdict_sentence(each)}" for each in ended)):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.say(*lines, *(f"verdict: {verdict_sentence(each)}" for each in ended))
     return 0
 
 
 def _finished(
-    client: Client, request: ExperimentRequest, notes: Console, folder: Path, check: Callable[[], None]
+    client: Client, request: ExperimentRequest, notes: Screen, folder: Path, check: Callable[[], None]
 ) -> ExperimentDetail:
     """An experiment once all its runs have succeeded. Raises DemoFailed."""
     experiment = client.submit(request)
-    notes.print(f"experiment {experiment.id}: {counted(experiment.runs, 'run')}", highlight=False, soft_wrap=True)
+    notes.say(f"experiment {experiment.id}: {counted(experiment.runs, 'run')}")
     finished = watch.until_finished(client, experiment.id, notes, check=check)
     lost = experiment.runs - finished.by_state.get("succeeded", 0)
     if lost:

@@ -6,10 +6,10 @@ import threading
 import time
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from taskloom.contract.logs import printable_lines
+from taskloom.screen import Screen
 
 SAY_EVERY_S = 10.0  # without a terminal; later after a tenth of the elapsed time
 
@@ -17,7 +17,7 @@ SAY_EVERY_S = 10.0  # without a terminal; later after a tenth of the elapsed tim
 class Bar:
     """Progress that is shown inside a `with` block. Without `shown`, only `line` prints."""
 
-    def __init__(self, console: Console, shown: bool, text: str, say_every_s: float = SAY_EVERY_S) -> None:
+    def __init__(self, console: Screen, shown: bool, text: str, say_every_s: float = SAY_EVERY_S) -> None:
         self._console, self._say_every_s = console, say_every_s
         self._drawn, self._said = shown and console.is_terminal, shown and not console.is_terminal
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
@@ -53,7 +53,7 @@ class Bar:
 
     def line(self, text: str) -> None:
         """Print a line above the bar."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.say(text)
 
     def _speak(self) -> None:
         begun, passed_s = time.monotonic(), 0.0

@@ -27,6 +27,11 @@ class Screen(Console):
         kept = {name: value for name, value in os.environ.items() if name not in odd}
         super().__init__(markup=False, emoji=False, _environ=kept, **options)
 
+    def say(self, *lines: str) -> None:
+        """Print lines as they are; the terminal breaks long ones."""
+        for line in lines:
+            self.print(line, highlight=False, soft_wrap=True)
+
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable_lines(text), **options)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from rich.console import Console
-
 from gpt2core.spec.wording import counted
 from taskloom import tables
 from taskloom.client import Client
@@ -15,6 +13,7 @@ from taskloom.contract.runs import LogLine, RunDetail, RunSummary
 from taskloom.errors import TaskloomError
 from taskloom.experiment import Experiment
 from taskloom.progress import Bar
+from taskloom.screen import Screen
 
 POLL_S, MOST_POLL_S = 0.5, 5.0
 ENDED = ("succeeded", "failed", "cancelled", "quarantined")
@@ -49,7 +48,7 @@ class Logs:
 def until_finished(
     client: Client,
     experiment_id: int,
-    console: Console,
+    console: Screen,
     shown: bool = True,
     check: Callable[[], None] = lambda: None,
     follow_logs: bool = False,
@@ -60,7 +59,7 @@ def until_finished(
     """
 
     def tell(line: LogLine) -> None:
-        console.print(f"run {line.run_id}: {line.text}", markup=False, highlight=False, soft_wrap=True)
+        console.say(f"run {line.run_id}: {line.text}")
 
     begun = time.monotonic()
     logs = Logs(client, tell)
@@ -81,22 +80,21 @@ def until_finished(
             time.sleep(pause_s(time.monotonic() - begun))
 
 
-def _say_failures(client: Client, experiment_id: int, console: Console) -> None:
+def _say_failures(client: Client, experiment_id: int, console: Screen) -> None:
     """Say why runs have failed, each reason once."""
     reasons: dict[str, list[int]] = {}
     for run in client.runs(experiment_id, sorted(FAILED)):
         reasons.setdefault(run.state if run.error is None else run.error.detail or run.error.slug, []).append(run.id)
     for reason, of in list(reasons.items())[:MOST_REASONS]:
-        text = f"{counted(len(of), 'run')} failed, such as run {of[0]}: {reason}"
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        console.say(f"{counted(len(of), 'run')} failed, such as run {of[0]}: {reason}")
 
 
-def _judged(experiment: Experiment, console: Console) -> Experiment:
+def _judged(experiment: Experiment, console: Screen) -> Experiment:
     """An ended experiment with its verdict, if that can be had."""
     try:
         return experiment.judged()
     except TaskloomError as error:  # the runs have ended all the same
-        console.print(f"the verdict is not known yet: {error}", markup=False, highlight=False, soft_wrap=True)
+        console.say(f"the verdict is not known yet: {error}")
         return experiment
 
 

@@ -25,10 +25,10 @@ def noun_for(count: int, noun: str) -> str:
     return noun if count == 1 else noun + ("es" if noun.endswith("s") else "s")
 
 
-def enumerated(items: Iterable[object]) -> str:
+def enumerated(items: Iterable[object], word: str = "and") -> str:
     """Items of a list in a sentence: a; a and b; a, b and c."""
     *first, last = map(str, items)
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def slices(of: Sliced | Mapping[str, Any]) -> str:

@@ -56,8 +56,8 @@ class Step:
         found = self.decision
         interval = "" if found.low is None else f" [{number(found.low, 3)}, {number(found.high, 3)}]"
         ratio = "" if found.ratio is None else f"; {number(found.ratio, 3)} times the step time of GOOD{interval}"
-        asked = "" if self.experiment_id is None else f"; experiment {self.experiment_id}"
-        return f"{self.commit[:SHORT_COMMIT]}: {found.side} ({found.reason}){ratio}{asked}"
+        experiment = "" if self.experiment_id is None else f"; experiment {self.experiment_id}"
+        return f"{self.commit[:SHORT_COMMIT]}: {found.side} ({found.reason}){ratio}{experiment}"
 
 
 @click.command()
@@ -94,15 +94,15 @@ def bisect(
     content = _content(file, given, required)
     first, commits = _commits(good, bad)
     with connect(server, waits=True) as client:
-        asked = Bisection(client, {**content, "name": name or content.get("name") or f"bisect {good}..{bad}"}, most,
+        bisection = Bisection(client, {**content, "name": name or content.get("name") or f"bisect {good}..{bad}"}, most,
                           first, commits[-1], not as_json)  # fmt: skip
-        steps = [asked.opening(len(commits))]
+        steps = [bisection.opening(len(commits))]
         found: list[Commit] = []
         if steps[0].decision.side == "bad":
             points = [first, *commits]
 
             def judged(place: int) -> Side:
-                steps.append(asked.step(points[place]))
+                steps.append(bisection.step(points[place]))
                 return steps[-1].decision.side
 
             low, high = search(len(points), judged)
@@ -112,12 +112,12 @@ def bisect(
     runs = sum(step.runs for step in steps)
     if as_json:
         print_json({
-            "good": first.sha, "bad": asked.bad.sha, "first_bad": found[0].sha if len(found) == 1 else None,
+            "good": first.sha, "bad": bisection.bad.sha, "first_bad": found[0].sha if len(found) == 1 else None,
             "candidates": [dataclasses.asdict(each) for each in found], "ratio": of_it.ratio, "low": of_it.low,
             "high": of_it.high, "runs": runs, "steps": [dataclasses.asdict(step) for step in steps],
         })  # fmt: skip
     else:
-        console().print(_sentence(found, of_it, runs), markup=False, highlight=False, soft_wrap=True)
+        console().say(_sentence(found, of_it, runs))
     if len(found) != 1:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)
 
@@ -125,12 +125,12 @@ def bisect(
 def _sentence(found: Sequence[Commit], of: Decision, runs: int) -> str:
     """The answer."""
     interval = "" if of.low is None else f" [{number(of.low, 3)}, {number(of.high, 3)}]"
-    asked = f"{counted(runs, 'run')} asked"
+    cost = f"{counted(runs, 'run')} asked"
     if not found:
-        return f"no commit is searched: it is not known that BAD differs from GOOD ({of.reason}); {asked}"
+        return f"no commit is searched: it is not known that BAD differs from GOOD ({of.reason}); {cost}"
     if len(found) > 1:
-        return f"the first bad commit is {', '.join(map(str, found[:-1]))} or {found[-1]}; {asked}"
-    return f"the first bad commit is {found[0]}: {number(of.ratio, 3)} times the step time of GOOD{interval}; {asked}"
+        return f"the first bad commit is {enumerated(found, 'or')}; {cost}"
+    return f"the first bad commit is {found[0]}: {number(of.ratio, 3)} times the step time of GOOD{interval}; {cost}"
 
 
 def _content(file: Path | None, given: dict[str, Any], required: tuple[str, ...]) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class Bisection:
 
     def _say(self, line: str) -> None:
         if self._shown:
-            console().print(line, markup=False, highlight=False, soft_wrap=True)
+            console().say(line)
 
 
 def _decided(runs: Sequence[RunRow], builds: Sequence[str]) -> Decision:

@@ -95,6 +95,5 @@ def _print(answer: Comparison, verbose: bool) -> None:
     family = [answer.family.sentence] if answer.family is not None and answer.family.sentence else []
     lines = [answer.sentence, *family, answer.reason, *tables.instructions(answer.instructions)]
     lines += [f"other differences between A and B: {', '.join(answer.differs)}"] if answer.differs else []
-    for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.say(*lines)
     say_warnings(out, answer.marks, answer.brief, verbose)

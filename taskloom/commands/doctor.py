@@ -16,7 +16,7 @@ from gpt2core.node import load, peaks
 from gpt2core.spec import extras
 from gpt2core.spec.wording import counted
 from taskloom import diagnosis, local_run
-from taskloom.commands.output import console, error_console, failure, json_option, print_json
+from taskloom.commands.output import console, error_console, failure, json_option, print_json, result_of
 from taskloom.errors import EXIT_BAD_INPUT, EXIT_WORK_FAILED
 from taskloom.progress import Bar
 from taskloom.tables import number
@@ -82,11 +82,7 @@ def measured_peaks(force: bool, as_json: bool) -> dict[str, Any]:
                 bar.update(text, event["done"], event["total"])
 
         ending = local_run.run(peaks.Everything(), peaks.command, show, bar.line)
-    if ending.result is None:
-        error = dict(ending.error or {})
-        message = str(error.pop("detail", "the measurement failed"))
-        raise failure(message, {"error": message, **error}, ending.exit_code, as_json)
-    return ending.result
+    return result_of(ending, "the measurement failed", as_json)
 
 
 def peaks_table(found: Mapping[str, Any]) -> Table:

@@ -169,7 +169,7 @@ def scaling(experiment_id: int, verbose: bool, server: str, as_json: bool) -> No
     console().print(tables.scaling(answer))
     if answer.goals:
         console().print(tables.goals(answer.goals))
-    console().print(answer.base, markup=False, highlight=False)
+    console().say(answer.base)
     say_warnings(error_console(), answer.warnings, answer.brief, verbose)
 
 
@@ -181,24 +181,22 @@ def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:
     out.print(tables.experiments([experiment]))
     if experiment.verdict is not None:
         lead = "the question: " if experiment.verdict.primary else "verdict: "
-        out.print(lead + experiment.verdict.sentence, markup=False, highlight=False, soft_wrap=True)
+        out.say(lead + experiment.verdict.sentence)
     if experiment.notes:
-        out.print(experiment.notes, markup=False, highlight=False, soft_wrap=True)
+        out.say(experiment.notes)
     out.print(tables.runs(client.runs(experiment.id)))
     spent = node_time.sentence(experiment.node_time, experiment.node_time_missing)
     if spent and experiment.by_state.get("succeeded"):
-        out.print(spent, markup=False, highlight=False, soft_wrap=True)
+        out.say(spent)
     if experiment.stopping is not None:
-        out.print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
+        out.say(tables.stopping(experiment.stopping))
     if experiment.extended:
         added = counted(experiment.extended, "repetition")
-        added = f"extended by {added}: its intervals are those that hold at any time"
-        out.print(added, markup=False, highlight=False, soft_wrap=True)
+        out.say(f"extended by {added}: its intervals are those that hold at any time")
     if experiment.tuning is not None:
         found = client.tuning(experiment.id)
         said = [] if experiment.verdict is not None else [found.sentence]
-        for line in (*tables.tuning(found), *said):
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+        out.say(*tables.tuning(found), *said)
 
 
 for command in analysis.COMMANDS:

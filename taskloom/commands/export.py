@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from taskloom import listing
-from taskloom.commands.output import connect, console, json_option, print_json, server_option
+from taskloom.commands.output import connect, json_option, server_option, show_answer
 
 FORMATS = {
     "csv": "csv",
@@ -43,7 +43,5 @@ def export(
             client.export(table, output, form, columns=columns, **listing.run_query(chosen))
         except OSError as error:
             raise click.BadParameter(f"{output}: {error.strerror}", param_hint="--output") from error
-    if as_json:
-        print_json({"table": table, "format": form, "path": str(output), "bytes": output.stat().st_size})
-    else:
-        console().print(f"wrote {output}", markup=False, highlight=False)
+    answer = {"table": table, "format": form, "path": str(output), "bytes": output.stat().st_size}
+    show_answer(answer, [f"wrote {output}"], as_json)

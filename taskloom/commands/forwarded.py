@@ -20,7 +20,7 @@ def forwarded(options: Iterable[Option]) -> Callable[[F], F]:
             # To click, None would be a value, so that no option would be missing.
             default: dict[str, Any] = {} if each.default is None else {"default": each.default}
             command = click.option(
-                *each.flags, each.name.replace("-", "_"), help=each.help, metavar=each.metavar, type=_type(each),
+                *each.flags, each.name.replace("-", "_"), help=each.text, metavar=each.metavar, type=_type(each),
                 is_flag=not each.takes_value, multiple=each.several, required=each.required,
                 show_default=bool(each.default), **default,
             )(command)  # fmt: skip

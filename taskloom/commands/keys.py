@@ -8,7 +8,7 @@ import click
 
 from taskloom import tables
 from taskloom.commands.forwarded import forwarded
-from taskloom.commands.output import connect, console, json_option, print_json, server_option
+from taskloom.commands.output import connect, json_option, print_json, server_option, show_answer
 from taskloom.contract import key_files
 from taskloom.contract.keys import KeyRequest, KeySummary, Scope
 from taskloom.contract.options import CREATE_KEY
@@ -63,10 +63,7 @@ def list_keys(server: str, as_json: bool) -> None:
     """List all keys, including revoked and expired ones, without their secrets."""
     with connect(server) as client:
         found = list(client.keys())
-    if as_json:
-        print_json(found)
-    else:
-        console().print(tables.keys(found))
+    show_answer(found, [tables.keys(found)], as_json)
 
 
 @keys.command()

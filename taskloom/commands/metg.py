@@ -19,7 +19,7 @@ from gpt2core.spec.wording import counted, seconds
 from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig
 from gpt2core.taskbench.patterns import PATTERNS
 from taskloom import local_run
-from taskloom.commands.output import console, error_console, failure, json_option, print_json, say_warnings
+from taskloom.commands.output import console, error_console, failure, json_option, print_json, result_of, say_warnings
 from taskloom.metg_plot import svg
 from taskloom.options import comma_list
 from taskloom.progress import Bar
@@ -86,20 +86,17 @@ def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
     local_run.check_cores(config)
     with Bar(error_console(), not as_json, "starting") as bar:
         ending = local_run.run(config, launch.metg_command, partial(show, bar), bar.line)
-    if ending.result is None:
-        error = dict(ending.error or {})
-        message = str(error.pop("detail", "the measurement failed"))
-        raise failure(message, {"error": message, **error}, ending.exit_code, as_json)
+    result = result_of(ending, "the measurement failed", as_json)
     if plot is not None:
         try:
-            plot.write_text(svg(ending.result), encoding="utf-8")
+            plot.write_text(svg(result), encoding="utf-8")
         except OSError as error:
             raise failure(f"{plot}: {error.strerror}", {"error": str(error), "field": "plot"}, 2, as_json) from error
     if as_json:
-        print_json(ending.result)
+        print_json(result)
     else:
-        console().print(summary_table(ending.result), *grain_tables(ending.result), sep="\n")
-        say_warnings(console(), ending.result["warnings"], (), verbose=True)
+        console().print(summary_table(result), *grain_tables(result), sep="\n")
+        say_warnings(console(), result["warnings"], (), verbose=True)
 
 
 def summary_table(found: Mapping[str, Any]) -> Table:

@@ -15,11 +15,12 @@ from taskloom.contract.logs import printable_lines
 from taskloom.contract.options import DEFAULT_SERVER
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from taskloom.client import Client
     from taskloom.contract.experiments import ExperimentDetail
+    from taskloom.local_run import LocalEnding
+    from taskloom.screen import Screen
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -103,16 +104,16 @@ def show_answer(answer: object, shown: Iterable[Table | str], as_json: bool) -> 
     out = console()
     for part in shown:
         if isinstance(part, str):
-            out.print(part, markup=False, highlight=False, soft_wrap=True)
+            out.say(part)
         else:
             out.print(part)
 
 
-def say_warnings(out: Console, complete: Sequence[str], brief: Sequence[str], verbose: bool) -> None:
+def say_warnings(out: Screen, complete: Sequence[str], brief: Sequence[str], verbose: bool) -> None:
     """Print warnings, with disturbed runs in one line unless `verbose`."""
     for warning in complete if verbose else brief:
         more = "" if warning in complete else ": -v lists them"
-        out.print(f"warning: {warning}{more}", markup=False, highlight=False, soft_wrap=True)
+        out.say(f"warning: {warning}{more}")
 
 
 def shown_at(experiment: ExperimentDetail, server: str) -> str:
@@ -125,10 +126,9 @@ def verdict_sentence(experiment: ExperimentDetail) -> str:
     return "no run has succeeded" if experiment.verdict is None else experiment.verdict.sentence
 
 
-def say_verdict(out: Console, experiment: ExperimentDetail, server: str) -> None:
+def say_verdict(out: Screen, experiment: ExperimentDetail, server: str) -> None:
     """Print where an ended experiment is shown and, last, its verdict in a sentence."""
-    for line in (shown_at(experiment, server), f"verdict: {verdict_sentence(experiment)}"):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.say(shown_at(experiment, server), f"verdict: {verdict_sentence(experiment)}")
 
 
 def failure(message: str, document: Mapping[str, Any], exit_code: int, as_json: bool) -> click.exceptions.Exit:
@@ -137,14 +137,23 @@ def failure(message: str, document: Mapping[str, Any], exit_code: int, as_json: 
     return click.exceptions.Exit(exit_code)
 
 
-def console() -> Console:
+def result_of(ending: LocalEnding, otherwise: str, as_json: bool) -> dict[str, Any]:
+    """The result of a child process. Without one, raises `failure` with its error, or `otherwise`."""
+    if ending.result is None:
+        error = dict(ending.error or {})
+        message = str(error.pop("detail", otherwise))
+        raise failure(message, {"error": message, **error}, ending.exit_code, as_json)
+    return ending.result
+
+
+def console() -> Screen:
     """Console for tables: as wide as the terminal, or wide enough for most tables."""
     from taskloom.screen import Screen
 
     return Screen() if sys.stdout.isatty() else Screen(width=160)
 
 
-def error_console() -> Console:
+def error_console() -> Screen:
     """For progress and notes: standard error."""
     from taskloom.screen import Screen
 

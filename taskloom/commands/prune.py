@@ -55,11 +55,9 @@ def prune(
         print_json(done)
         return
     verb = "would delete" if dry_run else "deleted"
-    console().print(
+    console().say(
         f"{verb} {counted(done.runs, 'run')} with {counted(done.attempts, 'attempt')}, "
         f"{counted(done.results, 'result')}, {counted(done.output_lines, 'output line')} and "
         f"{counted(done.artifacts, 'artifact')}; {counted(done.experiments, 'experiment')} without runs; "
-        f"{counted(done.files, 'file')} of {done.bytes:,} B",
-        highlight=False,
-        soft_wrap=True,
+        f"{counted(done.files, 'file')} of {done.bytes:,} B"
     )

@@ -13,7 +13,16 @@ import click
 from gpt2core.process.temporary import TemporaryFolder
 from taskloom import listing, tables, trace_files, watch
 from taskloom.analysis import node_time
-from taskloom.commands.output import connect, console, json_option, limit_option, print_items, print_json, server_option
+from taskloom.commands.output import (
+    connect,
+    console,
+    json_option,
+    limit_option,
+    print_items,
+    print_json,
+    server_option,
+    show_answer,
+)
 from taskloom.contract.runs import LogLine, RunDetail, RunRow
 from taskloom.errors import NoTrace
 
@@ -93,10 +102,7 @@ def samples(selection: str, server: str, as_json: bool) -> None:
     with connect(server) as client:
         if selection.isdecimal():
             answer = client.samples(int(selection))
-            if as_json:
-                print_json(answer)
-            else:
-                console().print(tables.samples(answer))
+            show_answer(answer, [tables.samples(answer)], as_json)
             return
         for run in client.samples_of(selection):
             if as_json:
@@ -158,10 +164,7 @@ def artifacts(run_id: int, name: str | None, output: Path | None, server: str, a
                 print_json({"run_id": run_id, "name": name, "path": str(target)})
             return
         found = client.artifacts(run_id)
-    if as_json:
-        print_json(found)
-    else:
-        console().print(tables.artifacts(found))
+    show_answer(found, [tables.artifacts(found)], as_json)
 
 
 @runs.command("trace")
@@ -186,10 +189,8 @@ def write_trace(
             trace = trace_files.read(raw)
             traces.append((f"run {run_id}: {trace.title}", trace))
     files = trace_files.write(output, form, traces)
-    if as_json:
-        print_json({"run_ids": list(run_ids), "format": form, "files": [str(file) for file in files]})
-    else:
-        console().print(*(f"wrote {file}" for file in files), sep="\n", markup=False, highlight=False)
+    answer = {"run_ids": list(run_ids), "format": form, "files": [str(file) for file in files]}
+    show_answer(answer, (f"wrote {file}" for file in files), as_json)
 
 
 def _print(run: RunDetail, as_json: bool) -> None:
@@ -199,21 +200,16 @@ def _print(run: RunDetail, as_json: bool) -> None:
     out = console()
     out.print(tables.runs([run]))
     if run.queue is not None:
-        out.print(f"position {run.queue.position}: {run.queue.waiting_for}", markup=False, highlight=False)
+        out.say(f"position {run.queue.position}: {run.queue.waiting_for}")
     spent = node_time.sentence(run.node_time, run.node_time_missing)
     if spent and run.median_step_s is not None:
-        out.print(spent, markup=False, highlight=False, soft_wrap=True)
+        out.say(spent)
     costs = [f"{value:.4g} {of}" for value, of in ((run.cost, "for its node time"), (run.cost_to_goal, "to its goal"))
              if value is not None]  # fmt: skip
     if costs:
-        out.print(f"Cost: {', '.join(costs)}.", markup=False, highlight=False)
+        out.say(f"Cost: {', '.join(costs)}.")
     for attempt in run.history:
-        out.print(
-            f"attempt {attempt.attempt_no} by {attempt.worker_id}: {attempt.state} ({attempt.purpose})",
-            markup=False,
-            highlight=False,
-        )
+        out.say(f"attempt {attempt.attempt_no} by {attempt.worker_id}: {attempt.state} ({attempt.purpose})")
     if run.error:
-        out.print(f"{run.error.get('slug')}: {run.error.get('detail')}", markup=False, highlight=False)
-        for line in run.error.get("output") or []:
-            out.print(f"  {line}", markup=False, highlight=False)
+        out.say(f"{run.error.get('slug')}: {run.error.get('detail')}")
+        out.say(*(f"  {line}" for line in run.error.get("output") or []))

@@ -19,6 +19,7 @@ from taskloom.commands.output import (
     say_verdict,
     say_warnings,
     server_option,
+    show_answer,
     verbose_option,
 )
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
@@ -129,11 +130,10 @@ def submit(
         try:
             experiment = watch.until_finished(client, experiment.id, screen, not as_json, follow_logs=follow_logs)
         except (KeyboardInterrupt, ServerUnreachable) as end:
-            text = (
+            screen.say(
                 f"experiment {experiment.id} continues. See it: taskloom experiments show {experiment.id}; "
                 f"end it: taskloom experiments cancel {experiment.id}"
             )
-            screen.print(text, markup=False, highlight=False, soft_wrap=True)
             if isinstance(end, ServerUnreachable):
                 raise
             raise click.exceptions.Exit(EXIT_WORK_FAILED) from None
@@ -143,9 +143,8 @@ def submit(
             console().print(tables.runs(client.runs(experiment.id)))
             _print_warnings(client, experiment, verbose)
             if experiment.stopping is not None:
-                console().print(tables.stopping(experiment.stopping), markup=False, highlight=False, soft_wrap=True)
-            text = f"next: taskloom experiments report {experiment.id}"
-            console().print(text, markup=False, highlight=False, soft_wrap=True)
+                console().say(tables.stopping(experiment.stopping))
+            console().say(f"next: taskloom experiments report {experiment.id}")
             say_verdict(console(), experiment, client.server)
         if experiment.by_state.get("succeeded", 0) < experiment.runs:
             raise click.exceptions.Exit(EXIT_WORK_FAILED)
@@ -159,9 +158,9 @@ def _request(file: Path | None, given: dict[str, Any], overrides: dict[str, Any]
         content = request_file.read(file).model_dump(mode="json", exclude_unset=True)
         if "requires" in overrides:  # with the requirements of the file
             requires = content.get("requires", {})
-            asked = overrides["requires"]
-            labels = {**requires.get("labels", {}), **asked.get("labels", {})}
-            overrides = {**overrides, "requires": {**requires, **asked, "labels": labels}}
+            named = overrides["requires"]
+            labels = {**requires.get("labels", {}), **named.get("labels", {})}
+            overrides = {**overrides, "requires": {**requires, **named, "labels": labels}}
         return request_file.parse({**content, **overrides})
     if not used:
         raise click.UsageError("give a FILE or at least one setting, such as --scheduler fork-join,task")
@@ -174,19 +173,14 @@ def _tuned(client: Client, request: ExperimentRequest) -> ExperimentRequest:
     content = request.model_dump(mode="json", exclude_unset=True)
     base = {name: value for name, value in content.get("base", {}).items() if value is not None}
     found = tuned.find(client, base)
-    error_console().print(tuned.said(found), markup=False, highlight=False, soft_wrap=True)
+    error_console().say(tuned.said(found))
     varying = {name for group in (request.axes, *request.zip) for name in group}
     return request_file.parse({**content, "base": tuned.completed(base, found, varying)})
 
 
 def _print_plan(client: Client, request: ExperimentRequest, as_json: bool) -> None:
     plan = client.plan(request)
-    if as_json:
-        print_json(plan)
-    else:
-        console().print(tables.dry_run(plan))
-        for line in tables.decidable(plan):
-            console().print(line, markup=False, highlight=False, soft_wrap=True)
+    show_answer(plan, (tables.dry_run(plan), *tables.decidable(plan)), as_json)
 
 
 def _say_decidable(client: Client, request: ExperimentRequest) -> None:
@@ -198,19 +192,12 @@ def _say_decidable(client: Client, request: ExperimentRequest) -> None:
         if error.problem.status < 500:
             raise
         lines = [f"it is unknown what the repetitions can decide: {error}"]
-    for line in lines:
-        error_console().print(line, markup=False, highlight=False, soft_wrap=True)
+    error_console().say(*lines)
 
 
 def _print(experiment: ExperimentDetail, as_json: bool) -> None:
-    if as_json:
-        print_json(experiment)
-    else:
-        text = (
-            f"experiment {experiment.id}: {counted(experiment.runs, 'run')} queued; "
-            f"see: taskloom experiments show {experiment.id}"
-        )
-        console().print(text, markup=False, highlight=False, soft_wrap=True)
+    see = f"see: taskloom experiments show {experiment.id}"
+    show_answer(experiment, [f"experiment {experiment.id}: {counted(experiment.runs, 'run')} queued; {see}"], as_json)
 
 
 def _print_warnings(client: Client, experiment: ExperimentDetail, verbose: bool) -> None:
@@ -218,7 +205,7 @@ def _print_warnings(client: Client, experiment: ExperimentDetail, verbose: bool)
         try:
             found = client.scaling(experiment.id)
         except TaskloomError as error:  # the runs have ended all the same
-            error_console().print(f"it is unknown whether runs were disturbed: {error}", markup=False, highlight=False)
+            error_console().say(f"it is unknown whether runs were disturbed: {error}")
         else:
             say_warnings(console(), found.warnings, found.brief, verbose)
 

@@ -17,7 +17,7 @@ from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from taskloom import local_run, trace_files, train_tables
-from taskloom.commands.output import connect, console, error_console, failure, json_option, print_json, server_option
+from taskloom.commands.output import connect, console, error_console, json_option, print_json, result_of, server_option
 from taskloom.options import prompt_file_option, prompt_of, single_settings, train_options
 from taskloom.progress import Bar
 
@@ -50,7 +50,7 @@ def _tuned(settings: dict[str, Any], server: str) -> dict[str, Any]:
     core = min(launch.allowed_cores())
     with connect(server) as client:
         found = tuned.find(client, settings, host.machine(core))
-    error_console().print(tuned.said(found), markup=False, highlight=False, soft_wrap=True)
+    error_console().say(tuned.said(found))
     return tuned.completed(settings, found, set())
 
 
@@ -93,13 +93,10 @@ def train(
             trace = trace_files.read(raw)
             trace_files.write(Path(config.trace), form, [(trace.title, trace)])
             ending.result["config"]["trace"] = config.trace
-    if ending.result is None:
-        error = dict(ending.error or {})
-        message = str(error.pop("detail", "the trainer failed"))
-        raise failure(message, {"error": message, **error}, ending.exit_code, as_json)
+    result = result_of(ending, "the trainer failed", as_json)
     if as_json:
-        print_json(ending.result)
+        print_json(result)
     elif plan:
-        console().print(*train_tables.plan(ending.result), sep="\n")
+        console().print(*train_tables.plan(result), sep="\n")
     else:
-        console().print(*train_tables.result(ending.result), sep="\n")
+        console().print(*train_tables.result(result), sep="\n")

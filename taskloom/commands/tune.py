@@ -10,7 +10,14 @@ import click
 
 from taskloom import named_commit, request_file, tables, watch
 from taskloom.client import Client
-from taskloom.commands.output import connect, console, error_console, json_option, print_json, server_option
+from taskloom.commands.output import (
+    connect,
+    error_console,
+    json_option,
+    server_option,
+    show_answer,
+    shown_at,
+)
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.contract.plans import DryRun
 from taskloom.errors import EXIT_WORK_FAILED
@@ -65,22 +72,17 @@ def tune(
     with connect(server, waits=wait) as client:
         if dry_run:
             plan = client.plan(request)
-            print_json(plan) if as_json else _say(*_planned(plan))
+            show_answer(plan, _planned(plan), as_json)
             return
         if not as_json:
-            _say(*_planned(client.plan(request)), error=True)
+            error_console().say(*_planned(client.plan(request)))
         experiment = client.submit(request)
         if not wait:
-            if as_json:
-                print_json(experiment)
-            else:
-                _say(f"experiment {experiment.id}: tuning; see: taskloom experiments show {experiment.id}")
+            see = f"see: taskloom experiments show {experiment.id}"
+            show_answer(experiment, [f"experiment {experiment.id}: tuning; {see}"], as_json)
             return
         found = follow(client, experiment, not as_json)
-    if as_json:
-        print_json(found)
-    else:
-        _say(f"see: {client.server}/ui/experiment?id={experiment.id}", found.sentence)
+    show_answer(found, [shown_at(experiment, client.server), found.sentence], as_json)
     if found.base is None:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)
     if export is not None:
@@ -123,7 +125,7 @@ def follow(client: Client, experiment: ExperimentDetail, shown: bool) -> Tuning:
         if now.runs != runs or now.state != "active":
             found = client.tuning(experiment.id)
             if shown and runs:
-                _say(f"{found.spent_runs} runs: {found.sentence}", error=True)
+                error_console().say(f"{found.spent_runs} runs: {found.sentence}")
             if now.state != "active":
                 return found
             runs = now.runs
@@ -141,9 +143,3 @@ def write(path: Path, found: Tuning) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UnreadableFile(path, error.strerror or str(error)) from error
-
-
-def _say(*lines: str, error: bool = False) -> None:
-    out = error_console() if error else console()
-    for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)

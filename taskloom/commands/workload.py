@@ -11,11 +11,10 @@ from gpt2core.spec.errors import ConfigError
 from taskloom import analysis_tables, named_commit, request_file, tables, watch
 from taskloom.commands.output import (
     connect,
-    console,
     error_console,
     json_option,
-    print_json,
     server_option,
+    show_answer,
     shown_at,
 )
 from taskloom.commands.report import FORMS, SUFFIXES, write
@@ -80,26 +79,18 @@ def workload(
     with connect(server, waits=wait) as client:
         if dry_run:
             plan = client.plan(request)
-            print_json(plan) if as_json else console().print(tables.dry_run(plan))
+            show_answer(plan, [tables.dry_run(plan)], as_json)
             return
         experiment = client.submit(request)
         if not wait:
-            if as_json:
-                print_json(experiment)
-            else:
-                see = f"see: taskloom experiments workload {experiment.id}"
-                _say(f"experiment {experiment.id}: {experiment.name}; {see}")
+            see = f"see: taskloom experiments workload {experiment.id}"
+            show_answer(experiment, [f"experiment {experiment.id}: {experiment.name}; {see}"], as_json)
             return
         experiment = watch.until_finished(client, experiment.id, error_console(), not as_json)
         found = client.workload(experiment.id)
         if output is not None:
             write(FORMS[SUFFIXES.get(output.suffix, "html")](client.report(experiment.id), ()), output)
-    if as_json:
-        print_json(found)
-    else:
-        for part in analysis_tables.workload(found):
-            console().print(part) if not isinstance(part, str) else _say(part)
-        _say(shown_at(experiment, client.server))
+    show_answer(found, (*analysis_tables.workload(found), shown_at(experiment, client.server)), as_json)
     if experiment.by_state.get("succeeded", 0) < experiment.runs:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)
 
@@ -128,7 +119,3 @@ def _request(
     fixed = {name: value for name, value in base.items() if name not in ("model", "data", *LISTS)}
     kept = {key: value for key, value in named.items() if value}
     return request_file.parse({"template": WORKLOAD, "workload": terms, "base": fixed, **kept})
-
-
-def _say(line: str) -> None:
-    console().print(line, markup=False, highlight=False, soft_wrap=True)

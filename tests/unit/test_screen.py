@@ -70,8 +70,14 @@ def test_names_have_no_markup_and_control_no_terminal(name: str, shown: str, wid
     assert lines.count(shown) == 2 or width == 20, lines
     assert lines.replace("─", "").isprintable()
     file = io.StringIO()
-    Screen(file=file, width=width, force_terminal=True, color_system=None).print(name, highlight=False, soft_wrap=True)
+    Screen(file=file, width=width, force_terminal=True, color_system=None).say(name)
     assert file.getvalue() == f"{shown}\n"
+
+
+def test_lines_are_said_as_they_are() -> None:
+    file = io.StringIO()
+    Screen(file=file, width=20).say("[bold] " + "x" * 40, "second")
+    assert file.getvalue() == f"[bold] {'x' * 40}\nsecond\n"
 
 
 @pytest.mark.parametrize("columns", ["²", "٨٠", "99999999", 5000 * "9", "-3", ""])
