@@ -20,7 +20,8 @@ MOST_DAYS = 3660
 @dataclass(frozen=True)
 class Option:
     """An option. metavar: of its value; none and no choices: it is a flag. several: it may be given several times.
-    most: it is a whole number from `least` to this one; a number above `least`, if it is `real`. short: its letter."""
+    most: it is a whole number from `least` to this one; a number above `least`, if it is `real`. short: its letter.
+    variable: of the environment, which counts without the option; unset: what holds without both, for people."""
 
     name: str
     help: str
@@ -33,6 +34,8 @@ class Option:
     default: str | int | None = None
     required: bool = False
     short: str = ""
+    variable: str = ""
+    unset: str = ""
 
     @property
     def flag(self) -> str:
@@ -43,15 +46,20 @@ class Option:
         return (f"-{self.short}", self.flag) if self.short else (self.flag,)
 
     @property
+    def text(self) -> str:
+        """The help, with the variable and what holds without it."""
+        notes = ", ".join(filter(None, (self.variable, self.unset)))
+        return f"{self.help} [{notes}]" if notes else self.help
+
+    @property
     def takes_value(self) -> bool:
         return self.metavar is not None or bool(self.choices)
 
 
 DATABASE = Option(
-    "database-url",
-    f"SQLAlchemy URL: sqlite:///FILE or postgresql://... [TASKLOOM_DATABASE_URL, {DEFAULT_DATABASE}]",
-    "URL",
-)
+    "database-url", "SQLAlchemy URL: sqlite:///FILE or postgresql://...", "URL",
+    variable="TASKLOOM_DATABASE_URL", unset=DEFAULT_DATABASE,
+)  # fmt: skip
 PORT = Option("port", "port; 0: any free port", "PORT", most=65535, default=DEFAULT_PORT)
 SERVE = (
     Option(
@@ -71,46 +79,53 @@ CREATE_KEY = (
     Option("output", "write it to a new file that only you can read", "FILE", short="o"),
 )
 WORKER = (
-    Option("server", f"URL of the server [TASKLOOM_SERVER, {DEFAULT_SERVER}]", "URL"),
-    Option("worker-id", "permanent name of this worker [TASKLOOM_WORKER_ID, node:cores]", "ID"),
-    Option("cores", "cores to pin trainers to, such as 0-3,8 [TASKLOOM_CORES, all it may use]", "LIST"),
-    Option("label", "a label that runs may require [TASKLOOM_LABELS]", "K=V", several=True),
-    Option("drain", "what SIGTERM does to the current run [TASKLOOM_DRAIN, finish]", choices=DRAIN),
+    Option("server", "URL of the server", "URL", variable="TASKLOOM_SERVER", unset=DEFAULT_SERVER),
+    Option("worker-id", "permanent name of this worker", "ID", variable="TASKLOOM_WORKER_ID", unset="node:cores"),
     Option(
-        "spool", "folder of undelivered results [TASKLOOM_SPOOL, ~/.local/state/taskloom/spool/WORKER_ID]", "DIR"
+        "cores", "cores to pin trainers to, such as 0-3,8", "LIST",
+        variable="TASKLOOM_CORES", unset="all it may use",
     ),
-    Option("data-root", "folder of token files for runs [TASKLOOM_DATA_ROOT]", "DIR"),
-    Option("checkpoint-root", "folder of weights for runs [TASKLOOM_CHECKPOINT_ROOT]", "DIR"),
-    Option("wait-s", "length of a long poll in seconds, at most 25 [TASKLOOM_WAIT_S, 25]", "SECONDS"),
-    Option("walltime", "remaining lifetime, such as 2h [TASKLOOM_WALLTIME, that of the Slurm job]", "TIME"),
-    Option("idle-exit", "exit after this time without a run, such as 120s [TASKLOOM_IDLE_EXIT]", "TIME"),
-    Option("nodes", "nodes on which runs may have ranks [TASKLOOM_NODES, those of the Slurm job]", "N"),
+    Option("label", "a label that runs may require", "K=V", several=True, variable="TASKLOOM_LABELS"),
+    Option("drain", "what SIGTERM does to the current run", choices=DRAIN, variable="TASKLOOM_DRAIN", unset="finish"),
+    Option(
+        "spool", "folder of undelivered results", "DIR",
+        variable="TASKLOOM_SPOOL", unset="~/.local/state/taskloom/spool/WORKER_ID",
+    ),
+    Option("data-root", "folder of token files for runs", "DIR", variable="TASKLOOM_DATA_ROOT"),
+    Option("checkpoint-root", "folder of weights for runs", "DIR", variable="TASKLOOM_CHECKPOINT_ROOT"),
+    Option("wait-s", "length of a long poll in seconds, at most 25", "SECONDS", variable="TASKLOOM_WAIT_S", unset="25"),
+    Option(
+        "walltime", "remaining lifetime, such as 2h", "TIME",
+        variable="TASKLOOM_WALLTIME", unset="that of the Slurm job",
+    ),
+    Option("idle-exit", "exit after this time without a run, such as 120s", "TIME", variable="TASKLOOM_IDLE_EXIT"),
+    Option(
+        "nodes", "nodes on which runs may have ranks", "N",
+        variable="TASKLOOM_NODES", unset="those of the Slurm job",
+    ),
     Option(
         "launcher",
-        "command that starts ranks on several nodes; srun's options for them are added unless it contains {ranks} "
-        f"[TASKLOOM_LAUNCHER, {DEFAULT_LAUNCHER}]",
-        "COMMAND",
+        "command that starts ranks on several nodes; srun's options for them are added unless it contains {ranks}",
+        "COMMAND", variable="TASKLOOM_LAUNCHER", unset=DEFAULT_LAUNCHER,
     ),
     Option(
-        "grace",
-        "time between SIGTERM and SIGKILL for a trainer [TASKLOOM_GRACE, 10s; in Slurm at most a third of KillWait]",
-        "TIME",
+        "grace", "time between SIGTERM and SIGKILL for a trainer", "TIME",
+        variable="TASKLOOM_GRACE", unset="10s; in Slurm at most a third of KillWait",
     ),
     Option(
         "peaks",
         "measure the node's peaks if they are unknown; once: before the first claim, if other processes leave the "
-        "cores free; forced: in any case; idle: as soon as no run has come for 20 s, until a run comes "
-        "[TASKLOOM_PEAKS, once]",
-        choices=PEAKS,
+        "cores free; forced: in any case; idle: as soon as no run has come for 20 s, until a run comes",
+        choices=PEAKS, variable="TASKLOOM_PEAKS", unset="once",
     ),
     Option("once", "execute one run; exit 0 if it succeeded, 1 if not"),
     Option("resend", "send rejected results again, then exit; exit 1 if rejected again"),
     Option("quiet", "on a terminal, print no line for a run that succeeded"),
     Option("json", "print events on standard output, one JSON object per line"),
-)
+)  # fmt: skip
 PROVISION = (
     Option("server", "the server, instead of the one in the file", "URL"),
-    Option("state", "file that lists its jobs [~/.local/state/taskloom/provision-NAME.json]", "FILE"),
+    Option("state", "file that lists its jobs", "FILE", unset="~/.local/state/taskloom/provision-NAME.json"),
     Option(
         "metrics-port", "serve Prometheus metrics on this loopback port; 0: a free port, which the log names", "PORT",
         most=65535,
@@ -124,7 +139,7 @@ PROVISION = (
 def add_to(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
     """Add options to a parser; values are text or numbers. Without a default, None is what is not given."""
     for each in options:
-        shown = f"{each.help} [{each.default}]" if each.default else each.help
+        shown = f"{each.text} [{each.default}]" if each.default else each.text
         if not each.takes_value:
             parser.add_argument(*each.flags, action="store_true", help=shown)
         elif each.several:

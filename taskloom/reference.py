@@ -23,12 +23,9 @@ values: a single value is part of the experiment's base, several values become a
 Commands that ask a server on this machine wait `TASKLOOM_START_WAIT_S` seconds (default 10) for it to start. Those that
 wait for runs outlast a restart: they repeat their questions for 120 s, and say so.
 
-A worker also reads `TASKLOOM_SERVER`, `TASKLOOM_TOKEN` or `TASKLOOM_TOKEN_FILE` (a key's file that only its
-owner can read), `TASKLOOM_WORKER_ID`, `TASKLOOM_CORES`, `TASKLOOM_LABELS`
-(`a=b,c=d`), `TASKLOOM_DRAIN`, `TASKLOOM_SPOOL`, `TASKLOOM_DATA_ROOT`, `TASKLOOM_CHECKPOINT_ROOT`, `TASKLOOM_WALLTIME`,
-`TASKLOOM_IDLE_EXIT`, `TASKLOOM_GRACE`, `TASKLOOM_PEAKS`, `TASKLOOM_NODES`, `TASKLOOM_LAUNCHER` and `TASKLOOM_WAIT_S`
-(length of a long poll in seconds, at most and by default 25). `data` and `checkpoint` of a submitted run are names of
-files below the two roots; `stdlib` and `synthetic` need none. The default spool is
+A worker also reads the variables in the brackets of its options (`TASKLOOM_LABELS`: `a=b,c=d`), and `TASKLOOM_TOKEN` or
+`TASKLOOM_TOKEN_FILE` (a key's file that only its owner can read). `data` and `checkpoint` of a submitted run are names
+of files below the two roots; `stdlib` and `synthetic` need none. The default spool is
 `~/.local/state/taskloom/spool/WORKER_ID` (`XDG_STATE_HOME`). A worker whose cache folder is not writable uses
 `SPOOL/cache` and logs this. If another process uses the worker's id with another
 spool, the worker logs this and waits until the other process has left or is silent.

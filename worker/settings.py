@@ -187,10 +187,11 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     """Settings from options and environment. Raises ConfigError for a value that is not accepted, FileError for a key's
     file."""
     given = parser().parse_args(arguments)
+    variables = {each.name.replace("-", "_"): each.variable for each in options.WORKER}
 
     def value(name: str) -> str | None:
         chosen = getattr(given, name)
-        return chosen if chosen is not None else environment.get("TASKLOOM_" + name.upper()) or None
+        return chosen if chosen is not None else environment.get(variables[name]) or None
 
     job = slurm.job(environment)
     cores = _cores(value("cores"), job)
@@ -203,7 +204,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     peaks = value("peaks") or "once"
     if peaks not in get_args(Peaks):
         raise ConfigError("peaks", peaks, "once, forced, idle or never")
-    labels = given.label or list(filter(None, map(str.strip, environment.get("TASKLOOM_LABELS", "").split(","))))
+    labels = given.label or list(filter(None, map(str.strip, environment.get(variables["label"], "").split(","))))
     if len(labels) > MOST_OWN_LABELS:
         raise ConfigError("label", len(labels), f"at most {MOST_OWN_LABELS} labels")
     wait_s = value("wait_s") or 25.0

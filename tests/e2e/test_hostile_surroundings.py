@@ -43,8 +43,7 @@ COMMANDS = {
 }
 EMPTY = {
     **{f"TASKLOOM_{name.upper()}": "" for name in Settings.model_fields},
-    **{f"TASKLOOM_{each.name.upper().replace('-', '_')}": "" for each in WORKER
-       if each.takes_value and each.name != "server"},
+    **{each.variable: "" for each in WORKER if each.variable and each.name != "server"},
     **dict.fromkeys((*settings.TRAINERS, "TASKLOOM_TOKEN", "TASKLOOM_TOKEN_FILE", "TASKLOOM_START_WAIT_S"), ""),
     **dict.fromkeys(("NUMBA_OPT", "NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_CACHE_DIR", "TMPDIR"), ""),
 }
