@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy import JSON, Double, Engine, MetaData, create_engine, event, func, select, text
@@ -23,7 +23,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from taskloom.server import database_url, postgres
 from taskloom.server.clock import Clock, Reading
-from taskloom.server.errors import DatabaseUnavailable, StartRefused
+from taskloom.server.errors import DatabaseUnavailable, NotFound, StartRefused
 
 OLDEST_SQLITE = (3, 38)  # the operator ->; RETURNING is of 3.35
 AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")  # errors by which another process delays this one
@@ -50,6 +50,8 @@ class Base(DeclarativeBase):
         float: Double,
     }
 
+
+Row = TypeVar("Row", bound=Base)
 
 # For tables whose ids appear in links and spools: the id of a deleted row is never reused.
 LASTING_IDS = {"sqlite_autoincrement": True}  # PostgreSQL's sequences never reuse ids
@@ -261,6 +263,14 @@ def _read_json(stored: str) -> Any:
 # transaction that changes a row twice shares the row it refers to, so two runs that end at the same moment would both
 # share their experiment and wait for each other.
 LOCKED: dict[str, Any] = {"key_share": True}
+
+
+def existing(session: Session, kind: type[Row], key: int | str, lock: bool = False) -> Row:
+    """The row with this key; with `lock`, LOCKED and read anew. Raises NotFound."""
+    row = session.get(kind, key, with_for_update=LOCKED if lock else None, populate_existing=lock)
+    if row is None:
+        raise NotFound(f"there is no {kind.__tablename__} {key}")
+    return row
 
 
 def tell(session: Session, fact: object) -> None:

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from taskloom.contract.thresholds import SeriesThreshold, ThresholdRequest
 from taskloom.server.alerts import raised
 from taskloom.server.alerts.models import Threshold
-from taskloom.server.db import LOCKED, Database, now, utc
+from taskloom.server.db import Database, existing, now, utc
 from taskloom.server.errors import InvalidRequest, NotFound
 from taskloom.server.queue.tables.runs import Series
 
@@ -18,8 +18,7 @@ def put(database: Database, series_id: int, request: ThresholdRequest, actor: st
         accepted = "percent such as 5, unless lower is given"
         raise InvalidRequest([{"pointer": "/upper", "field": "upper", "value": None, "accepted": accepted}])
     with database.write() as session:
-        if session.get(Series, series_id, with_for_update=LOCKED) is None:
-            raise NotFound(f"there is no series {series_id}")
+        existing(session, Series, series_id, lock=True)
         at = now(session)
         row = session.get(Threshold, series_id)
         if row is None:

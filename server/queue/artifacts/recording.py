@@ -8,8 +8,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.artifacts import ArtifactReceipt
-from taskloom.server.db import LOCKED, Database, now
-from taskloom.server.errors import ArtifactConflict, NotFound, TooManyArtifacts, WrongFencingToken
+from taskloom.server.db import LOCKED, Database, existing, now
+from taskloom.server.errors import ArtifactConflict, TooManyArtifacts, WrongFencingToken
 from taskloom.server.queue.tables.artifacts import Artifact
 from taskloom.server.queue.tables.attempts import Attempt
 
@@ -62,9 +62,7 @@ def record(
 
 
 def _check(session: Session, source: Source, most: int) -> None:
-    attempt = session.get(Attempt, source.attempt_id)
-    if attempt is None:
-        raise NotFound(f"there is no attempt {source.attempt_id}")
+    attempt = existing(session, Attempt, source.attempt_id)
     if (attempt.worker_id, attempt.attempt_no) != (source.worker_id, source.attempt_no):
         raise WrongFencingToken(
             f"attempt {attempt.id} is number {attempt.attempt_no} of worker {attempt.worker_id}",

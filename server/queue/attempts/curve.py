@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 
 from taskloom.contract.attempts import STEPPING, Progress
 from taskloom.contract.runs import ProgressCurve, ProgressPoint
-from taskloom.server.db import Database, utc
-from taskloom.server.errors import NotFound
+from taskloom.server.db import Database, existing, utc
 from taskloom.server.queue.tables.attempts import Attempt
 from taskloom.server.queue.tables.attempts import ProgressPoint as Row
 from taskloom.server.queue.tables.runs import Run
@@ -45,8 +44,7 @@ def forget(session: Session, run: Run) -> None:
 def of_run(database: Database, run_id: int) -> ProgressCurve:
     """Raises NotFound."""
     with database.read() as session:
-        if session.get(Run, run_id) is None:
-            raise NotFound(f"there is no run {run_id}")
+        existing(session, Run, run_id)
         query = select(Row, Attempt.attempt_no).join(Attempt, Attempt.id == Row.attempt_id)
         rows = session.execute(query.where(Row.run_id == run_id).order_by(Row.attempt_id, Row.step)).all()
     before = {now[0]: last[0] for last, now in pairwise(rows) if last[0].attempt_id == now[0].attempt_id}

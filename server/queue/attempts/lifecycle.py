@@ -18,7 +18,7 @@ from taskloom.contract.attempts import (
     ResultReceipt,
     ResultUpload,
 )
-from taskloom.server.db import LOCKED, Database, db_now, steady_now, utc
+from taskloom.server.db import LOCKED, Database, db_now, existing, steady_now, utc
 from taskloom.server.errors import LeaseLost, NotFound, ResultConflict, WrongFencingToken
 from taskloom.server.queue.attempts import commits, cores, curve, node_time, output, rules, series, steps
 from taskloom.server.queue.attempts import payload as payloads
@@ -55,10 +55,7 @@ def summary(attempt: Attempt) -> AttemptSummary:
 def show(database: Database, attempt_id: int) -> AttemptSummary:
     """Raises NotFound."""
     with database.read() as session:
-        attempt = session.get(Attempt, attempt_id)
-        if attempt is None:
-            raise NotFound(f"there is no attempt {attempt_id}")
-        return summary(attempt)
+        return summary(existing(session, Attempt, attempt_id))
 
 
 def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: HeartbeatRequest) -> HeartbeatAnswer:

@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 from taskloom.contract.attempts import OutputLines
 from taskloom.contract.runs import LogLine, LogPage
 from taskloom.server import paging
-from taskloom.server.db import Database, utc
-from taskloom.server.errors import NotFound
+from taskloom.server.db import Database, existing, utc
 from taskloom.server.queue.tables.attempts import Attempt, OutputLine
 from taskloom.server.queue.tables.runs import Run
 
@@ -52,8 +51,7 @@ def page(database: Database, run_id: int, cursor: str | None, limit: int, tail: 
     """A page of lines; with `tail`, at most this many lines, the last ones. Raises NotFound or BadCursor."""
     last_id = paging.decode_id(cursor) or 0
     with database.read(snapshot=True) as session:
-        if session.get(Run, run_id) is None:
-            raise NotFound(f"there is no run {run_id}")
+        existing(session, Run, run_id)
         if tail is not None:
             last_id, limit = max(last_id, _before_tail(session, run_id, tail)), tail
         rows = after(session, run_id, last_id, limit)

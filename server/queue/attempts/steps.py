@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session, aliased
 from taskloom.contract.attempts import StepsDone
 from taskloom.contract.runs import StepPage, StepSeen
 from taskloom.server import paging
-from taskloom.server.db import Database
-from taskloom.server.errors import BadCursor, NotFound
+from taskloom.server.db import Database, existing
+from taskloom.server.errors import BadCursor
 from taskloom.server.queue.tables.attempts import Attempt, StepTimes, is_active
 from taskloom.server.queue.tables.runs import Run
 
@@ -65,8 +65,7 @@ def page(database: Database, run_id: int, cursor: str | None, limit: int) -> Ste
     query = query.where(StepTimes.run_id == run_id, after).order_by(StepTimes.attempt_id, StepTimes.last)
     items: list[StepSeen] = []
     with database.read() as session:
-        if session.get(Run, run_id) is None:
-            raise NotFound(f"there is no run {run_id}")
+        existing(session, Run, run_id)
         for row, attempt_no in session.execute(query.limit(limit)).all():  # each row has at least one step
             begin = step if row.attempt_id == attempt_id else 0
             found = [seen for seen in _seen(row, attempt_no) if seen.step > begin][: limit - len(items)]

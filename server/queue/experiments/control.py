@@ -12,14 +12,14 @@ from taskloom.contract.experiments import (
     ExperimentChange,
     ExperimentDetail,
 )
-from taskloom.server.db import LOCKED, Database, now
+from taskloom.server.db import LOCKED, Database, existing, now
 from taskloom.server.errors import (
     InvalidTransition,
 )
-from taskloom.server.queue.experiments.details import detail, get, summaries
+from taskloom.server.queue.experiments.details import detail, summaries
 from taskloom.server.queue.experiments.submission import tag
 from taskloom.server.queue.runs.control import DECIDING, cancel_locked, retry_locked
-from taskloom.server.queue.tables.experiments import ExperimentTag
+from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.queue.tables.states import OPEN, RUN
 from taskloom.server.queue.transitions import ends
@@ -29,7 +29,7 @@ from taskloom.server.queue.transitions.changes import Cause
 def change(database: Database, experiment_id: int, request: ExperimentChange) -> ExperimentDetail:
     """Change its name, tags or notes. Raises NotFound."""
     with database.write() as session:
-        experiment = get(session, experiment_id, lock=True)
+        experiment = existing(session, Experiment, experiment_id, lock=True)
         if request.name is not None:
             experiment.name = request.name
         if request.notes is not None:
@@ -47,7 +47,7 @@ def cancel(database: Database, experiment_id: int, actor: str) -> ExperimentDeta
     Raises NotFound or InvalidTransition.
     """
     with database.write() as session:
-        experiment = get(session, experiment_id, lock=True)  # no block is added meanwhile
+        experiment = existing(session, Experiment, experiment_id, lock=True)  # no block is added meanwhile
         open_runs = _locked(session, experiment_id, OPEN)
         if not open_runs and experiment.cancelled_at is None and not experiment.undecided:
             raise InvalidTransition(
@@ -65,7 +65,7 @@ def retry(database: Database, experiment_id: int, actor: str) -> ExperimentDetai
     """Queue every failed, cancelled or quarantined run again. A stopping rule or a tuning that was cancelled between
     two blocks continues. Raises NotFound or InvalidTransition."""
     with database.write() as session:
-        experiment = get(session, experiment_id, lock=True)
+        experiment = existing(session, Experiment, experiment_id, lock=True)
         cause = Cause(actor, now(session))
         runs = _locked(session, experiment_id, tuple(RUN.verbs["retry"]))
         if not runs and not (experiment.is_open_ended and experiment.cancelled_at is not None):

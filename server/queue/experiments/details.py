@@ -17,10 +17,7 @@ from taskloom.contract.experiments import (
     TuningState,
 )
 from taskloom.server.access.keys.models import Key
-from taskloom.server.db import LOCKED, Database, utc
-from taskloom.server.errors import (
-    NotFound,
-)
+from taskloom.server.db import Database, existing, utc
 from taskloom.server.queue.attempts import commits, node_time
 from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentKey, ExperimentTag
@@ -31,7 +28,7 @@ from taskloom.server.queue.tables.states import OPEN
 def show(database: Database, experiment_id: int) -> ExperimentDetail:
     """Raises NotFound."""
     with database.read() as session:
-        return detail(session, get(session, experiment_id))
+        return detail(session, existing(session, Experiment, experiment_id))
 
 
 def submitters(session: Session, experiment_ids: Iterable[int]) -> dict[int, str]:
@@ -139,12 +136,3 @@ def _tuning(session: Session, experiment: Experiment) -> TuningState | None:
         spent_s=blocks.spent_s(session, experiment.id),
         reason=experiment.stop_reason,
     )
-
-
-def get(session: Session, experiment_id: int, lock: bool = False) -> Experiment:
-    experiment = session.get(
-        Experiment, experiment_id, with_for_update=LOCKED if lock else None, populate_existing=lock
-    )
-    if experiment is None:
-        raise NotFound(f"there is no experiment {experiment_id}")
-    return experiment

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 from gpt2core.spec.wording import counted
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
 from taskloom.server.access.keys.keyring import Caller
-from taskloom.server.db import Database, now
+from taskloom.server.db import Database, existing, now
 from taskloom.server.errors import InvalidTransition
 from taskloom.server.queue.experiments import blocks, quotas
-from taskloom.server.queue.experiments.details import detail, get, summaries
+from taskloom.server.queue.experiments.details import detail, summaries
 from taskloom.server.queue.experiments.expansion import expand
 from taskloom.server.queue.experiments.memory import run_memory_bytes
 from taskloom.server.queue.experiments.planning import stop_if_gone
@@ -33,7 +33,7 @@ def extend(
     Raises NotFound, InvalidTransition, ExpansionTooLarge, QueueFull or QuotaUsed.
     """
     with database.read() as session:
-        experiment = get(session, experiment_id)
+        experiment = existing(session, Experiment, experiment_id)
         request = ExperimentRequest.model_validate(experiment.request)
         runs, done = _check(session, experiment, request)
     # Without new checks: the submission was checked against nodes.
@@ -41,7 +41,7 @@ def extend(
     variants, planned = expand(longer, settings.max_runs, run_memory_bytes, Capacity(), stop_if_gone)
     new = [run for run in planned if run.repetition > done]
     with database.write() as session:
-        experiment = get(session, experiment_id, lock=True)
+        experiment = existing(session, Experiment, experiment_id, lock=True)
         if _check(session, experiment, request) != (runs, done):
             raise InvalidTransition(
                 f"experiment {experiment_id} was extended meanwhile", current="finished", allowed=["extend"]

@@ -9,7 +9,7 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from taskloom.contract.runs import RunDetail
-from taskloom.server.db import LOCKED, Database, now
+from taskloom.server.db import LOCKED, Database, existing, now
 from taskloom.server.queue.runs import details
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
@@ -25,7 +25,7 @@ DECIDING = (Run.id, Run.state, Run.purpose, Run.cancel_requested_at)
 def cancel(database: Database, settings: Settings, run_id: int, actor: str) -> RunDetail:
     """Cancel a queued run at once, a running one with its next heartbeat. Raises NotFound or InvalidTransition."""
     with database.write() as session:
-        run = details.get(session, run_id, lock=True)
+        run = existing(session, Run, run_id, lock=True)
         cancel_locked(session, [run], Cause(actor, now(session)))
         session.refresh(run)
         return details.detail(session, settings, run)
@@ -51,8 +51,8 @@ def retry(database: Database, settings: Settings, run_id: int, actor: str) -> Ru
     """Queue a failed, cancelled or quarantined run again. Raises NotFound or InvalidTransition."""
     with database.write() as session:
         # Locked before the run, in the same order as for a cancellation.
-        experiment = session.get(Experiment, details.get(session, run_id).experiment_id, with_for_update=LOCKED)
-        run = details.get(session, run_id, lock=True)  # both may have been deleted meanwhile
+        experiment = session.get(Experiment, existing(session, Run, run_id).experiment_id, with_for_update=LOCKED)
+        run = existing(session, Run, run_id, lock=True)  # both may have been deleted meanwhile
         assert experiment is not None
         ends.reopen(experiment)
         retry_locked(session, [run], Cause(actor, now(session)))

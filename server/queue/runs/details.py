@@ -13,8 +13,8 @@ from gpt2core.spec import networks
 from gpt2core.spec.phases import by_phase
 from gpt2core.spec.roles import MAIN
 from taskloom.contract.runs import MainSettings, RunDetail, SampleList, SampleRow
-from taskloom.server.db import LOCKED, Database, utc
-from taskloom.server.errors import NoResult, NotFound
+from taskloom.server.db import Database, existing, utc
+from taskloom.server.errors import NoResult
 from taskloom.server.queue.attempts import commits, node_time
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.attempts.lifecycle import summary as attempt_summary
@@ -84,13 +84,13 @@ def detail(session: Session, settings: Settings, run: Run) -> RunDetail:
 def show(database: Database, settings: Settings, run_id: int) -> RunDetail:
     """Raises NotFound."""
     with database.read() as session:
-        return detail(session, settings, get(session, run_id))
+        return detail(session, settings, existing(session, Run, run_id))
 
 
 def result(database: Database, run_id: int) -> tuple[dict[str, Any], int]:
     """The canonical raw TrainResult and its attempt_no. Raises NotFound or NoResult."""
     with database.read() as session:
-        run = get(session, run_id)
+        run = existing(session, Run, run_id)
         row = session.execute(
             select(Result.payload, Attempt.attempt_no)
             .join(Attempt, Attempt.id == Result.attempt_id)
@@ -130,10 +130,3 @@ def evaluations_of(found: Mapping[str, Any]) -> dict[int, dict[str, float]]:
         each["step"] - 1: {f"evaluation_{name}": each[name] for name in ("loss", "accuracy")}
         for each in found.get("evaluations") or []
     }
-
-
-def get(session: Session, run_id: int, lock: bool = False) -> Run:
-    run = session.get(Run, run_id, with_for_update=LOCKED if lock else None, populate_existing=lock)
-    if run is None:
-        raise NotFound(f"there is no run {run_id}")
-    return run

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from taskloom.contract.runs import StateChange, StateChangePage
 from taskloom.server import paging
-from taskloom.server.db import Database, tell, utc
-from taskloom.server.errors import NotFound
+from taskloom.server.db import Database, existing, tell, utc
 from taskloom.server.queue.tables.attempts import Attempt
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run, RunEvent
@@ -136,16 +135,14 @@ def note_all(session: Session, cause: Cause, verb: str, which: ColumnElement[boo
 def of_run(database: Database, run_id: int, cursor: str | None, limit: int) -> StateChangePage:
     """History of a run, oldest first. Raises NotFound or BadCursor."""
     with database.read() as session:
-        if session.get(Run, run_id) is None:
-            raise NotFound(f"there is no run {run_id}")
+        existing(session, Run, run_id)
         return _page(session, RunEvent.run_id == run_id, cursor, limit)
 
 
 def of_experiment(database: Database, experiment_id: int, cursor: str | None, limit: int) -> StateChangePage:
     """History of an experiment's runs, oldest first. Raises NotFound or BadCursor."""
     with database.read() as session:
-        if session.get(Experiment, experiment_id) is None:
-            raise NotFound(f"there is no experiment {experiment_id}")
+        existing(session, Experiment, experiment_id)
         return _page(session, RunEvent.experiment_id == experiment_id, cursor, limit)
 
 

@@ -14,7 +14,7 @@ from taskloom.contract.attempts import ProgressSeen
 from taskloom.contract.workers import CurrentAttempt, WorkerPage, WorkerRegistration, WorkerState, WorkerSummary
 from taskloom.server import paging, values
 from taskloom.server.access.keys.keyring import Caller
-from taskloom.server.db import LOCKED, Database, hold, now, utc
+from taskloom.server.db import LOCKED, Database, existing, hold, now, utc
 from taskloom.server.errors import NotFound, ServerError, StaleBoot, WorkerBusy, WorkerElsewhere
 from taskloom.server.queue import ownership
 from taskloom.server.queue.attempts.lifecycle import lose_attempts_of
@@ -106,9 +106,7 @@ def leave(database: Database, caller: Caller, worker_id: str, boot_id: str) -> N
     Raises NotFound, NotYourWorker or StaleBoot.
     """
     with database.write() as session:
-        worker = session.get(Worker, worker_id, with_for_update=LOCKED)
-        if worker is None:
-            raise NotFound(f"there is no worker {worker_id}")
+        worker = existing(session, Worker, worker_id, lock=True)
         ownership.take(session, caller, worker_id)
         if worker.boot_id != boot_id:
             raise StaleBoot(f"worker {worker_id} was registered again by another process")

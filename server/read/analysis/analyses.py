@@ -39,8 +39,8 @@ from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.labels import build_label
 from taskloom.contract.templates import WORKLOAD
 from taskloom.server.artifact_store import Store
-from taskloom.server.db import Database
-from taskloom.server.errors import InvalidRequest, NotFound, NothingToCompare
+from taskloom.server.db import Database, existing
+from taskloom.server.errors import InvalidRequest, NothingToCompare
 from taskloom.server.queue.experiments import details
 from taskloom.server.queue.experiments.memory import arenas_bytes
 from taskloom.server.queue.tables.experiments import Experiment
@@ -282,9 +282,7 @@ def history_of(
 ) -> list[Series]:
     """The series that a run belongs to, by its latest runs, if the run is among them. Raises NotFound."""
     with database.read() as session:
-        run = session.get(Run, run_id)
-        if run is None:
-            raise NotFound(f"there is no run {run_id}")
+        run = existing(session, Run, run_id)
     found = history(database, noise_floor, limit, Run.series_id == run.series_id, commits_url)
     return [one for one in found if any(point.run_id == run_id for point in one.points)]
 
@@ -292,9 +290,7 @@ def history_of(
 def confirmation(database: Database, run_id: int) -> ExperimentRequest:
     """Request that confirms the change whose first run is `run_id`. Raises NotFound."""
     with database.read() as session:
-        run = session.get(Run, run_id)
-        if run is None:
-            raise NotFound(f"there is no run {run_id}")
+        run = existing(session, Run, run_id)
         spec = {name: value for name, value in run.spec.items() if value is not None}
         experiment = session.get_one(Experiment, run.experiment_id)
     builds = _kept_builds(database, run_id)

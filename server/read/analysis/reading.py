@@ -18,7 +18,7 @@ from taskloom.analysis.variants import Sides
 from taskloom.contract.artifacts import ArtifactSummary
 from taskloom.server import values
 from taskloom.server.artifact_store import Store
-from taskloom.server.db import Database
+from taskloom.server.db import Database, existing
 from taskloom.server.errors import BodyTooComplex, NotFound, NothingToCompare
 from taskloom.server.queue.experiments import primary
 from taskloom.server.queue.tables.attempts import Attempt, Digest, Result
@@ -44,8 +44,7 @@ def calibrating(session: Session) -> Sequence[int]:
 def selected(session: Session, selection: Selection, causes: bool = False) -> list[Process]:
     """The processes of a selection whose runs were timed, in the order of their runs; `causes`: see `processes`."""
     if selection.experiment_id is not None:
-        if session.get(Experiment, selection.experiment_id) is None:
-            raise NotFound(f"there is no experiment {selection.experiment_id}")
+        existing(session, Experiment, selection.experiment_id)
         which = and_(Run.experiment_id == selection.experiment_id, Run.timed)
         if not selection.settings:
             return processes(session, which, causes)

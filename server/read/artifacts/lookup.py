@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.artifacts import ArtifactList, ArtifactSummary
-from taskloom.server.db import Database, utc
+from taskloom.server.db import Database, existing, utc
 from taskloom.server.errors import NotFound
 from taskloom.server.queue.tables.artifacts import Artifact
 from taskloom.server.queue.tables.attempts import Attempt, Result
@@ -18,8 +18,7 @@ from taskloom.server.queue.tables.runs import Run
 def index(database: Database, run_id: int) -> ArtifactList:
     """Every file of a run's attempts. Raises NotFound."""
     with database.read() as session:
-        if session.get(Run, run_id) is None:
-            raise NotFound(f"there is no run {run_id}")
+        existing(session, Run, run_id)
         return ArtifactList(run_id=run_id, items=_of_run(session, run_id))
 
 

@@ -14,8 +14,7 @@ from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import median
 from taskloom.analysis.statistics import median_bounds
 from taskloom.contract.variants import VariantRow, VariantTable
-from taskloom.server.db import Database
-from taskloom.server.errors import NotFound
+from taskloom.server.db import Database, existing
 from taskloom.server.queue.attempts import node_time
 from taskloom.server.queue.runs.details import main_settings
 from taskloom.server.queue.tables.experiments import Experiment
@@ -32,9 +31,7 @@ def variants(database: Database, experiment_id: int) -> VariantTable:
     """Raises NotFound."""
     groups: dict[str, list[Any]] = {}
     with database.read() as session:
-        experiment = session.get(Experiment, experiment_id)
-        if experiment is None:
-            raise NotFound(f"there is no experiment {experiment_id}")
+        experiment = existing(session, Experiment, experiment_id)
         runs = select(*COLUMNS).where(Run.experiment_id == experiment_id).order_by(Run.position)
         stops = experiment.stops_early
         for run in session.execute(runs):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from gpt2core.spec import networks
@@ -216,15 +216,16 @@ def _variant_kind(name: str) -> Kind:
 VARIANT_KINDS = {name: _variant_kind(name) for name in VariantRow.model_fields if name != "settings"}
 
 
-def _variants(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:  # noqa: ARG001
+def _experiments(database: Database, filters: Filters, *which: ColumnElement[bool]) -> Sequence[int]:
+    query = select(Experiment.id).where(*which, *filters.period.conditions(Experiment).values())
+    if filters.experiment_id is not None:
+        query = query.where(Experiment.id == filters.experiment_id)
     with database.read() as session:
-        query = select(Experiment.id).order_by(Experiment.id)
-        if filters.experiment_id is not None:
-            query = query.where(Experiment.id == filters.experiment_id)
-        for condition in filters.period.conditions(Experiment).values():
-            query = query.where(condition)
-        ids = session.scalars(query).all()
-    for experiment_id in ids:
+        return session.scalars(query.order_by(Experiment.id)).all()
+
+
+def _variants(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:  # noqa: ARG001
+    for experiment_id in _experiments(database, filters):
         for row in variants(database, experiment_id).rows:
             settings = dict.fromkeys(MAIN) if row.settings is None else row.settings.model_dump()
             flat = row.model_dump(exclude={"settings"})
@@ -232,14 +233,7 @@ def _variants(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]
 
 
 def _tuning_trials(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:  # noqa: ARG001
-    with database.read() as session:
-        query = select(Experiment.id).where(blocks.tunes()).order_by(Experiment.id)
-        if filters.experiment_id is not None:
-            query = query.where(Experiment.id == filters.experiment_id)
-        for condition in filters.period.conditions(Experiment).values():
-            query = query.where(condition)
-        ids = session.scalars(query).all()
-    for experiment_id in ids:
+    for experiment_id in _experiments(database, filters, blocks.tunes()):
         for trial in tuning(database, experiment_id).trials:
             yield {
                 "experiment_id": experiment_id,

@@ -8,8 +8,7 @@ from sqlalchemy.orm import load_only
 from taskloom.contract.demand import QueuedRun, QueuedRunPage
 from taskloom.contract.workers import WorkerAttempt, WorkerAttemptPage
 from taskloom.server import paging
-from taskloom.server.db import Database, utc
-from taskloom.server.errors import NotFound
+from taskloom.server.db import Database, existing, utc
 from taskloom.server.queue.attempts.lifecycle import summary
 from taskloom.server.queue.runs.queue import Outlook
 from taskloom.server.queue.tables.attempts import Attempt
@@ -64,8 +63,7 @@ def attempts(database: Database, worker_id: str, cursor: str | None, limit: int)
     if before is not None:
         query = query.where(Attempt.id < before)
     with database.read() as session:
-        if session.get(Worker, worker_id) is None:
-            raise NotFound(f"there is no worker {worker_id}")
+        existing(session, Worker, worker_id)
         rows, more = paging.split(session.execute(query).all(), limit)
     return WorkerAttemptPage(
         items=[

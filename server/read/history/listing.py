@@ -15,8 +15,7 @@ from taskloom.contract.analysis import AlertState, AlertSummary
 from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage
 from taskloom.server.alerts import raised, thresholds
 from taskloom.server.alerts.models import Alert, Threshold
-from taskloom.server.db import Database, utc
-from taskloom.server.errors import NotFound
+from taskloom.server.db import Database, existing, utc
 from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.tables.runs import Run, Series
 from taskloom.server.read.analysis import analyses
@@ -82,14 +81,7 @@ def page(
 def show(database: Database, series_id: int) -> SeriesRow:
     """Raises NotFound."""
     with database.read(snapshot=True) as session:
-        return _row(session, _get(session, series_id), _alerts(session, [series_id]).get(series_id, []))
-
-
-def _get(session: Session, series_id: int) -> Series:
-    series = session.get(Series, series_id)
-    if series is None:
-        raise NotFound(f"there is no series {series_id}")
-    return series
+        return _row(session, existing(session, Series, series_id), _alerts(session, [series_id]).get(series_id, []))
 
 
 def _row(session: Session, series: Series, slower: Sequence[AlertSummary]) -> SeriesRow:
@@ -144,7 +136,7 @@ def points(
     order = Order(Run.finished_at, sort.startswith("-"))
     look = Look(Run.id, order, [(Run.series_id == series_id,)], within, where=[*given.values()])
     with database.read(snapshot=True) as session:
-        infers = _get(session, series_id).config.get("mode") == "infer"
+        infers = existing(session, Series, series_id).config.get("mode") == "infer"
         ids, next_cursor = keyset.page(session, look, cursor, limit)
         found = {row.id: row for row in session.execute(select(*POINT).where(Run.id.in_(ids)))}
         states = select(Alert.run_id, Alert.state).where(Alert.run_id.in_(ids), Alert.kind == "change")
@@ -188,7 +180,7 @@ def changes(
 ) -> SeriesChanges:
     """Raises NotFound."""
     with database.read() as session:
-        _get(session, series_id)
+        existing(session, Series, series_id)
     found = analyses.history(database, noise_floor, limit, Run.series_id == series_id, commits_url)
     points = [point for one in found for point in one.points]
     return SeriesChanges(

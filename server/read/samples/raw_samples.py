@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from taskloom.contract.samples import RunSamples, SamplesEnd, SamplesPage
 from taskloom.server import paging
-from taskloom.server.db import Database
+from taskloom.server.db import Database, existing
 from taskloom.server.errors import NotFound
 from taskloom.server.queue.attempts import payload as payloads
 from taskloom.server.queue.runs.details import sample_rows
@@ -67,8 +67,7 @@ def _known(session: Session, run_ids: tuple[int, ...], after: int, most: int) ->
 
 
 def _of_experiment(session: Session, selection: Selection, experiment_id: int, after: int, most: int) -> list[int]:
-    if session.get(Experiment, experiment_id) is None:
-        raise NotFound(f"there is no experiment {experiment_id}")
+    existing(session, Experiment, experiment_id)
     query = select(Run.id, Run.spec, Run.repetition, Run.block).where(
         Run.experiment_id == experiment_id, Run.timed, Run.id > after
     )
