@@ -49,9 +49,9 @@ def origin() -> Origin:
         return Origin(with_commit(commit, changed), commit, branch or branch_of(ROOT), dirty, at)
     if COMMIT.fullmatch(ARCHIVED):
         return Origin(with_commit(ARCHIVED), ARCHIVED, branch, committed_at=ARCHIVED_AT)
-    told = ROOT / "PKG-INFO"
-    if told.is_file():
-        version = str(HeaderParser().parsestr(told.read_text(encoding="utf-8"))["Version"])
+    info = ROOT / "PKG-INFO"
+    if info.is_file():
+        version = str(HeaderParser().parsestr(info.read_text(encoding="utf-8"))["Version"])
         return recorded(ROOT) or Origin(version)
     return Origin()
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.ratios import HOW, ratio, told
+from bench.ratios import HOW, limits, ratio
 from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.rounds import round_order
 from gpt2core.process import launch
@@ -174,7 +174,7 @@ def table(report: Measured) -> str:
     for r in report["rows"]:
         lines.append(
             f"| {r['arm']} | {r['heartbeat_s']:g} | {r['median_total_s']:.3f} | {r['min_total_s']:.3f} to "
-            f"{r['max_total_s']:.3f} | {r['ratio']:.4f} | {told(r['ratio_interval'], 4)} | {r['agent_share']:.3%} |"
+            f"{r['max_total_s']:.3f} | {r['ratio']:.4f} | {limits(r['ratio_interval'], 4)} | {r['agent_share']:.3%} |"
         )
     many = report["rows"][-1]
     usual = many["usual_cost_interval"]

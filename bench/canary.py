@@ -111,7 +111,7 @@ def table(report: Measured) -> str:
     """The figures as Markdown."""
     of = report["machine"]
 
-    def told(name: str, form: str) -> str:
+    def cell(name: str, form: str) -> str:
         return "-" if report[name] is None else format(report[name], form)
 
     lines = [
@@ -126,9 +126,9 @@ def table(report: Measured) -> str:
         "give no figures.", "",
         "| blocks | sd step | sd canary | sd step / canary | correlation | slope | removed |",
         "|---|---|---|---|---|---|---|",
-        f"| {report['blocks']} | {told('sd_target', '.2%')} | {told('sd_canary', '.2%')} "
-        f"| {told('sd_over_canary', '.2%')} | {told('correlation', '.2f')} | {told('slope', '.2f')} "
-        f"| {told('removed', '.0%')} |", "",
+        f"| {report['blocks']} | {cell('sd_target', '.2%')} | {cell('sd_canary', '.2%')} "
+        f"| {cell('sd_over_canary', '.2%')} | {cell('correlation', '.2f')} | {cell('slope', '.2f')} "
+        f"| {cell('removed', '.0%')} |", "",
     ]  # fmt: skip
     for name, findings in report["findings"].items():
         lines.append(f"Findings about the {name} in the blocks' order: {'; '.join(findings) or 'none'}.")

@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from bench import figures, observing, peers, slices
-from bench.ratios import told
+from bench.ratios import limits
 from bench.record import Measured, head, results, save
 from gpt2core.spec.result import median
+from gpt2core.spec.wording import counted
 from taskloom.analysis.estimators import logarithms
 from taskloom.analysis.pooling import pool
 
@@ -124,7 +125,7 @@ def _steps(record: Mapping[str, Any]) -> Times:
     disagree = {(each["label"], row["variant"]) for each in record.get("comparisons", ()) for row in each["rows"]
                 if row["ratio"] is None}  # fmt: skip
     for run in record["runs"]:
-        case = f"B{run['batch']} T{run['seq']}, {_threads(run['threads'])}, {run['precision']}"
+        case = f"B{run['batch']} T{run['seq']}, {counted(run['threads'], 'thread')}, {run['precision']}"
         case += f", grad-clip {run['grad_clip']:g}" if run.get("grad_clip") else ""
         warmup = (run.get("config") or {}).get("warmup", 2)
         if (case, run["variant"]) not in disagree:
@@ -162,7 +163,7 @@ def _heartbeats(record: Mapping[str, Any]) -> Times:
 
 def _observing(record: Mapping[str, Any]) -> Times:
     given = record["given"]
-    case = f"observing, B{given['batch']} T{given['seq']}, {given['scheduler']}, {_threads(given['threads'])}"
+    case = f"observing, B{given['batch']} T{given['seq']}, {given['scheduler']}, {counted(given['threads'], 'thread')}"
     for run in record["runs"]:
         yield case, run["variant"], run["round"], median(run["step_s"][observing.WARMUP :])
 
@@ -170,7 +171,7 @@ def _observing(record: Mapping[str, Any]) -> Times:
 def _overhead(record: Mapping[str, Any]) -> Times:
     for one in record["rounds"]:
         for tree, found in one["of"].items():
-            case = f"{record['model']}, {one['variant']}, {_threads(record['threads'])}, outside products"
+            case = f"{record['model']}, {one['variant']}, {counted(record['threads'], 'thread')}, outside products"
             yield f"{case}, {trees(record)}", tree, one["round"], found["overhead"]
 
 
@@ -203,10 +204,6 @@ def _ops(record: Mapping[str, Any]) -> Times:
 def trees(record: Mapping[str, Any]) -> str:
     """The commits that a recording compares."""
     return "{ours} against {before}".format(**record["revisions"])
-
-
-def _threads(count: int) -> str:
-    return f"{count} thread{'s' * (count > 1)}"
 
 
 # Readers of each benchmark's recordings, and the base of its ratios: null for the first row's variant.
@@ -283,7 +280,7 @@ def ratio_lines(rows: Sequence[Measured]) -> list[str]:
         sds = ", ".join("-" if deviation is None else f"{deviation:.1%}" for deviation in deviations)
         lines.append(
             f"| {r['machine']} | {r['case']} | {r['variant']} | {r['occasions']} ({', '.join(map(str, r['rounds']))}) "
-            f"| {r['ratio']:.3f} | {told(r['ratio_interval'])} | {r['lowest']:.3f} to {r['highest']:.3f} | {sds} "
+            f"| {r['ratio']:.3f} | {limits(r['ratio_interval'])} | {r['lowest']:.3f} to {r['highest']:.3f} | {sds} "
             f"| {r['advised'] or '-'} | {r['scope']} |"
         )
     return lines

@@ -2,13 +2,13 @@
 network of convolutions, be parallelised, and why, where do six networks spend time and memory, or what do two ranks
 gain from tasks?
 
-    python -m bench.example             # run the experiment, write docs/examples/gpt2-124m-runtimes.{html,json}
+    python -m bench.example             # run the experiment, write docs/examples/gpt2-124m-runtimes.{html,json.gz}
     python -m bench.example calibrate   # equal runs (A/A) in the same database, and the report again with them
     python -m bench.example page        # the stored report again, with today's sentences and figures; nothing runs
-    python -m bench.example --question wavefront    # the same for docs/examples/lstm-deep-wavefront.{html,json}
-    python -m bench.example --question images       # the same for docs/examples/resnet14-cifar-images.{html,json}
+    python -m bench.example --question wavefront    # the same for docs/examples/lstm-deep-wavefront.{html,json.gz}
+    python -m bench.example --question images       # the same for docs/examples/resnet14-cifar-images.{html,json.gz}
     python -m bench.example --question workload     # a page about six networks, and its figures as JSON
-    python -m bench.example --question ranks        # docs/examples/small-ranks.{html,json}; needs root, ip and tc
+    python -m bench.example --question ranks        # docs/examples/small-ranks.{html,json.gz}; needs root, ip and tc
 
 Everything is declared here, before any run. runtimes: fork-join, task, omp-for and omp-task on two threads, and the
 first two also on one thread, because the forecast needs their profiles. wavefront: task, fork-join layer by layer, and
@@ -28,6 +28,7 @@ Database and logs stay in --folder.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import sys
@@ -165,23 +166,23 @@ def calibration(of: Question, model: str, steps: int) -> ExperimentRequest:
 
 
 def write(document: Mapping[str, Any], kept: Mapping[str, Any], out: Path, name: str) -> None:
-    """The report's page, and what is kept of its document as JSON."""
+    """The report's page, and what is kept of its document as compressed JSON."""
     out.mkdir(parents=True, exist_ok=True)
-    for suffix, content in ((".html", page(document)), (".json", json.dumps(kept) + "\n")):
-        (out / f"{name}{suffix}").write_text(content, encoding="utf-8")
+    (out / f"{name}.html").write_text(page(document), encoding="utf-8")
+    (out / f"{name}.json.gz").write_bytes(gzip.compress(json.dumps(kept).encode(), mtime=0))
 
 
 def render_again(out: Path, name: str) -> None:
     """Write the stored report again: sentences, report card and figures by today's code, data as they were."""
-    document = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
+    document = json.loads(gzip.decompress((out / f"{name}.json.gz").read_bytes()))
     document["card"] = report_card(document)
     document["answer"] = answer(document)
     document["conclusion"] = " ".join(document["answer"])
     write(document, document, out, name)
 
 
-def told(document: Mapping[str, Any]) -> list[str]:
-    """Print a summary: errors of the forecast, excluded runs, flagged steps, the answer."""
+def summary(document: Mapping[str, Any]) -> list[str]:
+    """Lines of a summary: errors of the forecast, excluded runs, flagged steps, the answer."""
     lines = ["", *(f"- {point}" for point in document["answer"]), ""]
     lines.append("forecast from one thread against the measured step on more:")
     for one in document["forecast"]["forecasts"]:
@@ -234,20 +235,19 @@ def carry_out(given: argparse.Namespace, processes: Processes) -> int:
     asked = calibration(of, given.model, given.steps) if given.what == "calibrate" else question
     with Client(url, timeout_s=600) as client:
         made = client.submit(asked)
-        notes.print(f"server {url}, experiment {made.id}: {made.runs} runs; logs in {given.folder}", highlight=False)
+        notes.say(f"server {url}, experiment {made.id}: {made.runs} runs; logs in {given.folder}")
         finished = wait_for(client, made.id, processes)
-        out.print(f"{finished.by_state} in {time.monotonic() - began:.0f} s", highlight=False)
+        out.say(f"{finished.by_state} in {time.monotonic() - began:.0f} s")
         for seen in client.calibrations():
             found = ", ".join(f"{each.relative:.2%} with {each.pairs} pairs" for each in seen.detectable)
-            out.print(f"{seen.node} can detect differences of {found} (spread {seen.spread:.2%})", highlight=False)
+            out.say(f"{seen.node} can detect differences of {found} (spread {seen.spread:.2%})")
         reported = next((each for each in client.experiments() if each.name == question.name), None)
         if reported is None:
             return 0
         document = client.report(reported.id, leave_out_disturbed=True)
     name = f"{given.model}-{given.question}"
     write(document, of.kept(document), given.out, name)
-    for line in (*told(document), "", f"written: {given.out / name}.html and .json"):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.say(*summary(document), "", f"written: {given.out / name}.html and .json.gz")
     return 0 if set(finished.by_state) == {"succeeded"} else 1
 
 

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.quiet import ATTEMPTS, QUIET, undisturbed
-from bench.ratios import HOW, NO_RATIO, ratio, told
+from bench.ratios import HOW, NO_RATIO, limits, ratio
 from bench.record import Measured, head, machine, out_option, save
 from bench.rounds import round_order
 from bench.step import OURS, child
@@ -43,6 +43,7 @@ from gpt2core.spec.generation import rates, read_bytes
 from gpt2core.spec.latency import quantile
 from gpt2core.spec.models import model_from
 from gpt2core.spec.result import median
+from gpt2core.spec.wording import counted
 
 MIB = 1 << 20
 
@@ -115,7 +116,7 @@ def prepare(folder: Path, given: argparse.Namespace) -> list[TrainConfig]:
 
 
 def label_of(config: TrainConfig) -> str:
-    return f"{config.model.name}, {config.threads} thread{'s' if config.threads > 1 else ''}, {config.precision}"
+    return f"{config.model.name}, {counted(config.threads, 'thread')}, {config.precision}"
 
 
 def measure(
@@ -211,7 +212,7 @@ def table(report: Measured) -> str:
             triad = "not measured" if row["triad_share"] is None else f"{row['triad_share']:.0%}"
             lines.append(
                 f"| {comparison['label']} | {row['variant']} | {row['token_s'] * 1e3:.2f} "
-                f"| {row['p99_token_s'] * 1e3:.2f} | {_times(row['ratio'])} | {told(row['ratio_interval'])} "
+                f"| {row['p99_token_s'] * 1e3:.2f} | {_times(row['ratio'])} | {limits(row['ratio_interval'])} "
                 f"| {row['first_s'] * 1e3:.1f} | {_times(row['first_ratio']['ratio'])} "
                 f"| {row['weights_gb_per_s']:.1f} | {triad} | {row['peak_rss_bytes'] / MIB:.0f} "
                 f"| {row['equal_tokens']} | {row['disturbed']} |"

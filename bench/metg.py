@@ -28,7 +28,7 @@ from typing import Any
 
 from bench import peers
 from bench.quiet import ATTEMPTS, QUIET, undisturbed
-from bench.ratios import HOW, NO_RATIO, ratio, told
+from bench.ratios import HOW, NO_RATIO, limits, ratio
 from bench.record import ROOT, Measured, head, machine, results, save
 from bench.rounds import SEED, round_order
 from bench.step import child
@@ -127,7 +127,7 @@ def main() -> None:
             for number, points in enumerate(mine)
         ],
     }
-    save(given.out, report, table(report), indent=None)
+    save(given.out, report, table(report))
 
 
 def build(folder: Path) -> dict[str, Path]:
@@ -174,8 +174,8 @@ def measure(
                 for name, points in found.items():
                     sweeps.setdefault((pattern, name), []).append(points)
                     value = metg_s(points, peak_iterations_per_s([points]))
-                    told = "not reached" if value is None else f"{value * 1e6:.3f} us"
-                    print(f"[round {round_no + 1}/{rounds}] {pattern}, {name}: {told}", flush=True)
+                    text = "not reached" if value is None else f"{value * 1e6:.3f} us"
+                    print(f"[round {round_no + 1}/{rounds}] {pattern}, {name}: {text}", flush=True)
     return sweeps, disturbed
 
 
@@ -326,7 +326,7 @@ def row_line(pattern: str, row: Mapping[str, Any]) -> str:
 
 def ratio_cells(found: Mapping[str, Any]) -> str:
     """A ratio and its interval as two cells of a table."""
-    return " | " if found["ratio"] is None else f"{found['ratio']:.2f} | {told(found['ratio_interval'], 2)}"
+    return " | " if found["ratio"] is None else f"{found['ratio']:.2f} | {limits(found['ratio_interval'], 2)}"
 
 
 if __name__ == "__main__":

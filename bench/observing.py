@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.ratios import HOW, ratio, told
+from bench.ratios import HOW, limits, ratio
 from bench.record import ROOT, head, machine, results, save
 from bench.rounds import round_order
 from gpt2core.process import launch
@@ -80,7 +80,7 @@ def main() -> None:
     about = {**machine(), "load_average": list(os.getloadavg())}
     text = table(given, runs, about, note)
     report = {**head("taskloom.bench.observing/1", about), "given": given, "runs": runs}
-    save(results(f"observing-{given['model']}"), report, text, indent=None)
+    save(results(f"observing-{given['model']}"), report, text)
 
 
 def table(given: dict[str, Any], runs: list[dict[str, Any]], about: dict[str, Any], note: str) -> str:
@@ -104,7 +104,7 @@ def table(given: dict[str, Any], runs: list[dict[str, Any]], about: dict[str, An
             against = ratio(found["bare"], mine)
             lines.append(
                 f"| {variant} | {name} | {median(mine) * 1e3:.3f} | {min(mine) * 1e3:.3f} to {max(mine) * 1e3:.3f} "
-                f"| {against['ratio']:.3f} | {told(against['ratio_interval'])} |"
+                f"| {against['ratio']:.3f} | {limits(against['ratio_interval'])} |"
             )
     rounds = len(runs) // len(VARIANTS)
     options = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in given.items())

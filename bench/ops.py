@@ -19,7 +19,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from bench.quiet import QUIET, undisturbed
-from bench.ratios import HOW, NO_RATIO, ratio, told
+from bench.ratios import HOW, NO_RATIO, limits, ratio
 from bench.record import Measured, head, machine, out_option, save
 from bench.revisions import Case, revision, trees_of, trees_options
 from bench.rounds import round_order
@@ -138,7 +138,7 @@ def table(report: Measured) -> str:
     for row in report["rows"]:
         sides = ("-" if row[key] is None else f"{1e3 * row[key]:.3g}" for key in ("before_s", "ours_s"))
         value = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
-        lines.append(f"| {row['op']} | {' | '.join(sides)} | {value} | {told(row['ratio_interval'])} "
+        lines.append(f"| {row['op']} | {' | '.join(sides)} | {value} | {limits(row['ratio_interval'])} "
                      f"| {row['rounds']} |")  # fmt: skip
     return "\n".join(lines) + "\n"
 

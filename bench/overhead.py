@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench.ratios import HOW, ratio, told
+from bench.ratios import HOW, limits, ratio
 from bench.record import Measured, head, out_option, save
 from bench.revisions import Case, revision, trees_of, trees_options
 from bench.rounds import round_order
@@ -100,7 +100,7 @@ def table(report: Measured) -> str:
         same = "yes" if r["same_losses"] else "no"
         lines.append(
             f"| {r['variant']} | {r['before']:.4f} | {r['ours']:.4f} | {r['ratio']:.4f} | "
-            f"{told(r['ratio_interval'], 4)} | {r['rounds']} | {same} |"
+            f"{limits(r['ratio_interval'], 4)} | {r['rounds']} | {same} |"
         )
     return "\n".join(lines) + "\n"
 

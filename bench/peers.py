@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.ratios import NO_RATIO, ratio, told
+from bench.ratios import NO_RATIO, limits, ratio
 from bench.record import Measured
 from gpt2core.spec.result import median
 from gpt2core.spec.schedulers import RUNTIMES
@@ -153,7 +153,7 @@ def table(record: Mapping[str, Any]) -> str:
         cells = [row["pattern"], *(_us(row[name]) for name in OURS)]
         for kind in ("tasks", "loop"):
             peer = "-" if row[kind] is None else f"{row[kind]}, {_us(row[f'{kind}_s'])}"
-            cells += [peer, _times(row[f"{kind}_ratio"]), told(row[f"{kind}_interval"], 2)]
+            cells += [peer, _times(row[f"{kind}_ratio"]), limits(row[f"{kind}_interval"], 2)]
         lines.append("| " + " | ".join(cells) + " |")
     runtimes = order(record)
     if runtimes:
@@ -166,8 +166,9 @@ def table(record: Mapping[str, Any]) -> str:
     for row in runtimes:
         for scheduler in SCHEDULERS:
             of = row[scheduler]
-            lines.append(f"| {row['runtime']} | {scheduler} | {_us(of['overhead_s'])} | {_us(of['metg_s'])} "
-                         f"| {of['patterns']} | {_times(of['ratio'])} | {told(of['ratio_interval'], 2)} |")  # fmt: skip
+            cells = [row["runtime"], scheduler, _us(of["overhead_s"]), _us(of["metg_s"]), str(of["patterns"])]
+            cells += [_times(of["ratio"]), limits(of["ratio_interval"], 2)]
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.quiet import QUIET, undisturbed
-from bench.ratios import HOW, ratio, told
+from bench.ratios import HOW, limits, ratio
 from bench.record import Measured, head, machine, out_option, save
 from bench.rounds import SEED, round_order
 from bench.step import child, parse_shape
@@ -284,7 +284,7 @@ def document(report: Measured) -> str:
                      f"{row['registers_share']:.0%}"]  # fmt: skip
             for name in others:
                 found = row["ratios"][name]
-                cells += [f"{rates[name]:.0f}", f"{found['ratio']:.2f} ({told(found['ratio_interval'], 2)})"]
+                cells += [f"{rates[name]:.0f}", f"{found['ratio']:.2f} ({limits(found['ratio_interval'], 2)})"]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -53,13 +53,13 @@ def undisturbed(measure: Callable[[], T], what: str, attempts: int = ATTEMPTS) -
 
 def wait_for_idleness() -> None:
     """Return once other processes have been idle for a moment, or after PATIENCE_S."""
-    told = False
+    warned = False
     end_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < end_s:
         before = Usage.now()
         time.sleep(0.25)
         if Usage.now().others_since(before) <= QUIET:
             return
-        if not told:
+        if not warned:
             print("waiting until other processes leave the machine alone", flush=True)
-            told = True
+            warned = True

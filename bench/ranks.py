@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.ratios import HOW, ratio, told
+from bench.ratios import HOW, limits, ratio
 from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.rounds import round_order
 from bench.step import LOSS_TOLERANCE, prepare
@@ -163,8 +163,8 @@ def measure(config: TrainConfig, names: list[str], folder: Path) -> Measured:
     if done.returncode:
         raise SystemExit(f"the run ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     found = json.loads(result.read_text(encoding="utf-8"))
-    told = sum(each["bytes_sent"] for rank in found["communication"][:1] for each in rank["exchanges"])
-    if sent_bytes(names[0]) - before < told:
+    counted = sum(each["bytes_sent"] for rank in found["communication"][:1] for each in rank["exchanges"])
+    if sent_bytes(names[0]) - before < counted:
         raise SystemExit("the ranks did not exchange everything over the link: is there another way between them?")
     warmup = int(found["config"]["warmup"])
     most = {name: max((median(rank[name][warmup:]) for rank in found["communication"]), default=0.0) for name in TIMES}
@@ -261,7 +261,7 @@ def table(report: Measured) -> str:
         lines.append(f"| {' | '.join([name, f'{1e3 * step_s:.1f}', *times])} |")
     lines += ["", "| step of | / step of | ratio | 95 % interval |", "| -- | -- | --: | --: |"]
     for each in report["comparisons"]:
-        lines.append(f"| {each['step']} | {each['of']} | {each['ratio']:.3f} | {told(each['ratio_interval'])} |")
+        lines.append(f"| {each['step']} | {each['of']} | {each['ratio']:.3f} | {limits(each['ratio_interval'])} |")
     return "\n".join([*lines, "", f"Ratios: {report['how']}.", ""])
 
 

@@ -25,6 +25,6 @@ def ratio(a: Sequence[float], b: Sequence[float]) -> Measured:
 NO_RATIO: Measured = {"ratio": None, "ratio_middle": None, "ratio_interval": None, "rounds": 0}
 
 
-def told(interval: Sequence[float] | None, digits: int = 3) -> str:
+def limits(interval: Sequence[float] | None, digits: int = 3) -> str:
     """An interval in a table."""
     return "-" if interval is None else f"{interval[0]:.{digits}f} to {interval[1]:.{digits}f}"

@@ -48,10 +48,11 @@ def command() -> list[str]:
     return paths.parse_known_args()[1]
 
 
-def save(out: Path, report: Mapping[str, Any], text: str, indent: int | None = 1) -> None:
-    """Write OUT.json and OUT.md, and print the table."""
+def save(out: Path, report: Mapping[str, Any], text: str) -> None:
+    """Write OUT.json, without white space, and OUT.md, and print the table."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.with_name(out.name + ".json").write_text(json.dumps(report, indent=indent) + "\n", encoding="utf-8")
+    compact = json.dumps(report, separators=(",", ":"))
+    out.with_name(out.name + ".json").write_text(compact + "\n", encoding="utf-8")
     out.with_name(out.name + ".md").write_text(text, encoding="utf-8")
     print(text)
     print(f"written: {out}.json, {out}.md")

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.ratios import HOW, ratio, told
+from bench.ratios import HOW, limits, ratio
 from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.rounds import round_order
 from bench.schedulers import VARIANTS
@@ -285,7 +285,7 @@ def table(report: Measured) -> str:
         figures = f"{r['before_s'] * scale:.4g} {unit} | {r['ours_s'] * scale:.4g} {unit} | {r['ratio']:.4f}"
         same = {True: "yes", False: "no", None: "-"}[r["same_losses"]]
         pairs = f"{r['rounds']} | {r['turns']}"
-        lines.append(f"| {r['case']} | {r['what']} | {figures} | {told(r['ratio_interval'], 4)} | {pairs} | {same} |")
+        lines.append(f"| {r['case']} | {r['what']} | {figures} | {limits(r['ratio_interval'], 4)} | {pairs} | {same} |")
     return "\n".join(lines) + "\n"
 
 

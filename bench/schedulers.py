@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.ratios import HOW, ratio, told
+from bench.ratios import HOW, limits, ratio
 from bench.record import Measured, head, out_option, save
 from bench.rounds import round_order
 from bench.step import child, parse_shape
@@ -140,7 +140,7 @@ def table(report: Measured, base: dict[str, Any]) -> str:
         lines.append(
             f"| {r['variant']} | {r['median_step_s'] * 1e3:.1f} "
             f"| {r['min_step_s'] * 1e3:.1f} to {r['max_step_s'] * 1e3:.1f} "
-            f"| {r['ratio']:.3f} | {told(r['ratio_interval'])} | {r['idle_share']:.1%} | {r['t1_s'] * 1e3:.0f} "
+            f"| {r['ratio']:.3f} | {limits(r['ratio_interval'])} | {r['idle_share']:.1%} | {r['t1_s'] * 1e3:.0f} "
             f"| {r['tinf_s'] * 1e3:.0f} | {r['fork_join_tinf_s'] * 1e3:.0f} |"
         )
     return "\n".join(lines) + "\n"

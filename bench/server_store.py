@@ -129,8 +129,8 @@ def fill(served: Served, runs: int, results: bool = True) -> None:
                 session.execute(text(statement), {**values, "first": first, "last": min(first + 10, wanted) - 1})
             SAMPLE.drop(session.connection(), checkfirst=False)
         if first % 100 == 0:
-            told = f"filled {first} of {wanted} experiments, {time.monotonic() - started:.0f} s"
-            print(told, file=sys.stderr, flush=True)
+            progress = f"filled {first} of {wanted} experiments, {time.monotonic() - started:.0f} s"
+            print(progress, file=sys.stderr, flush=True)
     if there < wanted:
         _settle(store)
     store.close()
@@ -153,11 +153,11 @@ def _samples() -> list[dict[str, Any]]:
     for n in range(SAMPLES):
         variant = VARIANTS[n % len(VARIANTS)]
         config = TrainConfig.from_dict({**BASE, **variant})
-        told, _ = result_text(config, pick)
-        result = json.loads(told)["result"]
+        body, _ = result_text(config, pick)
+        result = json.loads(body)["result"]
         figures = payload.figures(result)
         rows.append({
-            "n": n, "variant": variant, "spec": config.to_dict(), "shape": f"shape {n}", "payload": payload.pack(told),
+            "n": n, "variant": variant, "spec": config.to_dict(), "shape": f"shape {n}", "payload": payload.pack(body),
             **digest(result), "median_step_s": figures.median_step_s, "tokens_per_s": figures.tokens_per_s,
             "final_loss": figures.final_loss, "phase_s": figures.phase_s,
             "environment_sha256": figures.environment_sha256,

@@ -101,7 +101,7 @@ def measure(cores: Sequence[int], rounds: int, blocks: int, of: int, busy_s: flo
                         each.result()
                 seconds[case] = median(times)
             found.append(seconds)
-            print(f"[{number + 1}/{rounds}] {told(seconds)}", flush=True)
+            print(f"[{number + 1}/{rounds}] {figures_of(seconds)}", flush=True)
     return found
 
 
@@ -110,7 +110,7 @@ def bound(core: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, {core}))
 
 
-def told(seconds: Measured) -> str:
+def figures_of(seconds: Measured) -> str:
     return ", ".join(f"{case} {seconds[case] * 1e6:.0f} us" for case in CASES)
 
 

@@ -28,13 +28,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.quiet import QUIET, undisturbed
-from bench.ratios import HOW, ratio, told
+from bench.ratios import HOW, limits, ratio
 from bench.record import Measured, head, out_option, save
 from bench.rounds import SEED
 from bench.step import child, parse_shape
 from gpt2core.process import launch
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.result import median
+from gpt2core.spec.wording import counted
 from gpt2core.step import slicing
 from taskloom.analysis.forecast import Beyond, Ceiling, fork_join_step_s, task_step_s
 from taskloom.analysis.profile import profile_of
@@ -59,7 +60,7 @@ class Case:
     threads: int
 
     def __str__(self) -> str:
-        return f"B{self.batch} T{self.seq}, {self.scheduler}, {self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"B{self.batch} T{self.seq}, {self.scheduler}, {counted(self.threads, 'thread')}"
 
 
 def arguments() -> argparse.Namespace:
@@ -255,7 +256,7 @@ def table(report: Measured) -> str:
     for each in report["comparisons"]:
         ways = ", ".join(f"{name(w['slices'])} {w['median_step_s'] * 1e3:.0f} ({w['processes']})" for w in each["ways"])
         lines.append(f"| {each['label']} | {name(each['auto'])} | {name(each['best'])} | {verdict(each['ratio'])} "
-                     f"| {told(each['ratio_interval'])} | {ways} |")  # fmt: skip
+                     f"| {limits(each['ratio_interval'])} | {ways} |")  # fmt: skip
     if report["forecasts"]:
         lines += [
             "", "Forecast from one-thread profiles for more cores, ms a step:", "",

@@ -36,7 +36,7 @@ import numpy as np
 from bench.bound import HOW as OF_THE_BOUND
 from bench.bound import share_of_bound
 from bench.quiet import ATTEMPTS, QUIET, undisturbed
-from bench.ratios import HOW, NO_RATIO, ratio, told
+from bench.ratios import HOW, NO_RATIO, limits, ratio
 from bench.record import ROOT, Measured, head, machine, out_option, save
 from bench.rounds import round_order
 from bench.torch_peers import PEERS, environment
@@ -50,6 +50,7 @@ from gpt2core.spec.latency import quantile
 from gpt2core.spec.models import model_from
 from gpt2core.spec.phases import MODES
 from gpt2core.spec.result import median
+from gpt2core.spec.wording import counted
 from taskloom.analysis.roofline import peaks_of, roofline
 
 OURS = ("task", "fork-join", "serial")
@@ -68,7 +69,7 @@ class Case:
     grad_clip: float = 0.0
 
     def __str__(self) -> str:
-        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        threads = counted(self.threads, "thread")
         clipped = f", grad-clip {self.grad_clip:g}" if self.grad_clip else ""
         return f"B{self.batch} T{self.seq}, {threads}, {self.precision}{clipped}"
 
@@ -339,7 +340,7 @@ def table(report: Measured) -> str:
                 f"| {row['min_step_s'] * 1e3:.2f} to {row['max_step_s'] * 1e3:.2f} "
                 f"| {row['p99_step_s'] * 1e3:.2f} "
                 f"| {'losses disagree' if refused else format(row['ratio'], '.3f')} "
-                f"| {told(row['ratio_interval'])} | {row['peak_rss_bytes'] / MIB:.0f} "
+                f"| {limits(row['ratio_interval'])} | {row['peak_rss_bytes'] / MIB:.0f} "
                 f"| {row['loss_difference']:.1e} | {row['page_faults']:.0f} | {'yes' if row['bound'] else 'no'} "
                 f"| {row['disturbed']} |"
             )
@@ -351,9 +352,9 @@ def table(report: Measured) -> str:
 def headline_line(of: Measured) -> str:
     """The ratio to a case's fastest peer as Markdown."""
     clipping = of["clipping"]
-    costs = "-" if clipping is None else f"{clipping['ratio']:.3f} ({told(clipping['ratio_interval'])})"
+    costs = "-" if clipping is None else f"{clipping['ratio']:.3f} ({limits(clipping['ratio_interval'])})"
     return (
-        f"| {of['label']} | {of['peer']} | {of['ratio']:.3f} | {told(of['ratio_interval'])} "
+        f"| {of['label']} | {of['peer']} | {of['ratio']:.3f} | {limits(of['ratio_interval'])} "
         f"| {bound(of['bound_share'])} | {of['memory_share']:.0%} | {costs} |"
     )
 

@@ -127,7 +127,7 @@ def carry_out(given: argparse.Namespace, processes: Processes) -> int:
             failed += found.confirmed is None
             report |= {"request": request_of(name).model_dump(mode="json", exclude_unset=True),
                        "tuning": dataclasses.asdict(found)}  # fmt: skip
-            save(given.out / results(name).name, report, table(name, found), indent=None)
+            save(given.out / results(name).name, report, table(name, found))
             print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     return int(failed > 0)
 

@@ -59,8 +59,8 @@ class Parts:
             found = part()
         except Exception as error:  # any error: the other parts are still measured
             self.report["failed"][name] = f"{type(error).__name__}: {error}"
-        told = self.report["failed"].get(name, "done")
-        say(f"{name}: {told}, {time.monotonic() - began:.0f} s")
+        ending = self.report["failed"].get(name, "done")
+        say(f"{name}: {ending}, {time.monotonic() - began:.0f} s")
         return found
 
 

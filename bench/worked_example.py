@@ -1,10 +1,11 @@
-"""The worked example of docs/methodology.md, from the raw samples of docs/examples/gpt2-124m.json.
+"""The worked example of docs/methodology.md, from the raw samples of docs/examples/gpt2-124m.json.gz.
 
 `python -m bench.worked_example` writes the section and its picture again.
 """
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import math
@@ -25,7 +26,7 @@ from taskloom.analysis.report.tokens import COLOURS, light
 from taskloom.analysis.statistics import holm
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "docs/examples/gpt2-124m.json"
+SOURCE = ROOT / "docs/examples/gpt2-124m.json.gz"
 PAGE = ROOT / "docs/methodology.md"
 PICTURE = ROOT / "docs/images/worked-example.svg"
 BEGIN, END = "<!-- made by python -m bench.worked_example; do not edit -->", "<!-- up to here -->"
@@ -159,7 +160,7 @@ def render(page: str, document: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    document = json.loads(SOURCE.read_text())
+    document = json.loads(gzip.decompress(SOURCE.read_bytes()))
     PAGE.write_text(render(PAGE.read_text(), document))
     PICTURE.write_text(picture(document))
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskloom.analysis.report.colours import OP_KINDS, op_colour
-from taskloom.analysis.report.conclusion import milliseconds, variant_name
-from taskloom.analysis.report.plots import WIDTH, Document
-from taskloom.analysis.report.svg import INK, SOFT, Scale, figure, legend, line, rect, text
+from taskloom.analysis.report.conclusion import Document, milliseconds, variant_name
+from taskloom.analysis.report.plots import WIDTH
+from taskloom.analysis.report.svg import INK, SOFT, Scale, figure, legend, line, rect, spans, text
 from taskloom.analysis.report.timeline import PIECES, joined
 
 LANE, LANES_LEFT, LANES_RIGHT = 17, 90, WIDTH - 20
@@ -16,17 +16,18 @@ WAIT = {"barrier": "var(--at-barrier)", "starvation": "var(--starving)", "idle":
 EMPTY, PREEMPTED, WARNING = "var(--lane)", "var(--preempted)", "var(--warn)"
 
 
-def _lanes(x: Scale, top: float, spans: Sequence[Sequence[Any]], lanes: int, what: str) -> list[str]:
+def _lanes(x: Scale, top: float, tasks: Sequence[Sequence[Any]], lanes: int, what: str) -> list[str]:
     """A row for each core or thread with its tasks, and the axis's ticks below."""
     parts = []
     for lane in range(lanes):
         y = top + LANE * lane
         parts.append(text(LANES_LEFT - 8, y + 12, f"{what} {lane}", "end", 11, SOFT))
         parts.append(rect(LANES_LEFT, y, LANES_RIGHT - LANES_LEFT, LANE - 3, EMPTY))
-        mine = [span for span in spans if span[0] == lane]
-        for _, op, phase, begin_s, until_s in joined(mine, (x.high - x.low) / PIECES):
-            label = f"{op} ({phase}), {milliseconds(until_s - begin_s)}"
-            parts.append(rect(x(begin_s), y, x(until_s) - x(begin_s), LANE - 3, op_colour(op), label))
+        mine = [task for task in tasks if task[0] == lane]
+        parts += spans((
+            (y, x(begin_s), x(until_s), op_colour(op), f"{op} ({phase}), {milliseconds(until_s - begin_s)}")
+            for _, op, phase, begin_s, until_s in joined(mine, (x.high - x.low) / PIECES)
+        ), LANE - 3)  # fmt: skip
     return parts
 
 
@@ -84,14 +85,16 @@ def traced(document: Document) -> str:
         label = f"{name} (run {row['run_id']}): {milliseconds(step_s)} a step"
         parts.append(text(LANES_LEFT, top - 8, f"{label}, threads in tasks {busy:.1%}", bold=True))
         parts += _lanes(x, top, row["spans"], threads, "thread")
-        for thread, kind, begin_s, until_s in row["waits"]:
-            label = f"{kind}, {milliseconds(until_s - begin_s)}"
-            place = x(begin_s), top + LANE * thread, x(until_s) - x(begin_s)
-            parts.append(rect(*place, LANE - 3, WAIT[kind], label))
+        parts += spans((
+            (top + LANE * thread, x(begin_s), x(until_s), WAIT[kind], f"{kind}, {milliseconds(until_s - begin_s)}")
+            for thread, kind, begin_s, until_s in row["waits"]
+        ), LANE - 3)  # fmt: skip
         foot = top + threads * LANE + curve
-        for thread, op, begin_s, until_s in row.get("preempted", ()):
-            label = f"not running for {milliseconds(until_s - begin_s)} of {op}, somewhere within it"
-            parts.append(rect(x(begin_s), top + LANE * thread, x(until_s) - x(begin_s), LANE - 3, PREEMPTED, label))
+        parts += spans((
+            (top + LANE * thread, x(begin_s), x(until_s), PREEMPTED,
+             f"not running for {milliseconds(until_s - begin_s)} of {op}, somewhere within it")
+            for thread, op, begin_s, until_s in row.get("preempted", ())
+        ), LANE - 3)  # fmt: skip
         reasons = row.get("flagged") or [[] for _ in row["steps"]]
         for (step, begin_s, until_s), why in zip(row["steps"], reasons, strict=True):
             parts.append(line([(x(until_s), top - 4), (x(until_s), foot)], INK, 1.2, "3 3"))

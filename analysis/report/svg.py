@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 INK, SOFT, GRID, PAPER = "var(--ink)", "var(--soft)", "var(--line)", "var(--paper)"
 Point = tuple[float, float]
 WIDTH_OF_LETTER = 0.6  # of its size; a wide font's
 LONG = 64  # letters of a row's name in one line
+POINTED = 0.5  # width from which a mark can be pointed at
 
 
 class Scale:
@@ -84,6 +85,20 @@ def rect(x: float, y: float, width: float, height: float, colour: str, title: st
     label = f"<title>{escape(title)}</title>" if title else ""
     size = f'width="{max(width, 0.1):.2f}" height="{height:.1f}"'
     return f'<rect x="{x:.2f}" y="{y:.1f}" {size} fill="{colour}">{label}</rect>'
+
+
+def spans(marks: Iterable[tuple[float, float, float, str, str]], height: float) -> list[str]:
+    """Rectangles (top, left, right, colour, title). Those too narrow to point at have no title, and those of one colour
+    are one path: a timeline has thousands."""
+    parts, narrow = [], dict[str, list[str]]()
+    for top, left, right, colour, title in marks:
+        width = max(right - left, 0.1)
+        if width < POINTED:
+            narrow.setdefault(colour, []).append(f"M{left:.2f} {top + height / 2:g}h{width:.2f}")
+        else:
+            parts.append(rect(left, top, width, height, colour, title))
+    paths = (f'<path d="{"".join(of)}" stroke="{colour}" stroke-width="{height:g}"/>' for colour, of in narrow.items())
+    return [*parts, *paths]
 
 
 def dot(x: float, y: float, colour: str, radius: float = 4, title: str = "", hollow: bool = False) -> str:

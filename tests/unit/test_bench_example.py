@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ NAME = "gpt2-124m-runtimes"
 
 
 def test_a_stored_report_gets_todays_sentences_and_keeps_its_data(tmp_path: Path) -> None:
-    stored = json.loads((EXAMPLES / f"{NAME}.json").read_text())
-    copy = tmp_path / f"{NAME}.json"
-    copy.write_text(json.dumps(stored | {"answer": ["old words"], "conclusion": "old words", "card": []}))
+    stored = json.loads(gzip.decompress((EXAMPLES / f"{NAME}.json.gz").read_bytes()))
+    copy = tmp_path / f"{NAME}.json.gz"
+    changed = stored | {"answer": ["old words"], "conclusion": "old words", "card": []}
+    copy.write_bytes(gzip.compress(json.dumps(changed).encode()))
     example.render_again(tmp_path, NAME)
-    again = json.loads(copy.read_text())
+    again = json.loads(gzip.decompress(copy.read_bytes()))
     sentences = {"answer", "conclusion", "card"}
     assert {key: again[key] for key in again.keys() - sentences} == {k: stored[k] for k in stored.keys() - sentences}
     assert [rule["number"] for rule in again["card"]] == list(range(1, 12))

@@ -26,3 +26,7 @@ def test_every_recording_is_cited_by_name_or_pattern() -> None:
 
 def test_a_recording_is_small() -> None:
     assert [(path.name, path.stat().st_size) for path in RESULTS if path.stat().st_size > MOST_BYTES] == []
+
+
+def test_the_data_of_a_recording_are_one_line() -> None:
+    assert [path.name for path in RESULTS if path.suffix == ".json" and path.read_bytes().count(b"\n") != 1] == []

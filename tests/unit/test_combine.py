@@ -6,7 +6,7 @@ from statistics import correlation, stdev
 import pytest
 
 from bench.combine import by_occasion, combined, occasions, table
-from bench.ratios import ratio, told
+from bench.ratios import limits, ratio
 
 HOURS = ("2026-11-21T20:00:00+00:00", "2026-11-21T22:00:00+00:00", "2026-11-22T00:00:00+00:00")
 
@@ -222,8 +222,8 @@ def test_two_rounds_of_an_occasion_leave_no_interval():
 
 def test_fewer_than_six_rounds_are_recorded_without_an_interval():
     assert ratio([1.2] * 5, [1.0] * 5)["ratio_interval"] is None
-    assert told(None) == "-"
-    assert told(ratio([1.2] * 6, [1.0] * 6)["ratio_interval"]) == "1.200 to 1.200"
+    assert limits(None) == "-"
+    assert limits(ratio([1.2] * 6, [1.0] * 6)["ratio_interval"]) == "1.200 to 1.200"
 
 
 def step(milliseconds, share):

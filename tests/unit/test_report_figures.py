@@ -10,7 +10,7 @@ import pytest
 from taskloom.analysis.processes import Process
 from taskloom.analysis.report import page, to_show
 from taskloom.analysis.report.page import PRINTED_TIMES
-from taskloom.analysis.report.svg import figure, row_name, text
+from taskloom.analysis.report.svg import figure, rect, row_name, spans, text
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.wording import value_name
 from tests.support.report_example import make_document, make_processes
@@ -177,6 +177,16 @@ def test_a_peak_with_the_compiler_in_it_is_marked_and_not_drawn_beside_the_other
 def memory_plot(processes):
     (found,) = re.findall(r'<svg[^>]*aria-label="Memory by variant".*?</svg>', page(make_document(processes)), re.S)
     return found
+
+
+def test_spans_too_narrow_to_point_at_are_a_path_of_their_colour():
+    made = spans([(10, 0, 5, "red", "wide"), (10, 5, 5.2, "red", "thin"), (30, 6, 6.3, "red", "thin"),
+                  (10, 7, 7.01, "blue", "thin")], 14)  # fmt: skip
+    assert made == [
+        rect(0, 10, 5, 14, "red", "wide"),
+        '<path d="M5.00 17h0.20M6.00 37h0.30" stroke="red" stroke-width="14"/>',
+        '<path d="M7.00 17h0.10" stroke="blue" stroke-width="14"/>',
+    ]
 
 
 def test_one_traced_run_of_each_scheduler_is_shown_on_the_most_threads(processes):

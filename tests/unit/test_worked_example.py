@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 from bench.worked_example import PAGE, PICTURE, SOURCE, picture, render
 
 
 def test_the_page_and_its_picture_are_made_from_the_samples() -> None:
-    document = json.loads(SOURCE.read_text())
+    document = json.loads(gzip.decompress(SOURCE.read_bytes()))
     assert render(PAGE.read_text(), document) == PAGE.read_text()
     assert picture(document) == PICTURE.read_text()
