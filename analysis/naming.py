@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from gpt2core.spec.config import DEFAULTS
-from gpt2core.spec.wording import counted
-from taskloom.analysis.wording import settings, value_name
+from gpt2core.spec.wording import counted, enumerated
+from taskloom.analysis.wording import settings, value_text
 
 MOST_VALUES = 5  # that are listed
 MOST = 200  # characters of a name
@@ -40,7 +41,7 @@ def _question(request: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> 
         return "calibration:", set()
     if request.get("space"):
         names = [name.replace("_", " ") for name in request["space"]]
-        return f"which {_joined(names, 'and')}?", set()
+        return f"which {enumerated(names)}?", set()
     primary = request.get("primary")
     if primary:
         a, b = ({name: value for name, value in primary[side].items() if primary[other].get(name) != value}
@@ -60,11 +61,7 @@ def _listed(name: str, values: Sequence[Any], word: str) -> str:
         return f"{counted(len(values), 'value')} of {label}"
     if name == "threads":
         unit = "thread" if list(values) == [1] else "threads"
-        return f"{_joined([str(value) for value in values], word)} {unit}"
-    of_value = {"model": _model}.get(name, lambda value: value_name(name, value).removeprefix(f"{label} "))
+        return f"{enumerated(values, word)} {unit}"
+    of_value = {"model": _model}.get(name, partial(value_text, name))
     names = [of_value(value) for value in values]
-    return _joined(names, word) if name in ("scheduler", "model") else f"{label} {_joined(names, word)}"
-
-
-def _joined(texts: Sequence[str], word: str) -> str:
-    return f"{', '.join(texts[:-1])} {word} {texts[-1]}" if len(texts) > 1 else "".join(texts)
+    return enumerated(names, word) if name in ("scheduler", "model") else f"{label} {enumerated(names, word)}"

@@ -23,14 +23,19 @@ def value_name(axis: str | None, value: Any) -> str:
         return settings(value) if isinstance(value, Mapping) else str(value)
     if axis == "threads" and value is not None:
         return counted(value, "thread")
+    text = value_text(axis, value)
+    return text if axis == "scheduler" else f"{axis.replace('_', ' ')} {text}"
+
+
+def value_text(axis: str, value: Any) -> str:
+    """A value without its axis: task, 4, default, qkv=1."""
     if axis == "build":
-        return f"build {value[:12]}"
+        return str(value[:12])
     if isinstance(value, Mapping) and "name" in value:
         value = value["name"]
     if isinstance(value, Mapping):
         value = ",".join(f"{key}={each}" for key, each in value.items())
-    text = value if isinstance(value, str) else "default" if value is None else json.dumps(value)
-    return text if axis == "scheduler" else f"{axis.replace('_', ' ')} {text}"
+    return value if isinstance(value, str) else "default" if value is None else json.dumps(value)
 
 
 def settings(values: Mapping[str, Any]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from gpt2core.spec.wording import counted
+from gpt2core.spec.wording import counted, enumerated
 from taskloom.analysis.family import Family
+from taskloom.analysis.report.conclusion import Document
 
-Document = Mapping[str, Any]
 RULES = (
     "Raw samples are kept; aggregates are derived from them",
     "Warm-up is excluded; each repetition is a fresh process",
@@ -47,7 +46,7 @@ def _warm_up(document: Document) -> tuple[str, str]:
     steps = document["design"]["warmup_steps"]
     if not steps or steps[0] == 0:
         return "no", "a variant has no warm-up step"
-    return "yes", f"warm-up steps left out of each run: {' or '.join(map(str, steps))}; each run is a new process"
+    return "yes", f"warm-up steps left out of each run: {enumerated(steps, 'or')}; each run is a new process"
 
 
 def _intervals(document: Document) -> tuple[str, str]:

@@ -11,10 +11,10 @@ from unicodedata import category
 from xml.etree import ElementTree
 
 from gpt2core.spec.wording import counted, seconds
+from taskloom.analysis.report.conclusion import Document
 from taskloom.analysis.thresholds import EXCEEDED
 from taskloom.analysis.wording import settings, value_name
 
-Document = Mapping[str, Any]
 FAILING = ("slower", "refused")
 NONE = "-"
 SPACE = "\t\n\r"

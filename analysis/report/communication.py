@@ -7,13 +7,12 @@ from html import escape
 from typing import Any
 
 from gpt2core.spec.result import EXCHANGE_SIZES, EXCHANGE_TIMES
-from taskloom.analysis.report.conclusion import milliseconds, variant_name
+from taskloom.analysis.report.conclusion import Document, milliseconds, variant_name
 from taskloom.analysis.report.elements import figure, mib, ms, share, table
 from taskloom.analysis.report.plots import LEFT, RIGHT, ROW, WIDTH
 from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, row_name, text, x_axis
 from taskloom.analysis.report.svg import figure as drawing
 
-Document = Mapping[str, Any]
 IN_FLIGHT = {"hidden": "var(--useful)", "exposed": "var(--barrier)"}
 CAPTION = (
     "Time of a step for which messages are in flight, the mean over timed steps and runs. Exposed: the threads of the "

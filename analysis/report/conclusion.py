@@ -10,9 +10,10 @@ from gpt2core.spec.phases import PASSES
 from gpt2core.spec.schedulers import facts
 from gpt2core.spec.wording import counted, enumerated, slices
 from taskloom.analysis import sentences
+from taskloom.analysis.report.elements import ms
 from taskloom.analysis.wording import Sides, settings, sides_of, value_name
 
-Document = Mapping[str, Any]
+Document = Mapping[str, Any]  # the report as JSON; server/read/analysis/document.py describes it
 
 
 def answer(document: Document) -> list[str]:
@@ -29,8 +30,7 @@ def answer(document: Document) -> list[str]:
 
 def milliseconds(value_s: float) -> str:
     """A step's time, always in milliseconds."""
-    value = value_s * 1e3
-    return f"{value:,.0f} ms" if value >= 1e4 else f"{value:,.4g} ms"
+    return f"{ms(value_s)} ms"
 
 
 def across(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:

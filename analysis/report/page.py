@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from html import escape
-from typing import Any
 
 from gpt2core.spec.wording import counted, noun_for
 from taskloom.analysis.node_time import sentence
 from taskloom.analysis.report import sections, tokens, workload
-from taskloom.analysis.report.conclusion import variant_name
+from taskloom.analysis.report.conclusion import Document, variant_name
 from taskloom.analysis.report.elements import NO_BREAK, framed, table
 
-Document = Mapping[str, Any]
 STYLE = tokens.stylesheet() + """
 body{font:16px/1.5 system-ui,sans-serif;max-width:66rem;margin:2rem auto;padding:0 1rem;color:var(--ink);
 background:var(--paper);font-variant-numeric:tabular-nums}

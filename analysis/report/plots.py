@@ -10,6 +10,7 @@ from gpt2core.spec.result import median
 from gpt2core.spec.wording import slices
 from taskloom.analysis.report.colours import ARENA, MODES, PHASE, TIME, colour_of, op_colour
 from taskloom.analysis.report.conclusion import (
+    Document,
     across,
     axis_of,
     by_order,
@@ -36,7 +37,6 @@ from taskloom.analysis.report.svg import (
     y_axis,
 )
 
-Document = Mapping[str, Any]
 WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
 UNITS = {"batch": "samples", "seq": "tokens", "side": "rows of an image"}
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
@@ -90,11 +90,11 @@ def ratios(document: Document) -> str:
         for row in sweep.get("against_faster", ())
         if row["ratio"] is not None
     ]
-    asked, others = (
+    question, others = (
         [(place(sweep, row), row) for row in listed if row["ratio"] is not None]
         for listed in (across(sweep), sweep["rows"])
     )
-    rows = [*asked, *faster, *pooled, *others]
+    rows = [*question, *faster, *pooled, *others]
     if not rows:
         return ""
     of, floor = sides(sweep), sweep["noise_floor"]

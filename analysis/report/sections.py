@@ -11,11 +11,9 @@ from gpt2core.spec.phases import PASSES, PHASES
 from gpt2core.spec.wording import enumerated, noun_for, slices
 from taskloom.analysis.forecast import LARGE_ERROR
 from taskloom.analysis.report import communication, lanes, plots
-from taskloom.analysis.report.conclusion import at, by_order, milliseconds, sides, threads, variant_name
+from taskloom.analysis.report.conclusion import Document, at, by_order, milliseconds, sides, threads, variant_name
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 from taskloom.analysis.wording import value_name
-
-Document = Mapping[str, Any]
 
 SPEEDUPS = ("variant", f"speedup of the step {AT_95}", "efficiency", f"of forward {AT_95}", "efficiency",
             f"of backward {AT_95}", "efficiency", f"over best T(1) {AT_95}")  # fmt: skip

@@ -9,13 +9,12 @@ from typing import Any
 from gpt2core.spec.wording import counted
 from taskloom.analysis.report import plots
 from taskloom.analysis.report.colours import ARENA, OP_KINDS, PHASE, op_colour
-from taskloom.analysis.report.conclusion import milliseconds, reservations
+from taskloom.analysis.report.conclusion import Document, milliseconds, reservations
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, text, x_axis
 from taskloom.analysis.report.svg import figure as drawing
 from taskloom.analysis.workload_sentences import LEAST_SHARE
 
-Document = Mapping[str, Any]
 Row = Mapping[str, Any]
 Part = tuple[str, float, str, str]  # kind in the legend, value, colour, title
 QUESTION = "Where do the time and the memory of a step go?"

@@ -132,10 +132,7 @@ function named(variant) {
 		return value;
 	};
 	if (rest['scheduler'] != null) parts.push(String(take('scheduler')));
-	if (rest['threads'] != null) {
-		const n = Number(take('threads'));
-		parts.push(`${n} thread${n === 1 ? '' : 's'}`);
-	}
+	if (rest['threads'] != null) parts.push(plural(Number(take('threads')), 'thread'));
 	if (rest['batch_slice'] != null && rest['token_slice'] != null)
 		parts.push(`${take('batch_slice')}×${take('token_slice')}`);
 	for (const [name, value] of Object.entries(rest)) parts.push(`${words(name)} ${setting(value ?? 'default')}`);
@@ -150,9 +147,7 @@ export const variantName = variant => named(variant) || 'the only variant';
 export const slicesName = row =>
 	[
 		`${row.batch_slice}×${row.token_slice}`,
-		...(row.variant['unit_slice'] == null
-			? []
-			: [`${row.variant['unit_slice']} unit${row.variant['unit_slice'] === 1 ? '' : 's'}`]),
+		...(row.variant['unit_slice'] == null ? [] : [plural(Number(row.variant['unit_slice']), 'unit')]),
 		...(row.variant['op_order'] === 'diagonals' ? ['by diagonals'] : [])
 	].join(', ');
 

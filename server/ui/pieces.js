@@ -45,9 +45,7 @@ export function Skeleton({lines = 0, height = 0}) {
 export function Refused({problem, retry}) {
 	return html`<div class="notice bad" role="alert">
 		<strong>${problem.title}</strong>
-		${problem.detail &&
-		!problem.errors.some(each => each.accepted && problem.detail.endsWith(each.accepted)) &&
-		html`<span>${problem.detail}</span>`}
+		${!problem.errors.length && problem.detail && html`<span>${problem.detail}</span>`}
 		${problem.errors.map(
 			(each, i) => html`<span key=${i}>${each.pointer || each.field}: ${each.accepted ?? each.detail}</span>`
 		)}

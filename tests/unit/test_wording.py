@@ -11,8 +11,9 @@ from gpt2core.spec.wording import counted, enumerated, noun_for, seconds, slices
 from taskloom.analysis.wording import settings, value_name
 
 ROOT = Path(__file__).parents[2]
-OURS = ("analysis", "contract", "gpt2core", "provisioner", "server", "taskloom", "worker")
+OURS = ("analysis", "bench", "contract", "gpt2core", "provisioner", "server", "taskloom", "worker")
 BY_HAND = re.compile(r"""slice['"]?\]?\}x\{|\} ?\w+\{['"]{1,2}s?['"]|"run" if .* else "runs"|"s" \* \(""")
+BY_HAND_IN_SCRIPTS = re.compile(r"=== 1 \? '(?:\w*)' : '\w*s'")
 
 
 def test_a_list_has_one_and() -> None:
@@ -63,3 +64,9 @@ def test_no_other_module_writes_them_by_hand() -> None:
         if BY_HAND.search(line)
     ]
     assert found == []
+
+
+def test_no_script_writes_plurals_by_hand() -> None:
+    scripts = sorted((ROOT / "server/ui").rglob("*.js"))
+    assert len(scripts) > 30
+    assert [path.name for path in scripts if BY_HAND_IN_SCRIPTS.search(path.read_text())] == []

@@ -19,7 +19,7 @@ const nameOf = series =>
 		.map(
 			name =>
 				({
-					threads: `${series.config.threads} thread${series.config.threads === 1 ? '' : 's'}`,
+					threads: plural(Number(series.config.threads), 'thread'),
 					batch: `B ${series.config.batch}`,
 					seq: `T ${series.config.seq}`,
 					batch_slice: `${series.config.batch_slice}×${series.config.token_slice}`,

@@ -170,7 +170,7 @@ function Goal({of}) {
 				? ''
 				: !goal.reached
 					? `not reached in ${count(result.data?.step_s.length)} steps`
-					: `after ${count(goal.steps)} ${goal.steps === 1 ? 'step' : 'steps'}, ${duration(goal.time_s)}` +
+					: `after ${plural(Number(goal.steps), 'step')}, ${duration(goal.time_s)}` +
 						(goal.energy_j == null ? '' : `, ${goal.energy_j.toPrecision(4)} J`)}
 		</small>
 	`;

@@ -1,6 +1,18 @@
 // Plots of an experiment's variants: dots with intervals, ratios, speedups.
 import {html} from '../vendor/preact.js';
-import {count, ms, percent, ratio, round, settingsName, valueName, variantName, verbOf, words} from '../format.js';
+import {
+	count,
+	ms,
+	percent,
+	plural,
+	ratio,
+	round,
+	settingsName,
+	valueName,
+	variantName,
+	verbOf,
+	words
+} from '../format.js';
 import {Plot} from './plot.js';
 import {Names, ROW, leftOf, nameOf} from './rows.js';
 import {Dot, Label, XAxis, YAxis, scale, schedulerColour} from './scale.js';
@@ -133,7 +145,7 @@ export const placeOf = row =>
 			(row.op_order && !row.orders ? `by ${row.op_order}, ` : '') +
 			(row.at && Object.keys(row.at).length
 				? settingsName({...row.at, threads: row.threads})
-				: `${row.threads} thread${row.threads === 1 ? '' : 's'}`)
+				: plural(Number(row.threads), 'thread'))
 		: (row.primary ? 'the question: ' : '') + settingsName(row.at);
 
 /**

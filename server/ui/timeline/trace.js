@@ -1,5 +1,5 @@
 // A trace as columns of numbers: what each thread ran, and when it waited (taskloom-trace-1, as in analysis/trace.py).
-
+import {plural} from '../format.js';
 /**
  * A summary of each `size` spans: the index of the longest one, and the time that the thread worked.
  * @typedef {{size: number, longest: Int32Array, worked: Float64Array}} Level
@@ -255,7 +255,7 @@ export function traceOf(found) {
 	return {
 		title:
 			`${config.scheduler}${config.scheduler === 'task' ? `, sync ${config.sync}` : ''}, ` +
-			`${config.threads} thread${config.threads === 1 ? '' : 's'}, slices ${config.batch_slice}×${config.token_slice}` +
+			`${plural(Number(config.threads), 'thread')}, slices ${config.batch_slice}×${config.token_slice}` +
 			(ranks.length > 1 ? `, ${ranks.length} ranks` : ''),
 		kinds,
 		callKind,
