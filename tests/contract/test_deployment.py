@@ -11,6 +11,7 @@ import yaml
 from compose_spec import PyCompose
 
 from taskloom.server.settings import Settings
+from tests.support.present import present
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,7 +48,7 @@ def test_the_proxy_sends_to_both_servers_and_the_worker_to_the_proxy(compose):
     caddyfile = (ROOT / "deploy" / "Caddyfile").read_text()
     assert f"reverse_proxy 127.0.0.1:{port('server-1')} 127.0.0.1:{port('server-2')} " in caddyfile
     listens = re.search(r"^http://(:\d+) \{\n\tbind 127.0.0.1$", caddyfile, re.M)
-    assert f"http://127.0.0.1{listens[1]}" in compose["services"]["worker"]["command"]
+    assert f"http://127.0.0.1{present(listens)[1]}" in compose["services"]["worker"]["command"]
 
 
 def test_nginx_lets_through_what_the_server_accepts():

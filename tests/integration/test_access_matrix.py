@@ -8,6 +8,7 @@ from taskloom.server import main
 from taskloom.server.main import create_app
 from taskloom.server.routing import Router
 from taskloom.server.settings import Settings
+from tests.support.present import present
 from tests.support.route_requests import OPERATIONS, REQUESTS, request_of
 
 CALLERS = ("none", "unknown", "revoked", "expired", "read", "submit", "worker", "other-worker", "admin")
@@ -50,7 +51,7 @@ def expected(name, caller, public):
 def answers_to_callers(house, name):
     """The status that each kind of caller gets."""
     _, path, body = request_of(name)
-    (method,) = OPERATIONS[name][1].methods
+    (method,) = present(OPERATIONS[name][1].methods)
     got = {}
     for caller in CALLERS:
         house.use(house.tokens["admin"])

@@ -25,6 +25,7 @@ from gpt2core.spec.models import ModelConfig
 from gpt2core.spec.result import TrainResult
 from gpt2core.taskbench.bench import TaskBench
 from gpt2core.taskbench.granularity import MetgConfig
+from tests.support.present import present
 
 ROOT = Path(__file__).parents[2]
 REGISTRY = "gpt2core/spec/schedulers.py"
@@ -57,7 +58,7 @@ def as_documented(folder: Path) -> None:
 
 
 def outcome(result: TrainResult) -> tuple[tuple[float, ...], str]:
-    return tuple(result.losses), result.weights_sha256
+    return tuple(result.losses), present(result.weights_sha256)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from taskloom.server import migrate
 from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
 from tests.support.patience import until
+from tests.support.present import present
 from tests.support.servers import servers_on
 
 pytestmark = pytest.mark.both_databases
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.both_databases
 def test_a_connection_in_use_when_the_database_is_closed_is_closed_once_it_is_returned(database_url):
     database = Database(database_url)
     with database.read() as session:
-        connection = session.connection().connection.driver_connection
+        connection = present(session.connection().connection.driver_connection)
         database.close()
         connection.execute("SELECT 1")
     with contextlib.closing(connection), pytest.raises(Exception, match="closed"):

@@ -14,6 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from taskloom.provisioner import metrics as provisioner_metrics
+from tests.support.present import present
 
 BOARDS = Path(__file__).parents[2] / "deploy" / "grafana"
 # Values that Grafana would insert for its variables.
@@ -140,7 +141,7 @@ def scraped(server):
     provisioner = provisioner_metrics.Metrics(0)
     provisioner.submissions.labels("a", "refused").inc()
     found = labels_of(server.http.get("/metrics").text)
-    return found | labels_of(httpx.get(provisioner.url).text)
+    return found | labels_of(httpx.get(present(provisioner.url)).text)
 
 
 @pytest.mark.parametrize("rule", alerts())

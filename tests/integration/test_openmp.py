@@ -23,6 +23,7 @@ from gpt2core.spec.fields import SYNCS
 from gpt2core.spec.models import model_from
 from gpt2core.spec.result import ThreadStat
 from tests.support.apart import Apart, processes
+from tests.support.present import present
 
 HERE = list(openmp.find())
 CORES = sorted(os.sched_getaffinity(0))[:2]
@@ -110,7 +111,7 @@ def test_a_runtime_is_a_known_name_or_a_path(wanted: object) -> None:
 
 def bits(config: TrainConfig) -> tuple[list[float], str]:
     result = train.train(config)
-    return list(result.losses), result.weights_sha256
+    return list(result.losses), present(result.weights_sha256)
 
 
 @each_runtime
@@ -143,7 +144,7 @@ def stalled(config: TrainConfig) -> tuple[type, str]:
     """The error of a run whose threads never return from a barrier: it is replaced by pause(2)."""
     os.environ["TASKLOOM_STALL_S"] = "0.5"
     address = runtime.load(config.runtime, CORES).address
-    pause = ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p).value
+    pause = present(ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p).value)
     address[openmp.ENTRY_POINTS.index("GOMP_barrier")] = pause
     return failure(config)
 
@@ -175,7 +176,7 @@ def measured_with_late_returns(config: TrainConfig) -> list[ThreadStat]:
         time.sleep(0.02)
 
     called = kind(late)
-    address[at] = ctypes.cast(called, ctypes.c_void_p).value
+    address[at] = present(ctypes.cast(called, ctypes.c_void_p).value)
     try:
         return measured(config)[0]
     finally:

@@ -15,7 +15,7 @@ def test_runs_are_filtered_and_paged(api, make_result):
     assert len(api.get("/runs", experiment_id=first, state="queued")["items"]) == 2
     assert len(api.get("/runs", state=["queued", "succeeded"])["items"]) == 5
     found: list[Any] = []
-    cursor: dict[str, Any] = {}
+    cursor: dict[str, Any] | None = {}
     pages = 0
     while cursor is not None:
         page = api.get("/runs", limit=2, **cursor)

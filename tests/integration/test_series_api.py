@@ -38,7 +38,7 @@ def measured(api, make_result):
 
 def walk(api, path, **query):
     found: list[Any] = []
-    cursor: dict[str, Any] = {}
+    cursor: dict[str, Any] | None = {}
     while cursor is not None:
         page = api.get(path, **query, **cursor)
         found += page["items"]

@@ -13,6 +13,7 @@ from taskloom.server.queue.experiments.tuning import Part
 from taskloom.server.read.experiments.verdict import verdict as judged
 from taskloom.server.read.tuning import search
 from tests.support.patience import until
+from tests.support.present import present
 from tests.support.tunings import (
     BASE,
     SPACE,
@@ -339,4 +340,4 @@ def test_disturbed_runs_are_said_first_wherever_the_sentence_is(api, make_result
     assert [trial["flagged"] for trial in found["trials"]] == [False] * 3
     shown = judged(api.context.database, made["id"])
     assert (shown.sentence, shown.disturbed_runs, shown.runs) == (found["sentence"], 12, 12)
-    assert search.kept(api.context.database, made["id"])["sentence"] == found["sentence"]
+    assert present(search.kept(api.context.database, made["id"]))["sentence"] == found["sentence"]

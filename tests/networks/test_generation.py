@@ -30,6 +30,7 @@ from tests.support import poison
 from tests.support.apart import processes
 from tests.support.networks import generating
 from tests.support.networks.generating import MODELS, config, generated, logits_of
+from tests.support.present import present
 
 SCHEDULERS: list[dict[str, Any]] = [
     {"scheduler": "serial"},
@@ -52,10 +53,10 @@ def run_without_canary(run: TrainConfig) -> TrainResult:
 def test_logits_are_those_of_the_whole_prefix(network: str) -> None:
     run = config(network)
     tokens, logits, _ = generated(run)
-    prefix = list(run.prompt)
+    prefix = list(present(run.prompt))
     assert len(set(tokens)) > 2  # the weights are such that tokens differ
     for number, token in enumerate(tokens):
-        wanted, found = logits_of(network, prefix)[len(run.prompt) - 1 :], logits[: number + 1]
+        wanted, found = logits_of(network, prefix)[len(present(run.prompt)) - 1 :], logits[: number + 1]
         errors = np.linalg.norm(found - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
         assert errors.max() <= 1e-5
         assert token == int(np.argmax(wanted[-1]))
@@ -82,7 +83,7 @@ def test_logits_of_rounded_weights_are_near(network: str, monkeypatch: pytest.Mo
     exact = config(network)
     tokens, logits, _ = generated(exact)
     for number, wanted in enumerate(logits):
-        half = config(network, precision="bf16", prompt=[*exact.prompt, *tokens[:number]], generate=1)
+        half = config(network, precision="bf16", prompt=[*present(exact.prompt), *tokens[:number]], generate=1)
         error = np.linalg.norm(generated(half)[1][0] - wanted) / np.linalg.norm(wanted)
         assert 0 < error <= 1e-2
 
@@ -144,7 +145,7 @@ def test_tasks_of_generation_read_and_write_what_they_declare(network: str, step
 def test_tasks_that_read_the_prompt_read_and_write_what_they_declare(network: str, precision: str) -> None:
     for length in (1, 34):
         first = prompt_config(config(network, temperature=1.0, precision=precision, prompt=[7] * length, generate=2))
-        check_accesses(first, 0)
+        check_accesses(present(first), 0)
 
 
 def check_accesses(run: TrainConfig, step: int) -> None:
@@ -206,7 +207,7 @@ def test_a_server_checks_the_tokens_of_a_result(monkeypatch: pytest.MonkeyPatch)
         text = json.dumps({"result": {**result, **changed}, "error": None})
         return payload.check(text, hashlib.sha256(text.encode()).hexdigest(), "succeeded", run.to_dict())
 
-    measured = json.loads(digest.digest(check({}).result)["measured"])
+    measured = json.loads(digest.digest(present(check({}).result))["measured"])
     assert measured["time_to_first_token_s"] == result["time_to_first_token_s"]
     with pytest.raises(BadResult, match=r"`result.tokens` has 1 entries for 2 tokens"):
         check({"tokens": result["tokens"][:1]})
@@ -245,7 +246,7 @@ def test_memory_grows_by_keys_and_values_of_a_position() -> None:
 def test_what_steps_need_of_the_prompt_lies_where_it_was_left(network: str, precision: str, length: int) -> None:
     """All else of either may lie in the memory of the other. Arenas are as large as the larger of both."""
     run = config(network, precision=precision, prompt=[7] * length, generate=4, threads=2)
-    plans = [plan(prompt_config(run)), plan(run)]
+    plans = [plan(present(prompt_config(run))), plan(run)]
     first, both = (
         {spec.name: (at, spec) for spec, at in zip(each["temporary"].specs, each["temporary"].offsets, strict=True)}
         for each in plans

@@ -15,6 +15,7 @@ from bench import generation, torch_generation, torch_gpt2, torch_lstm
 from gpt2core.run.train import train
 from gpt2core.spec.config import TrainConfig
 from tests.support.networks.generating import MODELS, config, generated
+from tests.support.present import present
 
 pytestmark = pytest.mark.parity
 
@@ -42,7 +43,7 @@ def test_generation_is_that_of_pytorch(network: str, precision: str) -> None:
     """From the same weights: with bf16 those that are rounded, since only they are."""
     run = config(network, generate=20, precision=precision)
     tokens, logits, weights = generated(run)
-    prefix = list(run.prompt)
+    prefix = list(present(run.prompt))
     for token, found in zip(tokens, logits, strict=True):
         wanted = last_logits(run, weights, prefix)
         assert np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted)

@@ -28,10 +28,12 @@ def whole(result: dict[str, Any]) -> dict[str, Any]:
 
 
 class Caller:
-    """One HTTP client, and the context of the server it talks to."""
+    """One HTTP client, and the context of the server it talks to, if that is in this process."""
 
-    def __init__(self, http: httpx.Client, context: Context, reading: Reading) -> None:
-        self.http, self.context, self.reading = http, context, reading
+    def __init__(self, http: httpx.Client, context: Any = None, reading: Any = None) -> None:
+        self.http = http
+        self.context: Context = context
+        self.reading: Reading = reading
         self.tokens: dict[str, str | None] = {}
 
     def get(self, path: str, status: int = 200, **query: Any) -> Any:

@@ -8,6 +8,8 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.present import present
+
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
 DOT = re.compile("^run ")
@@ -30,7 +32,7 @@ def test_a_chart_shows_the_runs_and_its_address_is_the_chart(world, tab):
     known = {run["id"]: run for run in runs(world, f"experiment_id = {world.compared}")}
     expect(dots(page)).to_have_count(len(known))
     for text in dots(page).all_text_contents():
-        run_id, value = map(float, re.fullmatch(r"run (\d+): ([\d,.]+)", text).groups())
+        run_id, value = map(float, present(re.fullmatch(r"run (\d+): ([\d,.]+)", text)).groups())
         assert value == pytest.approx(known[int(run_id)]["median_step_s"] * 1e3, rel=1e-3)
     page.get_by_label("Vertical").select_option("parallel_efficiency")
     page.get_by_label("Panels").select_option("scheduler")

@@ -14,6 +14,7 @@ from taskloom import Client
 from taskloom.server.db import Database
 from tests.support.browser import hide
 from tests.support.patience import until
+from tests.support.present import present
 from tests.support.processes import house
 from tests.support.world import PROBLEM, submit
 
@@ -40,7 +41,7 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
     page.get_by_role("button", name="Run 2 runs").click()
     expect(page.get_by_role("heading", name="asked in a browser")).to_be_visible()
     expect(page.get_by_text("2 succeeded")).to_be_visible(timeout=120_000)  # without a reload
-    shown = int(re.search(r"id=(\d+)", page.url).group(1))
+    shown = int(present(re.search(r"id=(\d+)", page.url)).group(1))
     # One pair decides nothing.
     expect(page.locator(".verdict")).to_contain_text("undecided", timeout=120_000)
     assert world.client.experiment(shown).state == "finished"

@@ -22,7 +22,7 @@ def api(tmp_path):
         house(tmp_path, url, price_per_node_hour=PRICE, analysis_processes=0) as home,
         httpx.Client(base_url=home.url, timeout=60) as http,
     ):
-        yield Caller(http, None, None)
+        yield Caller(http)
 
 
 def run(node, make_result, losses, **goal):

@@ -17,6 +17,7 @@ from playwright.sync_api import expect
 
 from taskloom.server.read.dashboard import files
 from tests.support.browser import saved
+from tests.support.present import present
 from tests.support.trace_example import FOUND
 
 COLUMNS = ("what", "gap_ns", "duration_ns")
@@ -106,8 +107,8 @@ def test_a_comparison(world, tab, tmp_path):
     shown = rows_of(saved(page, plot(page, "Ratio").get_by_role("button", name="CSV").click, tmp_path))[0]
     assert (shown["verdict"], float(shown["ratio"])) == (found["verdict"], found["ratio"])
     svg = saved(page, plot(page, "Ratio").get_by_role("button", name="SVG").click, tmp_path)
-    band = re.search(r'<rect x="([\d.]+)" y="4" width="([\d.]+)"', svg)
-    line = re.search(r'<path d="M([\d.]+) 4V[^>]*stroke-width="1\.4', svg)
+    band = present(re.search(r'<rect x="([\d.]+)" y="4" width="([\d.]+)"', svg))
+    line = present(re.search(r'<path d="M([\d.]+) 4V[^>]*stroke-width="1\.4', svg))
     low, width, one = map(float, band.groups() + line.groups())
     assert low + width / 2 == pytest.approx(one, abs=1e-6)  # from 1 / (1 + floor) to 1 + floor, as the verdict's
     title = "Pairs" if found["paired"] else "Processes"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.ui
 def api(tmp_path):
     url = f"sqlite:///{tmp_path / 'ranks.db'}"
     with house(tmp_path, url, analysis_processes=0) as home, httpx.Client(base_url=home.url, timeout=60) as http:
-        yield Caller(http, None, None)
+        yield Caller(http)
 
 
 def test_the_communication_of_each_rank(api, make_result, new_tab):

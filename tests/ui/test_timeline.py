@@ -46,7 +46,7 @@ def url(tmp_path_factory, make_result):
         house(folder, f"sqlite:///{folder / 'traced.db'}", analysis_processes=0) as home,
         httpx.Client(base_url=home.url, timeout=60) as http,
     ):
-        api = Caller(http, None, None)
+        api = Caller(http)
         base = {"model": "tiny", "token_slice": 64, "batch_slice": 1, "steps": 4, "warmup": 1}
         api.submit(base=base, repetitions=2, trace=True)
         node, traces = api.worker(), {1: ALONE, 2: OF_RANKS}

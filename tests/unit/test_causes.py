@@ -3,6 +3,7 @@ import pytest
 from taskloom.analysis.causes import efficiencies, rooflines
 from taskloom.analysis.processes import Process
 from taskloom.analysis.roofline import model_flop
+from tests.support.present import present
 
 PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 10.0},
                                "2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0}}}}  # fmt: skip
@@ -36,23 +37,23 @@ def processes(make_result):
 def test_factors_of_a_variant_come_from_the_totals_of_its_runs(processes):
     _, row = efficiencies(processes)
     assert (row.variant.threads, row.variant.runs, row.missing) == (2, 2, [])
-    assert row.efficiency.parallel == pytest.approx(4.0 / (2 * 2.4))
-    assert row.efficiency.load_balance == pytest.approx(2.0 / 2.2)
-    factors = row.efficiency
-    assert factors.load_balance * factors.serialisation * factors.transfer == pytest.approx(factors.parallel, rel=1e-9)
-    split = row.waiting
+    factors, split, bounds = present(row.efficiency), present(row.waiting), present(row.bounds)
+    assert factors.parallel == pytest.approx(4.0 / (2 * 2.4))
+    assert factors.load_balance == pytest.approx(2.0 / 2.2)
+    product = factors.load_balance * present(factors.serialisation) * present(factors.transfer)
+    assert product == pytest.approx(factors.parallel, rel=1e-9)
     assert (split.useful_s, split.serial_s, split.load_balance_s) == pytest.approx((4.0, 0.12, 0.56))
     assert split.serial * split.load_balance * split.scheduling == pytest.approx(factors.parallel, rel=1e-9)
-    assert row.scalability.computation == pytest.approx((1.98 / 2) / (4.0 / 4))
-    assert [b.threads for b in row.bounds.fork_join] == [1, 2, 4, 8]
-    assert row.bounds.gain_limit == pytest.approx(2.0)
+    assert present(row.scalability).computation == pytest.approx((1.98 / 2) / (4.0 / 4))
+    assert [b.threads for b in bounds.fork_join] == [1, 2, 4, 8]
+    assert bounds.gain_limit == pytest.approx(2.0)
 
 
 def test_the_critical_path_is_the_span_where_that_is_longer(processes):
     for process in processes[1:]:
         process.result["graph"] = {"t1_s": 1.0, "tinf_s": 0.2, "fork_join_tinf_s": 0.59}
     _, row = efficiencies(processes)
-    assert row.efficiency.serialisation == pytest.approx(2.2 / (4 * 0.59))
+    assert present(row.efficiency).serialisation == pytest.approx(2.2 / (4 * 0.59))
 
 
 def test_what_results_lack_is_said(make_result):
@@ -73,7 +74,7 @@ def test_rooflines_join_with_computation_scalability(processes):
         process.result["environment"]["peaks"] = {
             "threads": {"2": {"gflop_per_s": 400.0, "triad_gb_per_s": 12.0, "registers_gflop_per_s": 500.0}}
         }
-    assert rooflines(processes)[1].mfu_registers == pytest.approx(0.8 * row.mfu)
+    assert rooflines(processes)[1].mfu_registers == pytest.approx(0.8 * present(row.mfu))
     roofs = {roof.op: roof for roof in row.ops}
     assert roofs["fc"].bound == "compute"
     assert roofs["fc"].achieved_gflop_per_s == pytest.approx(200.0)
@@ -87,9 +88,10 @@ def test_counters_count_where_waiting_is_a_small_part_of_them(processes):
         steps = 2 * len(process.result["threads"])
         process.result["counters"] = {"threads": [{"instructions": 10**9 / steps, "cycles": 10**9 / steps}]}
     _, waiting = efficiencies(processes)
-    assert waiting.scalability.ipc is None
+    assert present(waiting.scalability).ipc is None
     for process in processes[1:]:
         process.result["threads"] = [thread(0, 1.19), thread(1, 1.19)]
     _, busy = efficiencies(processes)
-    found = busy.scalability
-    assert found.instructions * found.ipc * found.frequency == pytest.approx(found.computation, rel=1e-9)
+    found = present(busy.scalability)
+    counted = present(found.instructions) * present(found.ipc) * present(found.frequency)
+    assert counted == pytest.approx(found.computation, rel=1e-9)

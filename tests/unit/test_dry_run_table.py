@@ -11,7 +11,9 @@ from taskloom.contract.experiments import ExperimentSummary
 from taskloom.contract.plans import DryRun
 from taskloom.tables import decidable, dry_run, experiments
 
-PLAN = {"runs": 72, "variants": 9, "repetitions": 8, "memory_bytes": 2**20, "estimated_s": None, "order": []}
+PLAN: dict[str, Any] = {
+    "runs": 72, "variants": 9, "repetitions": 8, "memory_bytes": 2**20, "estimated_s": None, "order": [],
+}  # fmt: skip
 ASKED = {"a": "fork-join, 2 threads", "b": "task, 2 threads", "smallest_p": 0.03, "needed": 6}
 
 

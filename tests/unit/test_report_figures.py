@@ -13,6 +13,7 @@ from taskloom.analysis.report.page import PRINTED_TIMES
 from taskloom.analysis.report.svg import figure, rect, row_name, spans, text
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.wording import value_name
+from tests.support.present import present
 from tests.support.report_example import make_document, make_processes
 from tests.support.trace_example import FOUND
 
@@ -152,13 +153,13 @@ def test_every_figure_is_well_formed_and_stays_on_its_page(processes):
     ]  # fmt: skip
     for svg in figures:
         root = ElementTree.fromstring(svg)
-        left, _, width, height = map(float, root.get("viewBox").split())
+        left, _, width, height = map(float, present(root.get("viewBox")).split())
         assert "nan" not in svg
         for mark in root.iter():
             for name, least, limit in (("x", left, left + width), ("cx", left, left + width), ("y", 0, height),
                                        ("cy", 0, height)):  # fmt: skip
-                if mark.get(name) and mark.tag.rsplit("}")[-1] in ("text", "circle", "rect"):
-                    inside = abs(float(mark.get(name))) if mark.tag.endswith("text") else float(mark.get(name))
+                if (at := mark.get(name)) and mark.tag.rsplit("}")[-1] in ("text", "circle", "rect"):
+                    inside = abs(float(at)) if mark.tag.endswith("text") else float(at)
                     assert least - 1 <= inside <= limit + 1, (root.get("aria-label"), mark.attrib)
 
 
@@ -251,7 +252,7 @@ def test_an_image_is_as_wide_as_its_texts_and_a_long_name_has_two_lines():
     short = figure(900, 100, [*row_name(250, 12, "task 4x16, 2 threads"), text(700, 12, "legend")], "x")
     assert short.startswith('<svg viewBox="0 0 900 100" width="900"')
     wide = figure(900, 100, [*row_name(100, 12, 40 * "a" + " &"), text(850, 12, 20 * "b")], "x")
-    left, _, width, _ = map(float, re.search(r'viewBox="([^"]+)"', wide)[1].split())
+    left, _, width, _ = map(float, present(re.search(r'viewBox="([^"]+)"', wide))[1].split())
     assert left < 100 - 0.55 * 12 * 42
     assert left + width > 850 + 0.55 * 12 * 20
     name = "fork-join, op order diagonals / task, op order layers, the question: unit slice 512, 2 threads"

@@ -1,4 +1,5 @@
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ def test_model_flop_of_inference_is_that_of_the_forward_pass():
 
 
 def test_peaks_are_those_of_equally_many_threads():
-    environment = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 13.0}}}}
+    environment: dict[str, Any] = {"peaks": {"threads": {"1": {"gflop_per_s": 200.0, "triad_gb_per_s": 13.0}}}}
     assert peaks_of(environment, 1) == Peaks(1, 200.0, 13.0)
     assert peaks_of(environment, 2) is None
     assert peaks_of(environment, 1, "bf16") is None

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 from gpt2core.spec.errors import ConfigError
 from taskloom.commands import tune
 from taskloom.options import space_values
+from tests.support.present import present
 
 
 def test_values_of_a_space_have_the_types_of_their_settings():
@@ -47,7 +48,8 @@ def test_a_file_and_options_for_its_terms(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("base: {model: tiny}\nspace: {threads: [1, 2]}\ntune: {runs: 9, fresh: 3}\n")
     found = tune._request(file, {"model": None}, (), "", {"runs": 5})
-    assert (found.tune.runs, found.tune.fresh, found.tune.confirm) == (5, 3, 8)
+    terms = present(found.tune)
+    assert (terms.runs, terms.fresh, terms.confirm) == (5, 3, 8)
 
 
 @pytest.mark.parametrize("arguments", [["--export", "a.yaml", "--threads", "1,2"], ["--threads", "1"], []])
