@@ -15,6 +15,7 @@ from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
 from gpt2core.step.ops import Product
 from tests.support.networks import generating
+from tests.support.present import present
 
 MADE_ONCE = [
     (slicing, "resolve"), (prepare, "plan_memory"), (memory, "arena"), (program, "build"), (proofs, "proven"),
@@ -50,7 +51,7 @@ def test_the_wish_stays_as_it_was() -> None:
 
 def test_a_plan_has_the_products_of_all_its_programs_once() -> None:
     planned = prepare.plan(generating.config("gpt2", prompt=[7] * 24))
-    steps = planned.program, planned.prompt.program
+    steps = planned.program, present(planned.prompt).program
     operands = [operand for step in steps for op in step.ops for call in op.calls for operand in call.operands]
     products = [operand for operand in operands if isinstance(operand, Product)]
     assert set(planned.products) == set(products) > set(planned.program.products)
