@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpt2core.compile import target
 from gpt2core.compile.lanes import LANES
 from gpt2core.gemm import blocking as blockings
 from gpt2core.gemm.blocking import BLOCKINGS
@@ -20,7 +21,7 @@ from gpt2core.node import host
      ("", "generic")],
 )  # fmt: skip
 def test_the_family_is_that_of_the_features(monkeypatch: pytest.MonkeyPatch, features: str, family: str) -> None:
-    monkeypatch.setattr(blockings.target, "second_cache_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(target, "second_cache_bytes", lambda: 1 << 20)
     monkeypatch.setattr(blockings, "features", lambda: frozenset(features.split()))
     monkeypatch.setattr(blockings, "is_zen4", lambda: False)
     assert blockings.family() == family
@@ -37,7 +38,7 @@ def test_without_a_large_second_cache_panels_are_small(
         (index / "level").write_text(level)
         (index / "size").write_text(size_of)
     monkeypatch.setattr(host, "CPU", tmp_path)
-    monkeypatch.setattr(blockings.target, "second_cache_bytes", blockings.target.second_cache_bytes.__wrapped__)
+    monkeypatch.setattr(target, "second_cache_bytes", target.second_cache_bytes.__wrapped__)
     monkeypatch.setattr(blockings, "features", lambda: frozenset(["avx", "avx2", "fma"]))
     assert blockings.family() == family
 
