@@ -114,8 +114,8 @@ def test_runs_are_sorted_by_every_column(api, runs):
     rows = {}
     for run_id, run in runs.items():
         spec = api.get(f"/runs/{run_id}")["spec"]
-        seconds = phases.get(run_id)
-        more = {"trainer_dirty": run_id == 3 if run_id < 6 else None, "forward_s": seconds, "node_timed_s": seconds}
+        times = dict.fromkeys(("forward_s", "node_timed_s"), phases.get(run_id))
+        more = {"trainer_dirty": run_id == 3 if run_id < 6 else None, **times}
         rows[run_id] = {**spec, "model": spec["model"]["name"], **run, **more}
     known = [name for name in listing.SORTS.known if name in rows[1]]
     assert len(known) > len(listing.SORTS.indexed) + 40

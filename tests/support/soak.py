@@ -287,11 +287,11 @@ def main() -> int:
     with served(given.database) as home:
         found = soak(home, given.minutes, given.queue)
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    record = json.dumps({**about, "at": at, "database": kind, **found}, indent=1)
-    print(record)
+    record = {**about, "at": at, "database": kind, **found}
+    print(json.dumps(record, indent=1))
     if given.output:
         given.output.parent.mkdir(parents=True, exist_ok=True)
-        given.output.write_text(record + "\n")
+        given.output.write_text(json.dumps(record, separators=(",", ":")) + "\n")
     wrong = any(found[name] for name in ("lost", "doubled", "stuck", "failures"))
     return int(wrong or found["submitted"] != found["succeeded"])
 
