@@ -235,9 +235,15 @@ class Settings(BaseSettings):
     def read(cls, database_url: str | None = None) -> Settings:
         """The settings of the environment. Raises StartRefused, which names every variable that is not accepted."""
         try:
-            return cls() if database_url is None else cls(database_url=database_url)
+            found = cls() if database_url is None else cls(database_url=database_url)
         except ValidationError as error:
             raise StartRefused("; ".join(map(_explained, error.errors()))) from None
+        if found.heartbeat_s >= found.lease_s:
+            raise StartRefused(
+                f"{PREFIX}HEARTBEAT_S = {found.heartbeat_s:g} is not accepted: less than {PREFIX}LEASE_S, "
+                f"{found.lease_s:g}, because an attempt without a heartbeat for this long is lost"
+            )
+        return found
 
     def _beside(self, name: str) -> Path:
         """A folder beside SQLite's file, or in the current folder."""

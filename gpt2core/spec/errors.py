@@ -4,10 +4,12 @@ people."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 MOST_CHARS = 300  # of a value in a message
+IN_URL = re.compile(r"://[^\s'\",]*@")  # user and password; a password may have slashes and more at signs
 
 
 class CoreError(Exception):
@@ -52,11 +54,12 @@ class ConfigError(InputError, ValueError):
 
 
 def said(value: object) -> str:
-    """A value in a message."""
+    """A value in a message, without the user and password of a URL."""
     try:
         text = repr(value)
     except ValueError:  # Python writes no integer of thousands of digits
         text = "an integer of thousands of digits"
+    text = IN_URL.sub("://***@", text)
     return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}..."
 
 

@@ -62,6 +62,23 @@ def test_a_value_out_of_range_says_what_is_accepted(monkeypatch, name, value, ac
     assert "TASKLOOM_POLL_S = 'soon' is not accepted: a number" in str(raised.value)  # every wrong one
 
 
+@pytest.mark.parametrize(("heartbeat_s", "lease_s"), [("90", "60"), ("60", "60"), ("15", "10")])
+def test_heartbeats_come_before_the_lease_ends(monkeypatch, heartbeat_s, lease_s):
+    monkeypatch.setenv("TASKLOOM_HEARTBEAT_S", heartbeat_s)
+    monkeypatch.setenv("TASKLOOM_LEASE_S", lease_s)
+    refused = f"HEARTBEAT_S = {heartbeat_s} is not accepted: less than TASKLOOM_LEASE_S, {lease_s},"
+    with pytest.raises(StartRefused, match=refused):
+        Settings.read()
+
+
+@pytest.mark.parametrize("name", ["WEBHOOK_TARGETS", "COMMITS_URL", "OIDC_ORIGIN", "LEASE_S"])
+@pytest.mark.parametrize("secret", ["bot:s3cret", "bot:s3/cret", "bot:s3@cret", "s3cret"])
+def test_no_message_tells_what_is_before_a_host(monkeypatch, name, secret):
+    monkeypatch.setenv(f"TASKLOOM_{name}", f"ftp://{secret}@ci.example.org/hooks")
+    with pytest.raises(StartRefused, match=f"TASKLOOM_{name} = 'ftp://\\*\\*\\*@ci.example.org/hooks' is not accepted"):
+        Settings.read()
+
+
 @pytest.mark.parametrize("url", ["sqlite:///a.db?mode=ro", "sqlite:///a.db?timeout=5&x=y"])
 def test_options_in_the_url_of_sqlite_are_refused(url):
     with pytest.raises(StartRefused, match="SQLite takes no options in its URL"):

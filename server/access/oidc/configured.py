@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpt2core.spec import extras
+from gpt2core.spec.errors import said
 from gpt2core.spec.wording import enumerated
 from taskloom.contract import key_files
 from taskloom.server.access.proxies import GROUP
@@ -31,7 +32,7 @@ def sign_on(settings: Settings) -> SignOn | None:
 
     if SECURE.fullmatch(settings.oidc_issuer) is None:
         accepted = "an address with https, or with http on loopback for a trial"
-        raise StartRefused(f"TASKLOOM_OIDC_ISSUER = {settings.oidc_issuer!r} is not accepted: {accepted}")
+        raise StartRefused(f"TASKLOOM_OIDC_ISSUER = {said(settings.oidc_issuer)} is not accepted: {accepted}")
     secret = key_files.read(file)
     if len(secret) < LEAST_SECRET:
         accepted = f"a file of {LEAST_SECRET} characters or more"
