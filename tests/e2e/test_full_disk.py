@@ -57,5 +57,5 @@ def test_a_server_on_a_full_disk(home: House) -> None:
         assert [http.get(path).status_code for path in READS] == [200] * len(READS)
         filler.unlink()
         assert [(a.attempt_no, a.state) for a in ended(client, run_id).history] == [(1, "succeeded")]
-        assert http.get("/readyz").status_code == 200
+        until(lambda: http.get("/readyz").status_code == 200, "the server to see that its disk has space again")
     assert "Traceback" not in server.log.read_text()
