@@ -15,7 +15,7 @@ from taskloom import Client
 from taskloom.server.db import Database
 from tests.support.patience import DEADLINE_S
 from tests.support.postgres_server import PROGRAMS, Postgres
-from tests.support.processes import House, house
+from tests.support.processes import House, house, short_leases
 from tests.support.runs import check_books, ended, submit, submit_many, succeeded
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
@@ -76,7 +76,7 @@ def test_a_backup_made_under_load_restores_whole(
     (tmp_path / "empty").mkdir()
     assert attempt("Check a restored database", FOLDER=str(tmp_path / "empty"), ARTIFACTS="2").returncode != 0
     (tmp_path / "again").mkdir()
-    settings = {"lease_s": 1.0, "reap_after_s": 0.0, "reap_every_s": 0.1, "analysis_processes": 0}
+    settings = {**short_leases(1.0, heartbeat_s=0.3, reap_after_s=0.0), "analysis_processes": 0}
     with house(tmp_path / "again", url, **settings) as again:
         again.start_fleet(10)
         with Client(again.url) as user:
