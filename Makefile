@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-avx2 test-avx512 test-arm test-openmpi check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-products bench-traces bench-metg bench-ranks bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
+.PHONY: demo test test-slow test-avx2 test-avx512 test-arm test-openmpi check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-scaling bench-products bench-traces bench-metg bench-ranks bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -137,6 +137,9 @@ bench-canary: .venv/installed   ## how far the canary follows the steps of this 
 
 bench-slices: .venv/installed   ## compare automatic slices with a grid of slices
 	$(BIN)/python -m bench.slices $(ARGS)
+
+bench-scaling: .venv/installed  ## compare schedulers on more and more threads, and with the forecast from one thread
+	$(BIN)/python -m bench.scaling $(ARGS)
 
 bench-products: .venv/installed   ## a step's matrix products by our own code and by each library
 	$(BIN)/python -m bench.products $(ARGS)

@@ -137,7 +137,7 @@ def trace_of(spans: int) -> bytes:
     config = {"scheduler": "task", "sync": "step", "threads": 4, "batch_slice": 1, "token_slice": 64}
     return gzip.compress(json.dumps({
         "schema": "taskloom-trace-1", "config": config, "ops": ops, "call_ops": ops,
-        "tasks": {"op": kinds, "layer": [None] * tasks, "label": [""] * tasks},
+        "tasks": {"op": kinds, "layer": [None] * tasks, "label": [""] * tasks, "mean_s": [50e-6] * tasks},
         "calls": {"task": list(range(tasks)), "op": kinds}, "cores": [0, 1, 2, 3], "first_step": 0,
         "step_end_ns": [end * (i + 1) // 20 for i in range(20)], "threads": threads, "complete": True,
         "nodes": list(range(tasks)), "edges": [[i, i + 1] for i in range(tasks - 1)], "crossing": [],

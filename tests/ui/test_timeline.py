@@ -10,6 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from bench import ui_browser
 from taskloom.analysis.messages import messages
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.work_span import span
@@ -201,3 +202,13 @@ def test_the_rows_of_the_timeline_grow_and_shrink_with_the_window(url, new_tab):
         canvas.click(position={"x": across, "y": 20 + 1.5 * (height - 78) / 3})  # the middle of the second row
         expect(page.locator(".chosen")).to_contain_text("on rank 1, thread 0")
         canvas.press("Escape")
+
+
+def test_the_trace_that_bench_ui_times_is_read(url, new_tab):
+    """What the timeline needs of a trace is in it."""
+    body = ui_browser.trace_of(400)
+    tab = new_tab(url)
+    answer = {"body": body, "content_type": "application/gzip"}
+    tab.page.route("**/artifacts/trace.json.gz", lambda route: route.fulfill(**answer))
+    page = tab.open("run?id=1&view=timeline")
+    expect(page.locator("canvas[data-painted]")).to_have_count(1)
