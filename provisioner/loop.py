@@ -123,7 +123,7 @@ class Provisioner:
             job = self._jobs.plan(pool.name)
             command, script = slurm.submission(self._pools, pool, job.name)
             try:
-                job_id = slurm.submit(command, script)
+                job_id = slurm.submit(command, script, **self._pools.secrets)
             except SlurmFailed as error:
                 self._jobs.refused(job)
                 self._back_off(pool, str(error), "refused")

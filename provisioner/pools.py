@@ -16,6 +16,7 @@ from gpt2core.spec.settings import NoHome
 from taskloom.contract import durations, key_files
 from taskloom.contract.demand import Need
 from taskloom.contract.fitting import JOB_RESERVE_S, Offer, lacks
+from taskloom.contract.http import shown
 from taskloom.contract.labels import MOST_NODES, NODES
 from taskloom.contract.options import DEFAULT_SERVER
 
@@ -141,6 +142,12 @@ class Pools(_Settings):
     @property
     def interval_s(self) -> float:
         return self.interval.total_seconds()
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """Variables of each job, with what its script and arguments may not contain, which Slurm keeps and shows to
+        others: the server's address, if it has a password."""
+        return {} if shown(self.server) == self.server else {"TASKLOOM_SERVER": self.server}
 
     def token(self) -> str | None:
         """The key for the server: TASKLOOM_TOKEN, or that of the token file. Raises PoolsFileRefused."""

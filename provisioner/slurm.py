@@ -60,9 +60,10 @@ def queue() -> list[QueuedJob]:
     return jobs
 
 
-def submit(command: Sequence[str], script: str) -> str:
-    """Submit a job and return its id. Raises SlurmFailed if Slurm refused it, SlurmUnknown if it may exist."""
-    printed = _run(command, script).strip()
+def submit(command: Sequence[str], script: str, **variables: str) -> str:
+    """Submit a job with further variables, and return its id. Raises SlurmFailed if Slurm refused it, SlurmUnknown if
+    it may exist."""
+    printed = _run(command, script, **variables).strip()
     found = re.findall(JOB_ID, printed, re.MULTILINE)  # a site's messages may surround it
     if not found:
         raise SlurmUnknown(f"sbatch printed {printed[:200]!r}")
@@ -104,8 +105,11 @@ def _script(pools: Pools, pool: Pool) -> str:
     if pools.token_file is not None:
         # Slurm stores arguments and scripts, so neither may contain the key.
         lines.append(f"export TASKLOOM_TOKEN_FILE={shlex.quote(str(_absolute(pools.token_file)))}")
+    # Without it the worker would ask another server.
+    lines += [f': "${{{name}:?is missing: sbatch must pass it on}}"' for name in pools.secrets]
+    server = [] if pools.secrets else ["--server", pools.server]
     arguments = [
-        "taskloom", "worker", "--server", pools.server, "--drain", "release",
+        "taskloom", "worker", *server, "--drain", "release",
         "--idle-exit", f"{int(pool.idle_exit.total_seconds())}s", "--peaks", pool.peaks,
     ]  # fmt: skip
     for key, value in pool.worker_labels.items():
@@ -118,11 +122,12 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-def _run(command: Sequence[str], given: str = "") -> str:
+def _run(command: Sequence[str], given: str = "", **variables: str) -> str:
+    passed = {name: value for name, value in os.environ.items() if name in KEPT or not name.startswith(CUSTOMISING)}
     try:
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False,
-            env={name: value for name, value in os.environ.items() if name in KEPT or not name.startswith(CUSTOMISING)},
+            env=passed | variables,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise SlurmUnknown(f"{command[0]} did not answer within {ANSWER_S:g} s") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ from taskloom.contract.experiments import ExperimentRequest
 from tests.support import fake_slurm
 from tests.support.patience import until
 from tests.support.processes import House
+from tests.support.wire import Message, Send, Wire
 
 POOLS = """
 name = "t"
@@ -85,6 +87,24 @@ def test_a_plan_prints_what_would_be_submitted_and_submits_nothing(home: House, 
     assert [a.replace("t.two.NEW", name) for a in planned["arguments"]] == run["arguments"]
     assert planned["script"] == run["script"]
     assert "module load taskloom" in run["script"]
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_password_of_the_servers_address_reaches_a_job_by_its_environment_alone(home: House) -> None:
+    def carry(message: Message, send: Send) -> httpx.Response:  # as a proxy that asks for a password
+        others = {name: value for name, value in message.headers.items() if name != "authorization"}
+        return send(dataclasses.replace(message, headers=others))
+
+    slurm = fake_slurm.commands(home.folder / "slurm")
+    with Wire(home.url, carry) as proxy:
+        address = proxy.url.replace("://", "://me:w0rd@")
+        (home.folder / "pools.toml").write_text(POOLS.format(url=address))
+        plan = printed(home, slurm, *provision("--plan"))
+        printed(home, slurm, *provision("--once"))
+    (call,) = fake_slurm.calls(slurm, "sbatch")
+    assert call["server"] == address
+    assert call["script"] in plan
+    assert "w0rd" not in plan + " ".join(call["arguments"])
 
 
 @pytest.mark.slow

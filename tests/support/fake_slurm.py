@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ def commands(folder: Path) -> Path:
 
 
 def calls(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The calls of one command: `arguments`, and the `script` of a submitted job."""
+    """The calls of one command: `arguments`, the `script` of a submitted job, and the `server` of its environment."""
     kept = folder / "calls.jsonl"
     every = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
     return [call for call in every if call["name"] == name]
@@ -33,7 +34,8 @@ def calls(folder: Path, name: str) -> list[dict[str, Any]]:
 def main(kept: Path, name: str, arguments: list[str]) -> None:
     script = sys.stdin.read() if name == "sbatch" else ""
     with kept.open("a") as file:
-        file.write(json.dumps({"name": name, "arguments": arguments, "script": script}) + "\n")
+        server = os.environ.get("TASKLOOM_SERVER")
+        file.write(json.dumps({"name": name, "arguments": arguments, "script": script, "server": server}) + "\n")
     submitted = calls(kept.parent, "sbatch")
     if name == "sbatch":
         print(len(submitted))

@@ -136,6 +136,20 @@ def test_the_end_of_a_prelude_does_not_reach_the_next_line(tmp_path, end):
     assert done.stdout == f"prelude\nkey {tmp_path}/key\n", done.stderr
 
 
+def test_an_address_with_a_password_comes_from_the_environment(tmp_path):
+    (tmp_path / "taskloom").write_text('#!/bin/sh\necho "at $TASKLOOM_SERVER: $*"\n')
+    (tmp_path / "taskloom").chmod(0o755)
+    pool = Pool(name="a", cores=1, memory=1 << 30, walltime=600, max_jobs=1, prelude=f"PATH={tmp_path}:$PATH")
+    _, script = slurm.submission(Pools(pools=(pool,), server="http://me:w0rd@taskloom"), pool, "a.1")
+    assert "w0rd" not in script
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    done = in_bash(script, environment | {"TASKLOOM_SERVER": "http://me:w0rd@taskloom"})
+    assert done.stdout.startswith("at http://me:w0rd@taskloom: worker --drain"), done.stderr
+    done = in_bash(script, environment)
+    assert (done.returncode != 0, done.stdout) == (True, "")
+    assert "TASKLOOM_SERVER: is missing: sbatch must pass it on" in done.stderr
+
+
 def test_a_command_that_asks_back_gets_no_answer(tmp_path, monkeypatch):
     (tmp_path / "scancel").write_text("#!/bin/sh\nread answer || exit 0\nexit 1\n")
     (tmp_path / "scancel").chmod(0o755)
