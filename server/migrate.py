@@ -66,7 +66,8 @@ def _check_revision(connection: Connection) -> None:
         if revision not in known:
             raise StartRefused(
                 f"this version cannot migrate the database: the database has schema {revision}, and this version knows "
-                f"{' to '.join(sorted({known[-1], known[0]}))}. Start the version that made it, or name a new one"
+                f"{' to '.join(sorted({known[-1], known[0]}))}. Start the version that made it, or name another "
+                "database (--database-url)"
             )
 
 

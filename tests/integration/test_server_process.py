@@ -186,16 +186,18 @@ def test_what_cannot_be_started_is_said_clearly(start, arguments, said):
 
 
 @pytest.mark.slow
-def test_a_database_of_a_newer_version_is_said_clearly(start, tmp_path):
+@pytest.mark.parametrize("schema", ["0029", "9999"])  # of a version before the first one, and of a later one
+def test_a_database_that_this_version_cannot_migrate_is_said_clearly(start, tmp_path, schema):
     connection = sqlite3.connect(tmp_path / "test.db")
     connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
-    connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+    connection.execute("INSERT INTO alembic_version VALUES (?)", [schema])
     connection.commit()
     connection.close()
     process = start("--port", "0")
     _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 2, err
-    assert "this version cannot migrate the database" in err
+    assert f"the database has schema {schema}" in err
+    assert "Start the version that made it, or name another database (--database-url)" in err
     assert "Traceback" not in err
 
 

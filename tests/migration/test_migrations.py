@@ -1,4 +1,9 @@
+import gzip
+import json
+import shutil
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -6,7 +11,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import JSON, MetaData, inspect, text
+from sqlalchemy import inspect, text
 
 from taskloom.server import migrate
 from taskloom.server.db import Database
@@ -16,6 +21,17 @@ from taskloom.server.schema import METADATA
 NEW_EXPERIMENT = """
     INSERT INTO experiment (name, request, request_sha256, owner, runs, created_at)
     VALUES ('kept', '{}', '', 'local', 0, 0)
+"""
+RELEASES = sorted((Path(__file__).parents[1] / "golden").glob("release_*.json.gz"))
+LATER = """
+from alembic.op import batch_alter_table
+
+revision, down_revision = "9998", "HEAD"
+
+
+def upgrade():
+    with batch_alter_table("experiment") as experiment:
+        experiment.alter_column("name", new_column_name="title")
 """
 
 
@@ -42,12 +58,6 @@ def database(new_database):
     return new_database()
 
 
-def downgrade(database, revision):
-    """Undo migrations down to `revision` ("base": all)."""
-    with database.migrating() as connection:
-        command.downgrade(migrate.config(connection), revision)
-
-
 def checks(connection):
     """Every CHECK constraint by table and name, and SQLite's tables whose ids are never given again. Alembic's
     autogenerate compares neither."""
@@ -58,23 +68,42 @@ def checks(connection):
     return ids | {(t, c["name"]): c["sqltext"] for t in found.get_table_names() for c in found.get_check_constraints(t)}
 
 
-@pytest.mark.filterwarnings("ignore:.*expression-based index")  # which nothing compares on SQLite
-def test_migrations_give_the_tables_that_the_models_describe(database, new_database):
-    migrate.upgrade(database)
+def assert_tables_of_the_models(database, made):
+    """A database has the tables that the models describe, as `made`, which is empty, gets them."""
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, METADATA) == []
         migrated = checks(connection)
-    made = new_database()
     METADATA.create_all(made.engine)
     with made.engine.connect() as connection:
         assert migrated == checks(connection)
     assert len(migrated) == 8 + 9 * database.is_sqlite
 
 
+@pytest.mark.filterwarnings("ignore:.*expression-based index")  # which nothing compares on SQLite
+def test_migrations_give_the_tables_that_the_models_describe(database, new_database):
+    migrate.upgrade(database)
+    assert_tables_of_the_models(database, new_database())
+
+
+@pytest.mark.filterwarnings("ignore:.*expression-based index")
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.name)
+def test_the_database_of_a_release_gets_the_same_tables(release, tmp_path):
+    """It fails if a migration that was released is edited, renamed or removed."""
+    with sqlite3.connect(tmp_path / "old.db") as connection:
+        connection.executescript("\n".join(json.loads(gzip.decompress(release.read_bytes()))["database"]))
+    connection.close()
+    old, new = (Database(f"sqlite:///{tmp_path}/{name}.db") for name in ("old", "new"))
+    migrate.upgrade(old)
+    assert_tables_of_the_models(old, new)
+    for each in (old, new):
+        each.close()
+
+
 def test_migrations_go_back_to_nothing_and_forward_again(database):
     migrate.upgrade(database)
-    downgrade(database, "base")
+    with database.migrating() as connection:
+        command.downgrade(migrate.config(connection), "base")
     with database.engine.connect() as connection:
         assert inspect(connection).get_table_names() == ["alembic_version"]
     assert not migrate.is_current(database)
@@ -91,66 +120,34 @@ def test_an_upgrade_of_a_current_database_changes_nothing(database):
         assert session.execute(text("SELECT name FROM experiment")).all() == [("kept",)]
 
 
-def test_the_first_migration_keeps_its_number():
-    """It was the last one's before the migrations of development became one: databases of then are current."""
-    assert ScriptDirectory.from_config(migrate.config()).get_base() == "0026"
+def test_a_later_migration_keeps_what_refers_to_a_table_that_it_changes(database, tmp_path, monkeypatch):
+    """SQLite changes a table by copying it."""
+    migrate.upgrade(database)
+    with database.write() as session:
+        session.execute(text(NEW_EXPERIMENT))
+        session.execute(text("INSERT INTO experiment_tag SELECT id, 'tagged' FROM experiment"))
+    shutil.copytree(migrate.SCRIPTS, tmp_path / "migrations")
+    (tmp_path / "migrations/versions/9998_later.py").write_text(LATER.replace("HEAD", migrate.HEAD))
+    monkeypatch.setattr(migrate, "SCRIPTS", tmp_path / "migrations")
+    monkeypatch.setattr(migrate, "HEAD", "9998")
+    assert not migrate.is_current(database)
+    migrate.upgrade(database)
+    assert migrate.is_current(database)
+    with database.read() as session:
+        joined = "experiment JOIN experiment_tag ON experiment.id = experiment_id"
+        assert session.execute(text(f"SELECT title, tag FROM {joined}")).all() == [("kept", "tagged")]
 
 
-@pytest.mark.parametrize("revision", ["0025", "9999"])
+@pytest.mark.parametrize("revision", ["0029", "9999"])  # of a version before the first one, and of a later one
 def test_a_schema_that_no_migration_knows_is_refused_and_left_alone(database, revision):
     with database.engine.begin() as connection:
         connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         connection.execute(text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
-    with pytest.raises(StartRefused, match=f"has schema {revision}, and this version knows 0026") as refused:
+    with pytest.raises(StartRefused, match=f"has schema {revision}, and this version knows 0030") as refused:
         migrate.upgrade(database)
     assert "\n" not in str(refused.value)
     with database.engine.connect() as connection:
         assert inspect(connection).get_table_names() == ["alembic_version"]
-
-
-def insert(connection, table, rows):
-    """Insert rows; columns that must have a value and are not given get an empty one."""
-    for row in rows:
-        values = dict(row)
-        for column in table.columns:
-            needed = not column.nullable and column.server_default is None and column.name != "id"
-            if needed and column.name not in values:
-                values[column.name] = {} if isinstance(column.type, JSON) else column.type.python_type()
-        connection.execute(table.insert().values(values))
-
-
-def test_an_upgrade_names_the_commits_of_the_trainers_of_stored_results(database):
-    with database.migrating() as connection:
-        command.upgrade(migrate.config(connection), "0026")
-    facts = ['{"environment": {"core_version": "0.1.0+gabcdef0.d01234567"}}', '{"environment": {"node": "n"}}']
-    with database.engine.begin() as connection:
-        tables = MetaData()
-        tables.reflect(connection)
-        rows = {
-            "experiment": [{"name": "kept", "request": {}, "request_sha256": "", "owner": "local", "runs": 2}],
-            "block": [{"experiment_id": 1}],
-            "worker": [{"worker_id": "w"}],
-            "run": [{"id": n, "experiment_id": 1, "environment_sha256": "e", "position": n,
-                     "state": "succeeded", "finished_at": 1.0} for n in (1, 2)],
-            "attempt": [{"id": n, "run_id": n, "worker_id": "w", "core_set": str(n), "state": "succeeded",
-                         "finished_at": 1.0} for n in (1, 2)],
-            "result": [{"attempt_id": n, "run_id": n, "canonical": True, "outcome": "succeeded"} for n in (1, 2)],
-            "digest": [{"attempt_id": n, "facts": facts[n - 1].encode()} for n in (1, 2)],
-        }  # fmt: skip
-        for name, values in rows.items():
-            insert(connection, tables.tables[name], values)
-    migrate.upgrade(database)
-    with database.read() as session:
-        columns = "trainer_version, trainer_commit, trainer_dirty"
-        found = session.execute(text(f"SELECT {columns} FROM run ORDER BY id")).all()
-        assert [tuple(row) for row in found] == [("0.1.0+gabcdef0.d01234567", "abcdef0", None), (None, None, None)]
-        assert session.execute(text("SELECT name, commit_id, branch FROM experiment")).all() == [("kept", None, None)]
-    downgrade(database, "0026")
-    with database.engine.connect() as connection:
-        assert {"trainer_commit", "commit_id"}.isdisjoint(
-            column["name"] for table in ("run", "experiment") for column in inspect(connection).get_columns(table)
-        )
-        assert connection.execute(text("SELECT count(*) FROM run")).scalar_one() == 2
 
 
 def test_an_id_is_never_given_again(database):
@@ -163,7 +160,7 @@ def test_an_id_is_never_given_again(database):
 
 def test_a_migration_that_fails_leaves_nothing_behind(database):
     with database.engine.begin() as connection:
-        connection.execute(text("CREATE TABLE result (x INTEGER)"))  # collides with the last table
+        connection.execute(text("CREATE TABLE result (x INTEGER)"))  # collides with one of the last tables
     with pytest.raises(Exception, match="already exists"):
         migrate.upgrade(database)
     with database.engine.connect() as connection:
@@ -188,28 +185,3 @@ def test_revisions_form_one_line():
 
 def test_an_unmigrated_database_is_not_current(database):
     assert not migrate.is_current(database)
-
-
-def test_an_upgrade_keeps_alerts_as_those_of_changes(database):
-    with database.migrating() as connection:
-        command.upgrade(migrate.config(connection), "0027")
-    with database.engine.begin() as connection:
-        tables = MetaData()
-        tables.reflect(connection)
-        rows = {
-            "experiment": [{"name": "kept", "request": {}, "request_sha256": "", "owner": "local", "runs": 1}],
-            "block": [{"experiment_id": 1}],
-            "run": [{"id": 1, "experiment_id": 1, "state": "queued"}],
-            "alert": [{"id": 7, "run_id": 1, "state": "confirmed", "ratio": 1.1}],
-        }
-        for name, values in rows.items():
-            insert(connection, tables.tables[name], values)
-    migrate.upgrade(database)
-    with database.write() as session:
-        found = session.execute(text("SELECT id, kind, state, ratio FROM alert")).all()
-        assert found == [(7, "change", "confirmed", 1.1)]
-        new = "INSERT INTO alert (kind, run_id, state, ratio, reason, raised_at, changed_at)"
-        session.execute(text(f"{new} VALUES ('threshold', 1, 'above', 2, '', 0, 0)"))
-    downgrade(database, "0027")
-    with database.engine.connect() as connection:
-        assert connection.execute(text("SELECT run_id, state FROM alert")).all() == [(1, "confirmed")]

@@ -56,7 +56,7 @@ def of_trainer(run: Any) -> dict[str, Any]:
 
 
 def of_result(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a run's columns, from the environment of its result. Earlier trainers say their version only."""
+    """Values of a run's columns, from the environment of its result, which may have the version only."""
     version = _word(environment.get("core_version"))
     dirty = environment.get("core_dirty")
     return {

@@ -26,7 +26,7 @@ def lasting(environment: Mapping[str, Any]) -> dict[str, Any]:
 def digest(result: Mapping[str, Any]) -> dict[str, bytes]:
     """The columns of a result's digest, each a part of it as JSON.
 
-    Raises KeyError or ValueError for an incomplete result, which earlier versions accepted.
+    Raises KeyError or ValueError for an incomplete result.
     """
     facts = {name: result[name] for name in FACTS}
     facts |= {name: result[name] for name in EVIDENCE if result.get(name)}

@@ -17,7 +17,7 @@ class Worker(Base):
     boot_id: Mapped[str] = mapped_column(Text)
     former_boots: Mapped[list[str] | None]  # boot ids of replaced processes, oldest first
     machine_boot_id: Mapped[str | None] = mapped_column(Text)
-    spool_id: Mapped[str | None] = mapped_column(Text)  # the spool of its results; null for older workers
+    spool_id: Mapped[str | None] = mapped_column(Text)  # the spool of its results
     started_s: Mapped[float | None]  # seconds since the machine's boot
     node: Mapped[str] = mapped_column(Text, index=True)
     cores: Mapped[list[int]]
@@ -26,7 +26,7 @@ class Worker(Base):
     labels: Mapped[dict[str, Any]]
     software: Mapped[dict[str, Any]]
     topology: Mapped[dict[str, Any]]
-    measuring_peaks: Mapped[bool | None]  # null: no, of rows before migration 0022
+    measuring_peaks: Mapped[bool | None]  # null: no
     registered_at: Mapped[float]
     seen_at: Mapped[float]
     ends_at: Mapped[float | None]

@@ -209,8 +209,8 @@ def _held(session: Session, workers: Sequence[Worker]) -> dict[str, CurrentAttem
 
 
 def _summary(worker: Worker, current: CurrentAttempt | None) -> WorkerSummary:
-    """Summary of a worker. Raises ValidationError, InvalidRequest or BodyTooComplex for values that only older servers
-    accepted."""
+    """Summary of a worker. Raises ValidationError, InvalidRequest or BodyTooComplex for stored values that would not be
+    accepted now."""
     values.refuse_odd([worker.labels, worker.software, worker.topology], values.REQUEST)
     return WorkerSummary(
         worker_id=worker.worker_id,
