@@ -30,7 +30,7 @@ class Memory:
     compiled nothing; peak_compiled: whether every run compiled kernels, so that the peak contains the compiler; null
     for results that do not say so; compiled_runs: number of runs that compiled; arenas_share: share of the arenas in
     the peak; resident_bytes: parts of that run's memory, arenas included; explained: their sum / peak RSS, null for
-    results of version 1."""
+    results without them."""
 
     planned_bytes: dict[str, int]
     measured_bytes: dict[str, int]

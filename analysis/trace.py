@@ -63,10 +63,10 @@ class Trace:
 
     kinds: (op, phase) of calls; call_kind, call_task: kind and task of each call. label, layer: of each task. threads:
     each thread's spans in order; they do not overlap. step_end_ns: one for each timed step; flagged: why its evidence
-    flags it, empty for undisturbed steps and for older traces.
+    flags it, empty for undisturbed steps.
 
     A run of several ranks has the trace of rank 0, and those of the `others` in it, each on the clock of its own first
-    timed step, which began `begin_ns` after the earliest rank's. node: its name; "" in older traces and of one rank.
+    timed step, which began `begin_ns` after the earliest rank's. node: its name; "" of one rank.
     sends: (task, rank, bytes) of what a task sends to another rank. completed: when tasks that only wait for messages
     were complete in each timed step, where that was after their last call.
     """

@@ -43,7 +43,7 @@ class ResultOp(Block):
 
 
 class ResultThread(Block):
-    """One thread of the team. Results of version 1, and of some runtimes, do not split its time."""
+    """One thread of the team. Results of some runtimes do not split its time."""
 
     useful_s: Seconds
     barrier_s: Seconds | None = 0.0
@@ -170,9 +170,7 @@ class ResultRank(Block):
     calls_s: list[Seconds] = Field(description="in calls of the MPI library, of each step")
     in_flight_s: list[Seconds] = Field(description="while any exchange was in flight, of each step")
     exposed_s: list[Seconds] = Field(description="waiting with no other task ready, of each step")
-    useful_s: list[Seconds] = Field(
-        [], description="of each of its threads, in tasks over the timed steps; empty in older results"
-    )
+    useful_s: list[Seconds] = Field([], description="of each of its threads, in tasks over the timed steps")
     latency_s: Seconds | None = Field(
         None, description="of a message of one byte between it and rank 0, before the steps; null: rank 0, or unknown"
     )
