@@ -177,6 +177,8 @@ def _forecast(
     facts = schedulers.facts(scheduler)
     if facts is None or (facts.order == "graph" and not facts.second_moment):
         raise ValueError(f"steps of {scheduler} are not replayed")
+    if config.get("parallel") == "hybrid":
+        raise ValueError("steps of ranks that divide the batch and matrices are not replayed")
     if run is None:
         raise ValueError("no run of several ranks has a profile")
     if link is None:

@@ -154,7 +154,7 @@ class ResultEvaluation(Block):
 class ResultExchange(Block):
     """One kind of exchange between a rank and the others, over the timed steps."""
 
-    exchange: Name = Field(description="loss, gradients, weights, or norm; with parallel tensor loss or an op")
+    exchange: Name = Field(description="loss, gradients, weights, norm, or with parallel tensor or hybrid an op")
     calls_s: Seconds = Field(description="in calls of the MPI library, summed over threads")
     in_flight_s: Seconds = Field(description="while any was between its start and its completion")
     exposed_s: Seconds = Field(description="mean over the threads: waiting for it with no other task ready")

@@ -107,19 +107,21 @@ def model_of(config: TrainConfig) -> ConvolutionalModel:
 
 
 def tensors(
-    config: TrainConfig, *, kept: Sequence[TensorSpec], reverse: Sequence[TensorSpec] = ()
-) -> dict[str, list[TensorSpec]]:
+    config: TrainConfig, *, kept: Sequence[TensorSpec], reverse: Sequence[TensorSpec] = (),
+    weights: Sequence[TensorSpec] | None = None,
+) -> dict[str, list[TensorSpec]]:  # fmt: skip
     """Every tensor by its arena's kind. `kept`: the layers' outputs, the last of which the last dense layer reads;
-    `reverse`: what only the reverse pass has, whose layers share memory.
+    `reverse`: what only the reverse pass has, whose layers share memory; `weights`: by default all of the model.
     """
-    model, B, trains = model_of(config), config.batch, config.has_gradients
+    model, own, trains = model_of(config), config.batch_part, config.has_gradients
+    weights = model.weights if weights is None else weights
     outputs, inputs = list(model.dense.values())[-1]
     head, accuracy = token_rows.head_specs(config, inputs, outputs), classes.specs(config)
     return {
-        **state.arenas_with(state.names(config), model.weights, keeps_gradients=config.fused != "all"),
+        **state.arenas_with(state.names(config), weights, keeps_gradients=config.fused != "all"),
         "activations": [
-            images("images", B, model.side, CHANNELS),
-            TensorSpec("targets", (B,), "int32"),
+            images("images", own.batch, model.side, CHANNELS),
+            TensorSpec("targets", (config.batch,), "int32"),
             *kept,
             *head["activations"],
             *accuracy["activations"],
@@ -128,7 +130,7 @@ def tensors(
             *head["temporary"],
             *accuracy["temporary"],
             *(reverse if trains else []),
-            *temporary(model.convolutions, slicing.count(config) if trains else 0),
-            *state.for_update(config, [spec.shape for spec in model.weights if len(spec.shape) == 2]),
+            *temporary(model.convolutions, slicing.count(own) if trains else 0),
+            *state.for_update(config, [spec.shape for spec in weights if len(spec.shape) == 2]),
         ],
     }

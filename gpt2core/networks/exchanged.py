@@ -17,22 +17,27 @@ from gpt2core.step.builder import Builder, no_messages
 from gpt2core.step.grid import F32, Range
 from gpt2core.step.ops import Tensor
 from gpt2core.step.parameters import Parameter
-from gpt2core.step.rank import Rank
+from gpt2core.step.rank import Rank, Way
 from gpt2core.step.tensors import plan_arena
 
 
 def layout_of(config: TrainConfig, rank: int) -> Layout:
     """The layout of one rank of a run of several."""
     me, limited = Rank(rank, config.ranks), config.grad_clip > 0
-    if config.matrix_ranks > 1:
-        kinds = tuple(Rows(kind, width, times * config.grad_accum) for kind, width, times in _rows(small(config)))
-        return RowLayout(me, (), limited, config=config, exchanged=kinds, divided=_divided(small(config)))
-    return layout(_parameters(small(config.part)), me, limited)
+    if config.matrix_ranks == 1:
+        return layout(_parameters(small(config.part)), me, limited)
+    part = small(config)
+    kinds = tuple(each._replace(times=each.times * config.grad_accum) for each in _rows(part))
+    folded = _parameters(part) if config.batch_ranks > 1 else ()
+    divided = _divided(part) + tuple(span for each in folded for span in each.spans)
+    buckets = layout(folded, me, keeps_shards=False).buckets
+    return RowLayout(me, buckets, limited, config=config, exchanged=kinds, divided=divided)
 
 
 @functools.lru_cache(maxsize=16)
 def _parameters(config: TrainConfig) -> tuple[Parameter, ...]:
-    """The parameters in the order in which their gradients become complete. A sketch has no blocks."""
+    """The parameters whose gradients ranks fold, in the order in which these become complete. A sketch has no blocks.
+    """
     return tuple(_sketched(config).complete)
 
 
@@ -48,13 +53,15 @@ def _divided(config: TrainConfig) -> tuple[Range, ...]:
 @functools.lru_cache(maxsize=16)
 def _rows(config: TrainConfig) -> tuple[Rows, ...]:
     """The exchanges of rows in a micro-batch, in the order in which each kind begins."""
-    found: Counter[tuple[str, int]] = Counter()
+    found: Counter[tuple[str, int, Way]] = Counter()
 
-    def note(step: Builder, name: str, _phase: str, _layer: int | None, own: Tensor, _others: Tensor) -> None:
-        found[name, step.shape(own)[1]] += 1
+    def note(
+        step: Builder, name: str, _phase: str, _layer: int | None, own: Tensor, _others: Tensor, way: Way = "sum", /
+    ) -> None:
+        found[name, step.shape(own)[1], way] += 1
 
     _sketched(config, note)
-    return tuple(Rows(kind, width, times) for (kind, width), times in found.items())
+    return tuple(Rows(kind, width, times, way) for (kind, width, way), times in found.items())
 
 
 def _sketched(config: TrainConfig, rows: Callable[..., None] = no_messages) -> Training:

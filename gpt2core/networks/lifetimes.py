@@ -73,8 +73,9 @@ def small(config: TrainConfig) -> TrainConfig:
         chunks = min(MOST_CHUNKS, chunks)
     seq = max(chunks, config.model.shortest)
     return dataclasses.replace(
-        config, fusion=fusion_of(config), batch=1, seq=seq, batch_slice=1, token_slice=-(-seq // chunks), threads=1,
-        grad_accum=1, op_threads=None, split=None, evaluate_every=0, prompt=config.prompt and config.prompt[:seq],
+        config, fusion=fusion_of(config), batch=config.batch_ranks, seq=seq, batch_slice=1,
+        token_slice=-(-seq // chunks), threads=1, grad_accum=1, op_threads=None, split=None, evaluate_every=0,
+        prompt=config.prompt and config.prompt[:seq],
         **NOT_OF_LIVES,
     )  # fmt: skip
 

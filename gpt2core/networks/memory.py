@@ -42,7 +42,7 @@ def _plan(config: TrainConfig, layout: Layout | None = None) -> dict[str, ArenaP
     own = {"temporary": run_specs(config)}
     if layout is not None:
         own["temporary"] += layout.specs()
-    if layout is not None and layout.buckets:  # a rank updates its shards only
+    if layout is not None and config.matrix_ranks == 1:  # a rank updates its shards only
         tensors = {**tensors, "optimizer": state.of_shards(config, layout.shard_elements)}
     plans = {kind: plan_arena([*tensors.get(kind, ()), *own.get(kind, ())]) for kind in KINDS if kind != ACTIVATIONS}
     return {kind: plans[kind] if kind in plans else arena(config, tensors[kind]) for kind in KINDS}

@@ -41,13 +41,14 @@ def build(config: TrainConfig, arenas: Mapping[str, ArenaPlan] | None = None, ra
         arenas = plan(config, rank)
     part = config.part
     exchange: Exchange | None = None
-    _check_slices(part, config.batch_ranks)
+    _check_slices(part, config.grad_accum)
     step = Builder(arenas, part.fused)
     if config.ranks > 1:
         from gpt2core.ranks.exchange import Exchange, RowExchange
 
         in_turn = schedulers.scheduler(config.scheduler).holds_threads
         layout = exchanged.layout_of(config, rank)
+        step.has_fillers = not layout.buckets
         if isinstance(layout, RowLayout):
             exchange = of_rows = RowExchange(layout, in_turn)
             step.matrix_rank, step.rows = layout.rank, of_rows.rows
@@ -58,14 +59,13 @@ def build(config: TrainConfig, arenas: Mapping[str, ArenaPlan] | None = None, ra
     return step.build(part.phases)
 
 
-def _check_slices(config: TrainConfig, ranks: int) -> None:
-    """Raise ConfigError if slices are so small that the graph would be too large to build and prove. config: the part
-    of one of the ranks that divide the batch."""
+def _check_slices(config: TrainConfig, micros: int) -> None:
+    """Raise ConfigError if slices are so small that the graph would be too large to build and prove. config: a rank's
+    part; micros: its micro-batches."""
     slices = slicing.count(config)
     if slices > MAX_SLICES:
         accepted = f"a size that cuts the batch into at most {MAX_SLICES} slices, not {slices}"
         raise ConfigError("token_slice", slicing.sizes(config)[1], accepted)
-    micros = config.grad_accum // ranks
     if micros * slices > MAX_SLICES:
         raise ConfigError(
             "grad_accum", micros, f"at most {MAX_SLICES // slices} micro-batches of {slices} slices"

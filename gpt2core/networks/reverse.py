@@ -34,7 +34,8 @@ class Training:
     """Adds the micro-batches of a step and, by `update`, the update of what they read.
 
     With fusion "all" each block of a weight is updated by the task that computes the last share of its gradient, so no
-    gradient is kept. `complete`: parameters in the order in which their gradients, which are kept, become complete.
+    gradient is kept. `complete`: parameters in the order in which their gradients, which are kept, become complete;
+    without those whose gradients ranks do not fold.
     """
 
     def __init__(
@@ -54,11 +55,14 @@ class Training:
                 self.exchange.losses(self.step)
             goal.add(self.step, self.config)
             self._reverse(self.step.tape)
-        if self.exchange and self.exchange.layout.buckets:
-            self.exchange.update(self.step, self.update)
+        tape, exchange = self.step.tape, self.exchange if self.exchange and self.exchange.layout.buckets else None
+        blocks = [
+            block for kind in tape.parameters.values() for weight, blocks in kind.items()
+            if not (exchange and tape.folds(weight)) for block in blocks
+        ]  # fmt: skip
+        if exchange:
+            exchange.update(self.step, self.update, blocks)
         elif self.keeps_gradients and self.config.updates:
-            kinds = self.step.tape.parameters.values()
-            blocks = [block for kind in kinds for blocks in kind.values() for block in blocks]
             self.update(self.step, blocks, None, GRADIENTS)
         self.step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
 
@@ -77,7 +81,7 @@ class Training:
                 if self.keeps_gradients:
                     share.add(Destination(own=False, adds=self.accumulates() or len(mine) > 1))
                     if len(mine) == tape.uses[share.weight]:
-                        self.complete += _blocks(tape, share.weight)
+                        self._note_complete(tape, share.weight)
                 elif len(mine) == tape.uses[share.weight]:
                     for number, each in enumerate(mine):
                         each.add(Destination(own=True, adds=number > 0))
@@ -87,9 +91,12 @@ class Training:
             blocks = [block for weight in total.weights for block in tape.parameters[kind][weight]]
             total.add(blocks, Destination(own=not self.keeps_gradients, adds=self.accumulates()))
             if self.keeps_gradients:
-                self.complete += blocks
+                self._note_complete(tape, *total.weights)
             else:
                 self._update_at_once(blocks, None, 2)
+
+    def _note_complete(self, tape: Tape, *weights: Tensor) -> None:
+        self.complete += [block for weight in weights if tape.folds(weight) for block in _blocks(tape, weight)]
 
     def _update_at_once(self, blocks: list[Parameter], layer: int | None, count: int) -> None:
         """Add the update to the ops that have just computed the gradients, `count` with the update."""

@@ -15,6 +15,7 @@ from gpt2core.step.control import ASKED, STOP
 from gpt2core.step.grid import F32, F64, ONE_TILE, Grid, Range
 from gpt2core.step.ops import Arena, Outside, Own, Read, Reduce, Tensor, Update, Use, Write
 from gpt2core.step.parameters import BOTH, GRADIENTS, WEIGHTS, Parameter, grid
+from gpt2core.step.rank import Way
 from gpt2core.step.signature import Float64s, Int64s, Scalar, Step, TileInt, Vector
 
 NORM_SHARES = Tensor("norm_shares")
@@ -150,8 +151,9 @@ class Exchange:
             shares=Read(SHARED), ranks=ranks,
         )  # fmt: skip
 
-    def update(self, step: Builder, update: AddUpdate) -> None:
-        """Add the exchange of gradients, the update of this rank's shards, and the exchange of weights."""
+    def update(self, step: Builder, update: AddUpdate, unfolded: Sequence[Parameter]) -> None:
+        """Add the exchange of gradients, the update of this rank's shards and of the parameters whose gradients ranks
+        do not fold, and the exchange of weights."""
         buckets, rank, others = self.layout.buckets, self.layout.rank.number, self.layout.rank.others
         labels = tuple(bucket.label for bucket in buckets)
         mine = tuple([piece.shard(rank) for piece in bucket.pieces] for bucket in buckets)
@@ -162,8 +164,9 @@ class Exchange:
         together = Grid(labels, {}, {"sent": theirs, "arriving": arriving})
         self._messages(step, "gradients", "update", together, GRADIENTS, RECEIVED)
         self._fold(step)
-        update(step, self._own()[0], None, GRADIENTS)
-        if not self.layout.limited:  # else the norm of what all ranks have folded comes between
+        update(step, [*self._own()[0], *unfolded], None, GRADIENTS)
+        # Else the norm of what all ranks have folded comes between, or other gradients are updated by the same op.
+        if not (self.layout.limited or unfolded):
             step.fuse(2)
         together = Grid(labels, {}, {"sent": mine, "arriving": theirs})
         self._messages(step, "weights", "update", together, WEIGHTS, WEIGHTS)
@@ -242,19 +245,19 @@ class Exchange:
 
 
 class RowExchange(Exchange):
-    """Adds the exchanges of ranks that divide the matrices (step.builder.Rows)."""
+    """Adds the exchanges of ranks that divide matrices (step.builder.Rows)."""
 
+    layout: RowLayout
     squares = Tensor("squares")
 
-    def __init__(self, layout: RowLayout, in_turn: bool) -> None:
-        super().__init__(layout, in_turn)
-        self.slices = layout.slices
-        self.others = tuple(layout.others(rows) for rows in layout.slices)
-
-    def rows(self, step: Builder, name: str, phase: str, layer: int | None, own: Tensor, others: Tensor) -> None:
-        sent = tuple([rows] for rows in self.slices)
-        labels = tuple(f"s{number}" for number in range(len(sent)))
-        together = Grid(labels, {}, {"sent": sent, "arriving": self.others})
+    def rows(
+        self, step: Builder, name: str, phase: str, layer: int | None, own: Tensor, others: Tensor, way: Way = "sum", /
+    ) -> None:
+        slices, peers = self.layout.slices[way], self.layout.rank.others
+        sent = tuple(sorted({self.layout.leaving(way, rows, peer) for peer in peers}) for rows in slices)
+        arriving = tuple([self.layout.arriving(way, rows, peer) for peer in peers] for rows in slices)
+        labels = tuple(f"s{number}" for number in range(len(slices)))
+        together = Grid(labels, {}, {"sent": sent, "arriving": arriving})
         self._messages(step, name, phase, together, own, others, layer, step.shape(own)[1])
 
 

@@ -82,8 +82,15 @@ class Layout:
     def by_kind(self) -> dict[str, list[list[Message]]]:
         """Messages that are sent and received together, by what is exchanged: the loss, each bucket's gradients, each
         bucket's weights, and the gradients' norm if it is limited."""
+        every = {"loss": [self._shares(SHARES, 0)], **self._of_buckets(1)}
+        if self.limited:
+            every["norm"] = [self._shares(1, 1 + 2 * len(self.buckets))]
+        return every
+
+    def _of_buckets(self, first: int) -> dict[str, list[list[Message]]]:
+        """The messages of the buckets, with tags from `first` on."""
         gradients, weights, me = [], [], self.rank.number
-        for tag, bucket in enumerate(self.buckets, start=1):
+        for tag, bucket in enumerate(self.buckets, first):
             to_all = [(peer, piece) for peer in self.rank.others for piece in bucket.pieces]
             gradients.append([
                 *(message(1, piece.arriving(peer, me), peer, tag) for peer, piece in to_all),
@@ -93,11 +100,8 @@ class Layout:
                 *(message(1, piece.shard(peer), peer, tag + len(self.buckets)) for peer, piece in to_all),
                 *(message(0, piece.shard(me), peer, tag + len(self.buckets)) for peer, piece in to_all),
             ])  # fmt: skip
-        every = {"loss": [self._shares(SHARES, 0)], "gradients": gradients, "weights": weights}
-        if self.limited:
-            every["norm"] = [self._shares(1, 1 + 2 * len(self.buckets))]
         return {kind: [[message for message in group if message.elements] for group in groups]
-                for kind, groups in every.items()}  # fmt: skip
+                for kind, groups in (("gradients", gradients), ("weights", weights))}  # fmt: skip
 
     @property
     def groups(self) -> list[list[Message]]:
@@ -178,16 +182,20 @@ class Layout:
                 yield f"{bucket.label} p{number}", tuple(zip(bucket.pieces, parts, strict=True))
 
 
-def layout(parameters: Sequence[Parameter], rank: Rank, limited: bool = False) -> Layout:
+def layout(
+    parameters: Sequence[Parameter], rank: Rank, limited: bool = False, keeps_shards: bool = True
+) -> Layout:
     """The layout for one rank. parameters: in the order in which their gradients become complete. limited: whether
-    their norm is."""
-    buckets, kept = [], 0
+    their norm is. keeps_shards: whether a rank has the optimizer's state of its shards alone; else that of a shard
+    begins where the bucket does."""
+    buckets, elements = [], 0
     for parameter in parameters:
         pieces = []
         for first, last in parameter.spans:
             width = -(-(last - first) // (rank.total * LINE)) * LINE
-            pieces.append(Piece(first, last, width, rank.total * kept, kept))
-            kept += width
+            kept = elements if keeps_shards else first
+            pieces.append(Piece(first, last, width, rank.total * elements, kept))
+            elements += width
         buckets.append(Bucket(parameter.label, tuple(pieces)))
     return Layout(rank, tuple(buckets), limited)
 

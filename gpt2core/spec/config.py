@@ -242,7 +242,8 @@ class TrainConfig(Derived):
     )
     parallel: str = setting(
         "data", "what ranks divide. data: the batch; tensor: of a gpt2 the matrices, so that each rank computes some "
-        "heads, columns of the MLP and logits for all of the batch (docs/how-to/several-ranks.md)",
+        "heads, columns of the MLP and logits for all of the batch; hybrid: of a vgg the batch in the convolutions and "
+        "the matrices of the dense layers, which get all of the batch (docs/how-to/several-ranks.md)",
         choices=PARALLELS, role="slices", later=True,
     )
     seed: int = setting(
@@ -308,8 +309,13 @@ class TrainConfig(Derived):
 
     @property
     def part(self) -> TrainConfig:
-        """What one rank computes: a part of each batch, as some of the micro-batches of a run without ranks; or all of
-        it, if ranks divide the matrices."""
+        """What one rank computes: its part of each batch, or all of it, if ranks divide matrices."""
+        return self if self.matrix_ranks > 1 else self.batch_part
+
+    @property
+    def batch_part(self) -> TrainConfig:
+        """What one rank computes of the layers whose batch ranks divide: a part of each batch, as some of the
+        micro-batches of a run without ranks; all of it, if there are no such layers."""
         if self.batch_ranks == 1:
             return self
         batch, micros = self.batch // self.ranks, self.grad_accum * self.ranks

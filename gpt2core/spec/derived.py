@@ -63,13 +63,13 @@ class Derived:
 
     @property
     def batch_ranks(self) -> int:
-        """Ranks that divide the batch."""
-        return self.ranks if self.parallel == "data" else 1
+        """Ranks that divide the batch, in all layers or in some."""
+        return 1 if self.parallel == "tensor" else self.ranks
 
     @property
     def matrix_ranks(self) -> int:
-        """Ranks that divide the matrices."""
-        return self.ranks // self.batch_ranks
+        """Ranks that divide matrices, of all layers or of some."""
+        return 1 if self.parallel == "data" else self.ranks
 
     @property
     def total_threads(self) -> int:

@@ -21,6 +21,7 @@ class ModelConfig(Model):
 
     network: ClassVar[str] = "gpt2"
     settings: ClassVar[tuple[str, ...]] = ("distribution", "parallel", *generation.SETTINGS)
+    parallels: ClassVar[tuple[str, ...]] = ("data", "tensor")
 
     layers: int = 12
     heads: int = 12

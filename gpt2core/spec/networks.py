@@ -42,6 +42,7 @@ class Model(ABC):
 
     network: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ("distribution",)  # those of OWN_SETTINGS that it reads
+    parallels: ClassVar[tuple[str, ...]] = ("data",)  # what ranks may divide, of those that read `parallel`
     reads: ClassVar[str] = TOKENS
     unit: ClassVar[str] = "tokens"  # what a position of a sample is
     shortest: ClassVar[int] = 1  # minimum number of positions of a sample
@@ -111,6 +112,10 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
             network = config.model.network
             accepted = f"the default {defaults[name]!r}, since network {network} does not read it"
             yield ConfigError(name, given[name], accepted)
+    if "parallel" in config.model.settings and config.parallel not in config.model.parallels:
+        of_network = f"since ranks of network {config.model.network} divide no other"
+        accepted = f"{' or '.join(config.model.parallels)}, {of_network}"
+        yield ConfigError("parallel", config.parallel, accepted)
     yield from data.conflicts(config)
     if config.precision not in config.model.precisions:
         accepted = f"{' or '.join(config.model.precisions)}, since network {config.model.network} has no other"

@@ -45,8 +45,8 @@ def slices(of: Sliced | Mapping[str, Any]) -> str:
         parts.append("by diagonals")
     if (ranks := given.get("ranks") or 1) > 1:
         parts.append(counted(ranks, "rank"))
-        if given.get("parallel") == "tensor":
-            parts.append("tensor parallel")
+        if (parallel := given.get("parallel") or "data") != "data":
+            parts.append(f"{parallel} parallel")
     return ", ".join(parts)
 
 

@@ -38,7 +38,7 @@ from gpt2core.step.ops import (
     merged,
     op_label,
 )
-from gpt2core.step.rank import Rank
+from gpt2core.step.rank import Rank, Way
 from gpt2core.step.regions import Regions, Touch
 from gpt2core.step.signature import Array, Integer, Kernel, Kind, Multiplier, signature
 from gpt2core.step.tape import Tape
@@ -46,16 +46,17 @@ from gpt2core.step.tensors import HALF, ITEMSIZE, ArenaPlan, TensorSpec, sharing
 
 
 class Rows(Protocol):
-    """Adds the exchange of each slice's rows of a tensor between ranks that divide the matrices. Those of the other
-    ranks go to a tensor for them, rank after rank."""
+    """Adds the exchange of each slice's rows of a tensor between ranks that divide matrices."""
 
     def __call__(
-        self, step: Builder, name: str, phase: str, layer: int | None, own: Tensor, others: Tensor, /
+        self, step: Builder, name: str, phase: str, layer: int | None, own: Tensor, others: Tensor, way: Way = "sum", /
     ) -> None:
-        """Add ops whose names begin with `name`."""
+        """Add ops whose names begin with `name`, which send rows of `own`, and receive into `others`."""
 
 
-def no_messages(_step: Builder, _name: str, _phase: str, _layer: int | None, _own: Tensor, _others: Tensor) -> None:
+def no_messages(
+    _step: Builder, _name: str, _phase: str, _layer: int | None, _own: Tensor, _others: Tensor, _way: Way = "sum", /
+) -> None:
     """Nothing: what sizes memory needs no messages."""
 
 
@@ -69,9 +70,9 @@ class Draft:
 
 class Builder:
     """Collects ops on the tensors of some arenas. `micro`: the micro-batch of the ops that are added next, `tape`: what
-    they leave for the reverse pass, `rank`: the rank whose step it is, among those that divide the batch. Of several of
-    these no op is a filler, since the others wait for its result. `matrix_rank`: the same among those that divide the
-    matrices; `rows` adds their exchange of rows.
+    they leave for the reverse pass, `rank`: the rank whose step it is, among those that divide the batch in all layers.
+    `matrix_rank`: the same among those that divide matrices; `rows` adds their exchange of rows. `has_fillers`: whether
+    ops may be fillers, which they are not where other ranks wait for their results.
 
     Tensors may share memory: an arena may have several of them at one place. fusion: see spec.fields.FUSIONS.
     """
@@ -81,6 +82,7 @@ class Builder:
         self.rank = Rank()
         self.matrix_rank = Rank()
         self.rows: Rows = no_messages
+        self.has_fillers = True
         self.tape = Tape()
         self.fusion = fusion
         self._overwritten: dict[str, str] = {}  # tensors whose memory has other values, and whose
@@ -233,7 +235,7 @@ class Builder:
         bare = tuple(_operand(f"{label}: {known.name}'s {key}", operands[key], given[key]) for key in operands)
         dtypes = tuple(self._dtype(bare[list(operands).index(key)]) for key in known.choices)
         known.of(dtypes)
-        filler = filler and self.rank.total == 1
+        filler = filler and self.has_fillers
         op = Op(layer, (Call(name, phase, kernel, bare, dtypes),), tuple(tiles), self.micro, filler)
         (self._once if self._adds_once else self._drafts).append(Draft(op, touches))
 

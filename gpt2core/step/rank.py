@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+# What ranks exchange of rows. sum: each sends its part of every row, and gets those of the others, rank after rank.
+# gather: each sends its own rows of the batch, and gets the others' where they lie among the rows of all. scatter: each
+# sends its parts of the others' rows, each rank's to it, and gets their parts of its own ones, rank after rank.
+Way = Literal["sum", "gather", "scatter"]
 
 
 class Rank(NamedTuple):

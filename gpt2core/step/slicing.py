@@ -47,8 +47,10 @@ class Slice:
 
 def sizes(config: TrainConfig, threads: int | None = None) -> tuple[int, int]:
     """(samples, positions) of a slice. Automatic sizes are the model's own, or minimise the busiest thread's estimated
-    time, with slices distributed evenly over `threads`, by default the config's.
+    time, with slices distributed evenly over `threads`, by default the config's; of ranks that divide the batch those
+    of a rank's part.
     """
+    config = config.batch_part
     requested = config.threads if threads is None else threads
     threads = AUTO_THREADS if config.allow_oversubscription else max(requested, AUTO_THREADS)
     own = config.model.slices(config.batch, config.seq, threads, (config.batch_slice, config.token_slice))
@@ -78,8 +80,8 @@ def _count(config: TrainConfig, slice_: tuple[int, int]) -> int:
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The config with automatic slice sizes replaced by numbers, those of one rank's part."""
-    batch_slice, token_slice = sizes(config.part)
+    """The config with automatic slice sizes replaced by numbers."""
+    batch_slice, token_slice = sizes(config)
     return dataclasses.replace(config, batch_slice=batch_slice, token_slice=token_slice)
 
 

@@ -59,6 +59,7 @@ class Tape:
         self._bypasses: dict[Tensor, Tensor] = {}  # where residual connections end, by where they begin
         self._needed: set[Tensor] = set()
         self._read: set[Tensor] = set()
+        self._of_parts: frozenset[Tensor] | None = None  # weights before rows of all ranks were gathered
 
     def leave(
         self, add: Callable[[], None], *, out: Tensor, inp: Tensor | None = None, recomputed: Tensor | None = None,
@@ -80,6 +81,14 @@ class Tape:
                 self._read.add(inp)
             self._needed.add(out)
             self.reverses.append(Reverse(add, recomputed))
+
+    def gathered(self) -> None:
+        """Note that the layers up to here divide the batch among ranks, and that those behind do not."""
+        self._of_parts = frozenset(self.uses)
+
+    def folds(self, weight: Tensor) -> bool:
+        """Whether ranks that divide the batch fold a weight's gradient: that of each is of its part of the batch."""
+        return self._of_parts is None or weight in self._of_parts
 
     def passes(self, out: Tensor, inp: Tensor) -> None:
         """Note that the gradient of `out` is that of `inp` too, without an op."""

@@ -19,6 +19,7 @@ from gpt2core.networks.gpt2.checkpoint import read_checkpoint
 from gpt2core.networks.gpt2.parts import whole_of
 from gpt2core.networks.gpt2.tensors import weight_specs
 from gpt2core.networks.memory import plan
+from gpt2core.networks.vgg.tensors import DIVIDED, LAYERS, Vgg
 from gpt2core.node import openmp
 from gpt2core.process import launch
 from gpt2core.process.ranks import launcher
@@ -39,6 +40,7 @@ from tests.support.trace_checks import check_chrome, check_paraver
 
 ROOT = Path(__file__).parents[2]
 DIVISIBLE = ModelConfig(layers=2, heads=4, channels=32, vocab=200, context=16)
+HYBRID = Vgg(width=2, hidden=24, classes=7)
 HOW: list[dict[str, Any]] = [
     {"scheduler": "serial"}, {"scheduler": "fork-join", "threads": 2},
     {"scheduler": "fork-join", "threads": 2, "assignment": "dynamic"},
@@ -65,11 +67,24 @@ def ranked(folder: Path, configs: list[TrainConfig], **environment: str) -> list
     return found
 
 
+def hybrid(**settings: Any) -> TrainConfig:
+    """A run whose ranks divide the batch of convolutions and the matrices of dense layers."""
+    return TrainConfig.from_dict({
+        "model": HYBRID.to_dict(), "batch": 6, "batch_slice": 1, "steps": 4, "warmup": 1, "lr": 0.02,
+        "parallel": "hybrid", "scheduler": "serial", "allow_oversubscription": True, **settings,
+    })  # fmt: skip
+
+
 def bytes_of_a_step(config: TrainConfig) -> dict[str, int]:
     """What each rank gets of the others in a step by the exchanges of each kind, the sum over all ranks for one other.
     """
     found = {"loss": 8 * SHARES * config.ranks}
-    if isinstance(config.model, ModelConfig) and config.matrix_ranks > 1:
+    if isinstance(config.model, Vgg):
+        channels, images = LAYERS[-2] * config.model.width, 4 * config.batch * config.grad_accum
+        folded = 4 * sum(spec.size for each in config.model.convolutions for spec in each.specs)
+        found |= {"gather": images * channels, "fc": images * config.ranks * config.model.hidden,
+                  "gather_dinp": images * channels, "gradients": folded, "weights": folded}  # fmt: skip
+    elif isinstance(config.model, ModelConfig) and config.matrix_ranks > 1:
         rows = 4 * config.ranks * config.batch * config.seq * config.grad_accum
         once, layers = rows * config.model.channels, rows * config.model.channels * config.model.layers
         found |= {"encoder": once, "projection": layers, "fc_projection": layers, "cross_entropy": 3 * rows,
@@ -148,6 +163,25 @@ def test_ranks_that_divide_the_matrices_have_the_bits_of_one_process(tmp_path, r
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("settings", [{}, {"grad_clip": 0.5, "grad_accum": 2}], ids=str)
+def test_ranks_that_divide_batch_and_matrices_have_the_bits_of_one_process(tmp_path, ranks, settings):
+    wish = hybrid(ranks=ranks, **settings)
+    losses, weights = train_divided(wish)
+    sha256 = hashlib.sha256("".join(map(weights_sha256, weights)).encode()).hexdigest()
+    ways = [how for how in HOW if openmp.find() or not how["scheduler"].startswith("omp")]
+    ways += [{"scheduler": "task", "sync": "none", "threads": 2, "fusion": "none"}]
+    ways[0] = {**ways[0], "save": str(tmp_path / "weights.safetensors")}
+    for how, found in zip(ways, ranked(tmp_path, [dataclasses.replace(wish, **how) for how in ways]), strict=True):
+        assert found == {"losses": losses, "weights": [sha256] * ranks}, how
+    one = dataclasses.replace(wish, ranks=1, checkpoint=ways[0]["save"], lr=0.0, steps=1, warmup=0)
+    (saved,) = train_divided(one)[1]
+    for name, array in saved.items():
+        parts = [each[name] for each in weights]
+        whole = np.concatenate(parts, DIVIDED[name]) if name in DIVIDED else parts[0]
+        np.testing.assert_array_equal(array, whole, name)
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_limited_gradients_have_the_norm_of_all_ranks(tmp_path, ranks):
     wish = dataclasses.replace(SMALL, grad_clip=0.5)
     losses, weights = train_folded(wish, ranks)
@@ -194,6 +228,7 @@ def test_a_trace_has_all_ranks_on_the_clock_of_rank_0(tmp_path):
     ways: list[dict[str, Any]] = [{"scheduler": "fork-join"}, tasks, tensor]
     configs = [dataclasses.replace(SMALL, ranks=2, threads=2, trace=str(tmp_path / f"{number}.json.gz"), **how)
                for number, how in enumerate(ways)]  # fmt: skip
+    configs.append(hybrid(**tasks, ranks=2, threads=2, trace=str(tmp_path / "hybrid.json.gz")))
     ranked(tmp_path, configs, SKEW_NS=str(10**12))
     for config in configs:
         assert config.trace is not None

@@ -1,10 +1,11 @@
-"""Ranks that divide the matrices, without MPI: one process runs the programs of all ranks, op after op, and copies what
+"""Ranks that divide matrices, without MPI: one process runs the programs of all ranks, op after op, and copies what
 they send. What several ranks compute must have these bits (docs/decisions/0039).
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,15 +83,13 @@ def trained(config: TrainConfig) -> list[One]:
 
 def copy(ranks: list[One], kind: str, number: int) -> None:
     """Copy what the ranks send in all tiles of op `number` to where the others expect it."""
-    for sender in ranks:
-        for tile, group in enumerate(sender.layout.by_kind[kind]):
-            for sent in group:
-                if sent.receives:
-                    continue
-                receiver = ranks[sent.peer]
-                (to,) = [each for each in receiver.layout.by_kind[kind][tile]
-                         if each.receives and (each.peer, each.tag) == (sender.number, sent.tag)]  # fmt: skip
-                assert to.elements == sent.elements
-                source = sender.array(sender.program.ops[number], "source")
-                target = receiver.array(receiver.program.ops[number], "target")
-                target[to.offset : to.offset + to.elements] = source[sent.offset : sent.offset + sent.elements]
+    for sender, receiver in itertools.permutations(ranks, 2):
+        source = sender.array(sender.program.ops[number], "source")
+        target = receiver.array(receiver.program.ops[number], "target")
+        groups = zip(sender.layout.by_kind[kind], receiver.layout.by_kind[kind], strict=True)
+        for sent, expected in groups:  # messages with one tag arrive in the order in which they are sent
+            leaving = [each for each in sent if not each.receives and each.peer == receiver.number]
+            arriving = [each for each in expected if each.receives and each.peer == sender.number]
+            for mine, to in zip(leaving, arriving, strict=True):
+                assert (mine.tag, mine.elements) == (to.tag, to.elements)
+                target[to.offset : to.offset + to.elements] = source[mine.offset : mine.offset + mine.elements]

@@ -13,7 +13,7 @@ import pytest
 
 from gpt2core.data import images
 from gpt2core.data.images import Images, LabelOutOfRange, NotEnoughImages, checksums, open_images
-from gpt2core.layers.images import MEAN, STD, images_load
+from gpt2core.layers.images import MEAN, STD, classes_load, images_load
 from gpt2core.spec.data import CIFAR
 from gpt2core.spec.errors import BadMagic, CountMismatch, FileError, UnreadableFile
 
@@ -183,6 +183,20 @@ def test_a_batch_is_normalised_within_a_halo_and_may_cross_an_epoch(folder: Path
         np.testing.assert_allclose(image[n, 1:-1, 1:-1], np.broadcast_to(expected, (32, 32, 3)), rtol=1e-6)
     image[:, 1:-1, 1:-1] = 0
     assert not image.any()
+
+
+def test_classes_are_loaded_without_images(folder: Path) -> None:
+    """And images without classes: for ranks that have a part of the images and all classes."""
+    found = opened(f"cifar10:{folder}", val_samples=10)
+    taken = found.train[[3, 0, 2, 1, 4]]
+    both, alone = (np.full((2, 34 * 34 * 3), np.nan, np.float32) for _ in range(2))
+    targets, classes = np.full(2, -1, np.int32), np.full(2, -1, np.int32)
+    images_load(both, targets, found.samples, taken, 32, 2, 1, 2, 0, 2)
+    images_load(alone, np.zeros(0, np.int32), found.samples, taken, 32, 2, 1, 2, 0, 2)
+    for row in (0, 1):
+        classes_load(classes, found.samples, taken, 2, 1, 2, row, row + 1)
+    assert classes.tolist() == targets.tolist() == [1, 0]
+    np.testing.assert_array_equal(alone, both)
 
 
 def test_pixels_are_read_channel_by_channel() -> None:

@@ -130,6 +130,18 @@ def test_the_forecast_knows_what_ranks_divide(make_result):
     assert any(each.startswith("ranks divide the matrices") for each in found.assumptions)
     assert any("(projection and loss)" in each for each in found.assumptions)
 
+
+def test_ranks_that_divide_batch_and_matrices_have_no_forecast(make_result):
+    variant = {"scheduler": "fork-join", "batch": 4, "ranks": 2, "parallel": "hybrid"}
+    images = {"model": "vgg11-cifar", "seq": 1, "token_slice": 1, "data": "synthetic"}
+    result = make_result([9, 3.6, 3.6], threads=1, fusion="rows", **images, **variant)
+    result["communication"] = exchanged((0.1, 0.2, 0.1), (0.1, 0.2, 0.1))
+    found = outlook([Process(1, result, variant, (1, 1))], {1: divided()})
+    assert found.ranks == []
+    reason = "2 ranks, hybrid parallel, 1 thread: steps of ranks that divide the batch and matrices are not replayed"
+    assert any(each.endswith(reason) for each in found.missing), found.missing
+
+
 def test_each_task_costs_its_scheduling_too():
     silent = rank_step_s(make(), Ranks(2, 2, "weak"), "fork-join", NO_LINK, overhead_s=0.25)
     assert silent == pytest.approx(4.0 + 0.25 * (15 - 5))  # those that wait end when their messages arrive

@@ -37,6 +37,7 @@ def test_slices_have_what_else_cuts_or_orders_tiles() -> None:
     assert slices({**cut, "unit_slice": 64, "op_order": "diagonals"}) == "4x16, 64 units, by diagonals"
     assert slices({**cut, "variant": {"unit_slice": 1, "op_order": "layers"}}) == "4x16, 1 unit"
     assert slices({**cut, "ranks": 2, "parallel": "tensor"}) == "4x16, 2 ranks, tensor parallel"
+    assert slices({**cut, "ranks": 2, "parallel": "hybrid"}) == "4x16, 2 ranks, hybrid parallel"
     assert slices({**cut, "ranks": 1, "parallel": "tensor"}) == "4x16"
 
 

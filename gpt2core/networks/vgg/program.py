@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpt2core.layers import images, linear, pooling, rectifier
+from gpt2core.layers import gathered, images, linear, pooling, rectifier
 from gpt2core.layers.convolution import Convolutions
 from gpt2core.layers.windows import Convolution
 from gpt2core.networks import classes
@@ -14,11 +14,17 @@ from gpt2core.step.ops import Tensor
 
 
 def forward(step: Builder, config: TrainConfig) -> None:
-    """Add a micro-batch, from its images to its loss."""
-    model, x = model_of(config), Tensor("images")
+    """Add a micro-batch, from its images to its loss. Where ranks divide the matrices of the dense layers, they divide
+    the batch of those before (docs/decisions/0041)."""
+    model, own, x, targets = model_of(config), config.batch_part, Tensor("images"), Tensor("targets")
     slices = slicing.cut(config)
-    grid = slicing.grid(slices)
-    images.forward(step, grid, out=x, targets=Tensor("targets"), side=model.side, micros=config.grad_accum)
+    every, grid = slicing.grid(slices), slicing.grid(slicing.cut(own))
+    divided = config.matrix_ranks > 1
+    images.forward(
+        step, grid, out=x, targets=None if divided else targets, side=model.side, micros=own.grad_accum
+    )
+    if divided:
+        images.classes(step, every, targets=targets, micros=config.grad_accum)
     convs = Convolutions(step, grid, model.convolutions)
     for number, layer in enumerate(layers(model)):
         out = Tensor(f"layer{number}")
@@ -29,12 +35,19 @@ def forward(step: Builder, config: TrainConfig) -> None:
         x = out
     pooling.forward(step, grid, out=Tensor("pooled"), inp=x, side=model.side // POOLED)
     x = Tensor("pooled")
+    if divided:
+        x = Tensor("gathered")
+        gathered.gather(step, grid, out=x, inp=Tensor("pooled"))
+    # Ranks divide the outputs of the first dense layer, whose inputs' gradients `gather` adds, and the second's inputs.
     for number, name in enumerate(DENSE[:-1]):
         out = Tensor(f"dense{number}")
         weight, bias = Tensor(f"{name}.weight"), Tensor(f"{name}.bias")
         with step.fused():
-            linear.forward(step, "fc", grid, number, out=out, inp=x, weight=weight, bias=bias)
-            rectifier.forward(step, grid, out=out)
+            linear.forward(
+                step, "fc", every, number, out=out, inp=x, weight=weight, bias=bias,
+                divided="inputs" if divided and number else None,
+            )  # fmt: skip
+            rectifier.forward(step, every, out=out)
         x = out
     classes.head(
         step, config, slices, inp=x, weight=Tensor(f"{DENSE[-1]}.weight"), bias=Tensor(f"{DENSE[-1]}.bias")

@@ -5,12 +5,14 @@ No Numba and no NumPy: a server sizes runs with them.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from gpt2core.layers.windows import Convolution, images
 from gpt2core.networks import convolutional
 from gpt2core.networks.convolutional import ConvolutionalModel
+from gpt2core.networks.of_images import ImageModel
 from gpt2core.optimizers import state
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.data import CHANNELS
@@ -24,6 +26,8 @@ POOLED = 1 << LAYERS.count(POOL)  # by which the side is divided
 SLICE_BYTES = 1 << 20  # of a slice's inputs and outputs of its largest layer, which stay in a core's second cache
 SLICES_A_THREAD = 2  # at least, where the batch has as many images
 DENSE = ("classifier.0", "classifier.3", "classifier.6")  # torchvision's names; it has ReLU and dropout between
+# The dimension of each weight that ranks divide: outputs of the first dense layer, and what the second one multiplies.
+DIVIDED = {f"{DENSE[0]}.weight": 0, f"{DENSE[0]}.bias": 0, f"{DENSE[1]}.weight": 1}
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Vgg(ConvolutionalModel):
 
     network: ClassVar[str] = "vgg"
     sides: ClassVar[tuple[int, int]] = (POOLED, 512)
+    settings: ClassVar[tuple[str, ...]] = (*ImageModel.settings, "parallel")
+    parallels: ClassVar[tuple[str, ...]] = ("data", "hybrid")
 
     width: int = 64
     hidden: int = 512
@@ -49,6 +55,14 @@ class Vgg(ConvolutionalModel):
             check_int(f"model.{size}", getattr(self, size), low, high)
         if not isinstance(self.name, str):
             raise ConfigError("model.name", self.name, "a string")
+
+    def conflicts(self, config: TrainConfig) -> Iterator[ConfigError]:
+        ranks = config.matrix_ranks
+        if self.hidden % ranks:
+            yield ConfigError("ranks", ranks, f"with parallel hybrid a divisor of the model's hidden ({self.hidden})")
+        if ranks > 1 and config.evaluate_every:
+            accepted = "the default 0 with parallel hybrid, since no rank has all weights"
+            yield ConfigError("evaluate_every", config.evaluate_every, accepted)
 
     @property
     def convolutions(self) -> list[Convolution]:
@@ -97,21 +111,51 @@ def layers(model: Vgg) -> tuple[Convolution | int, ...]:
     return tuple(found)
 
 
-def activations(model: Vgg, B: int) -> list[TensorSpec]:
-    """The outputs of all layers before the logits."""
+def weight_specs(model: Vgg, ranks: int = 1) -> list[TensorSpec]:
+    """The weights; those of one of several ranks that divide the dense layers' (DIVIDED)."""
+    found = []
+    for spec in model.weights:
+        shape = list(spec.shape)
+        if spec.name in DIVIDED:
+            shape[DIVIDED[spec.name]] //= ranks
+        found.append(TensorSpec(spec.name, tuple(shape)))
+    return found
+
+
+def activations(config: TrainConfig) -> list[TensorSpec]:
+    """The outputs of all layers before the logits. Ranks that divide matrices have a part of the images, but all rows
+    in the dense layers, of the first one some columns."""
+    model, ranks, B, N = model_of(config), config.matrix_ranks, config.batch_part.batch, config.batch
     found, C = [], CHANNELS
     for number, layer in enumerate(layers(model)):
         if isinstance(layer, Convolution):
             C = layer.OC
         found.append(images(f"layer{number}", B, layer // 2 if isinstance(layer, int) else layer.side, C))
-    pooled = TensorSpec("pooled", (B, C))
-    return [*found, pooled, *(TensorSpec(f"dense{number}", (B, model.hidden)) for number in range(len(DENSE) - 1))]
+    return [
+        *found,
+        TensorSpec("pooled", (B, C)),
+        *([TensorSpec("gathered", (N, C))] if ranks > 1 else []),
+        TensorSpec("dense0", (N, model.hidden // ranks)),
+        TensorSpec("dense1", (N, model.hidden)),
+    ]
+
+
+def rows_of_ranks(config: TrainConfig) -> list[TensorSpec]:
+    """What ranks that divide matrices exchange: parts of the sums of all rows, and others' parts of a rank's own rows.
+    """
+    others, model = config.matrix_ranks - 1, model_of(config)
+    sums = [TensorSpec(name, (count * config.batch, model.hidden))
+            for name, count in (("own_sums", 1), ("other_sums", others))]  # fmt: skip
+    rows = others * config.batch_part.batch
+    return [*sums, TensorSpec("other_rows", (rows, LAYERS[-2] * model.width))] if others else []
 
 
 def tensors(config: TrainConfig) -> dict[str, list[TensorSpec]]:
     """Every tensor by its arena's kind."""
-    kept = activations(model_of(config), config.batch)
-    return convolutional.tensors(config, kept=[*kept, *(state.gradients(kept) if config.has_gradients else [])])
+    kept, weights = activations(config), weight_specs(model_of(config), config.matrix_ranks)
+    kept += state.gradients(kept) if config.has_gradients else []
+    found = convolutional.tensors(config, kept=kept, weights=weights)
+    return {**found, "temporary": [*found["temporary"], *rows_of_ranks(config)]}
 
 
 PRESETS = {"vgg11-cifar": Vgg(name="vgg11-cifar")}
