@@ -133,6 +133,14 @@ def test_buckets_are_the_weights_before_the_gather():
     )
 
 
+def test_automatic_slices_are_those_of_a_ranks_images():
+    wish = ranked(2, batch=64, batch_slice=None)
+    decided = program.decided(wish)
+    assert decided.batch_slice == program.decided(wish.batch_part).batch_slice
+    assert decided.batch_slice != program.decided(ranked(1, batch=64, batch_slice=None)).batch_slice
+    assert plan(wish) == plan(decided)
+
+
 def test_memory_is_that_of_a_rank():
     """The part of the divided matrices, and of the images; the optimizer's state of convolutions is whole."""
     wide = dataclasses.replace(MODEL, hidden=960)
