@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 ALIGN = 64
@@ -36,6 +36,13 @@ class TensorSpec:
     @functools.cached_property
     def bytes(self) -> int:
         return self.size * ITEMSIZE[self.dtype]
+
+    def part(self, dimensions: Mapping[str, int], ranks: int) -> TensorSpec:
+        """What one of several ranks has of a tensor, which they divide if `dimensions` has its name."""
+        if self.name not in dimensions:
+            return self
+        divided = [size // (ranks if at == dimensions[self.name] else 1) for at, size in enumerate(self.shape)]
+        return TensorSpec(self.name, tuple(divided))
 
 
 @dataclass(frozen=True)

@@ -52,15 +52,7 @@ def weight_specs(model: ModelConfig, ranks: int = 1) -> tuple[TensorSpec, ...]:
         TensorSpec("lnfw", (C,)),
         TensorSpec("lnfb", (C,)),
     )
-    return tuple(_of_rank(spec, ranks) for spec in whole)
-
-
-def _of_rank(spec: TensorSpec, ranks: int) -> TensorSpec:
-    if spec.name not in DIVIDED:
-        return spec
-    shape = list(spec.shape)
-    shape[DIVIDED[spec.name]] //= ranks
-    return TensorSpec(spec.name, tuple(shape))
+    return tuple(spec.part(DIVIDED, ranks) for spec in whole)
 
 
 @functools.lru_cache(maxsize=16)

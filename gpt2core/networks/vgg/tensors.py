@@ -113,13 +113,7 @@ def layers(model: Vgg) -> tuple[Convolution | int, ...]:
 
 def weight_specs(model: Vgg, ranks: int = 1) -> list[TensorSpec]:
     """The weights; those of one of several ranks that divide the dense layers' (DIVIDED)."""
-    found = []
-    for spec in model.weights:
-        shape = list(spec.shape)
-        if spec.name in DIVIDED:
-            shape[DIVIDED[spec.name]] //= ranks
-        found.append(TensorSpec(spec.name, tuple(shape)))
-    return found
+    return [spec.part(DIVIDED, ranks) for spec in model.weights]
 
 
 def activations(config: TrainConfig) -> list[TensorSpec]:
