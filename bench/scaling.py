@@ -27,6 +27,7 @@ from gpt2core.spec.data import TOKENS
 from gpt2core.spec.fields import OP_ORDERS
 from gpt2core.spec.models import model_from
 from gpt2core.spec.result import median
+from gpt2core.spec.wording import slices
 from gpt2core.step import slicing
 from taskloom.analysis.forecast import fork_join_step_s, task_step_s
 from taskloom.analysis.profile import profile_of
@@ -67,7 +68,7 @@ def main() -> None:
     forecasts = forecast({**base, **variants["task 1"]}, counts)
     report = {
         **head("taskloom.bench.scaling/1"),
-        "slices": [batch_slice, token_slice],
+        "slices": {"batch_slice": batch_slice, "token_slice": token_slice, "op_order": given.op_order},
         "environment": runs[0]["environment"],
         "runs": [compact(run) for run in runs],
         "rows": [row(scheduler, count, runs, given.warmup, forecasts) for scheduler in FORECAST for count in counts],
@@ -121,12 +122,12 @@ def row(scheduler: str, count: int, runs: list[Measured], warmup: int, forecasts
 
 def table(report: Measured, what: str) -> str:
     """The rows as Markdown."""
-    of, (batch_slice, token_slice) = report["machine"], report["slices"]
+    of = report["machine"]
     ways = list(report["rows"][0]["forecast_s"])
     columns = ("scheduler", "threads", "median step, ms", "speedup", "95 %", "time / task's", "95 %", "useful",
                "tasks' time / on one thread", *(f"forecast, bandwidth {way}" for way in ways))  # fmt: skip
     lines = [
-        f"# Scaling, {what}, slices {batch_slice}x{token_slice}, {report['at'][:10]}", "",
+        f"# Scaling, {what}, slices {slices(report['slices'])}, {report['at'][:10]}", "",
         f"Machine: {of['cpu_model']}, {of['cores']} cores, {of['memory_bytes'] / (1 << 30):.0f} GiB, Linux "
         f"{of['kernel']}; load average at the end {of['load_average'][0]:.1f}", "",
         f"Speedup: the same scheduler's step on one thread / this step; time / task's: this step / task's on as many "

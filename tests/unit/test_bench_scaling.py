@@ -35,7 +35,9 @@ def test_speedup_is_over_one_thread_of_the_same_scheduler_and_the_ratio_is_to_ta
 def test_the_table_shows_the_forecast_relative_to_the_measured_step():
     rows = [row(scheduler, count, runs(), 1, FORECASTS) for scheduler in FORECASTS for count in (1, 4)]
     machine = {"cpu_model": "A", "cores": 4, "memory_bytes": 1 << 30, "kernel": "6", "load_average": [0.0]}
-    text = table({"machine": machine, "slices": [1, 16], "at": "2026-11-29", "rows": rows}, "tiny")
+    cut = {"batch_slice": 1, "token_slice": 16, "op_order": "diagonals"}
+    text = table({"machine": machine, "slices": cut, "at": "2026-11-29", "rows": rows}, "lstm-tiny")
+    assert text.startswith("# Scaling, lstm-tiny, slices 1x16, by diagonals, 2026-11-29\n")
     last = text.splitlines()[-1].split("|")
     assert [cell.strip() for cell in (last[1], last[2], last[4], last[6], last[10])] == [
         "fork-join", "4", "3.00", "1.500", "3300.0 (+7%)",
