@@ -38,6 +38,11 @@ class WaitingSplit:
     load_balance_s: float
     scheduling_s: float
 
+    @property
+    def times_s(self) -> tuple[float, float, float, float]:
+        """The parts of the threads' time: in tasks, without a ready task, at barriers, in scheduling."""
+        return self.useful_s, self.serial_s, self.load_balance_s, self.scheduling_s
+
 
 @dataclass(frozen=True)
 class Scalability:

@@ -74,6 +74,8 @@ class ScalingRow:
     speedup_backward_high: float | None
     efficiency_backward: float | None
     latency_s: dict[str, float] | None = field(
+        default=None,
+        kw_only=True,  # earlier reports lack it
         metadata=says("of inference: p50, p90, p99 and max of the step's time, medians over processes"),
     )
     phases_overlap: bool = field(

@@ -9,6 +9,7 @@ from gpt2core.spec.wording import counted
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Unit
 from taskloom.analysis.family import Family
 from taskloom.analysis.reasons import Kind, Reason, Verdict
+from taskloom.analysis.rows import SweepRow
 from taskloom.analysis.wording import disturbed_share, is_or_are, settings, value_name
 
 UNDECIDED = "It is undecided whether {b} or {a} is faster"
@@ -114,22 +115,22 @@ def of_variants(outcome: Verdict, a: Mapping[str, Any], b: Mapping[str, Any], ra
     return of_sides(outcome, None, first, second, ratio, why, where=where)
 
 
-def listed(axis: str | None, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """The sentences of a sweep's rows (as JSON). Undecided rows of equal sides and for one reason share a sentence."""
-    groups: dict[Any, list[Mapping[str, Any]]] = {}
+def listed(axis: str | None, rows: Iterable[SweepRow]) -> Iterator[str]:
+    """The sentences of a sweep's rows. Undecided rows of equal sides and for one reason share a sentence."""
+    groups: dict[Any, list[SweepRow]] = {}
     for i, row in enumerate(rows):
-        shared = (str(row["a"]), str(row["b"]), row["why"]["sentence"])
-        groups.setdefault(shared if row["verdict"] == "undecided" else i, []).append(row)
+        shared = (str(row.a), str(row.b), row.why.sentence)
+        groups.setdefault(shared if row.verdict == "undecided" else i, []).append(row)
     for row, *others in groups.values():
         if not others:
-            yield row["sentence"]
+            yield row.sentence
             continue
-        a, b = value_name(axis, row["a"]), value_name(axis, row["b"])
+        a, b = value_name(axis, row.a), value_name(axis, row.b)
         ratios = "; ".join(
-            f"{figures(each['ratio'], each['ratio_low'], each['ratio_high'])}{of_settings(each['at'])}"
+            f"{figures(each.ratio, each.ratio_low, each.ratio_high)}{of_settings(each.at)}"
             for each in (row, *others)
         )
-        yield f"{UNDECIDED.format(a=a, b=b)}: {a} time / {b} time {ratios}. {row['why']['sentence']}"
+        yield f"{UNDECIDED.format(a=a, b=b)}: {a} time / {b} time {ratios}. {row.why.sentence}"
 
 
 def evidence(found: Estimate, outcome: Verdict, noise_floor: float, why: Reason) -> str:

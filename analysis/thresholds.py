@@ -6,11 +6,15 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpt2core.spec.wording import counted, seconds
 from taskloom.analysis.wording import settings as named
+
+if TYPE_CHECKING:  # these load NumPy
+    from taskloom.analysis.scaling import ScalingRow
+    from taskloom.analysis.statistics import Interval
 
 State = Literal["within", "above", "below", "undecided", "missing"]
 EXCEEDED = ("above", "below", "missing")
@@ -102,18 +106,19 @@ def _number(entry: Mapping[str, Any], name: str, place: str, least: float, most:
     return float(value)
 
 
-def judge(thresholds: Sequence[Threshold], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def judge(thresholds: Sequence[Threshold], rows: Sequence[ScalingRow]) -> list[Judged]:
     """Each variant against each threshold whose settings it has. rows: the variants of a report (`scaling`)."""
-    return [asdict(judged) for threshold in thresholds for judged in _judged(threshold, rows)]
+    return [judged for threshold in thresholds for judged in _judged(threshold, rows)]
 
 
-def _judged(threshold: Threshold, rows: Sequence[Mapping[str, Any]]) -> Iterator[Judged]:
+def _judged(threshold: Threshold, rows: Sequence[ScalingRow]) -> Iterator[Judged]:
     found = False
     for row in rows:
-        known = {name: row[name] for name in ("scheduler", "threads", "batch_slice", "token_slice")} | row["variant"]
+        known = {n: getattr(row, n) for n in ("scheduler", "threads", "batch_slice", "token_slice")} | row.variant
         if all(name in known and _equal(known[name], value) for name, value in threshold.settings.items()):
             found = True
-            yield judge_one(threshold, row)
+            variant = row.variant or {"scheduler": row.scheduler, "threads": row.threads}
+            yield judge_one(threshold, variant, row.step_s, row.runs)
     if not found:
         sentence = f"Threshold: no variant with a result has {named(threshold.settings)}."
         yield Judged(
@@ -128,11 +133,9 @@ def _equal(actual: Any, expected: Any) -> bool:
     return json.dumps(actual, sort_keys=True) == json.dumps(expected, sort_keys=True)
 
 
-def judge_one(limits: StepLimits, row: Mapping[str, Any]) -> Judged:
-    """A variant against limits. row: its `variant`, or else `scheduler` and `threads`; `runs`, and the `median`, `low`
-    and `high` of its `step_s`, seconds."""
-    measured = row["step_s"]
-    median, low, high = measured["median"], measured["low"], measured["high"]
+def judge_one(limits: StepLimits, variant: Mapping[str, Any], step_s: Interval, runs: int) -> Judged:
+    """A variant with this many runs against limits."""
+    median, low, high = step_s.median, step_s.low, step_s.high
     least, most = limits.limit_s(limits.lower, 0.0), limits.limit_s(limits.upper, math.inf)
     begin, end = (median, median) if low is None or high is None else (low, high)
     state: State = "undecided"
@@ -143,8 +146,7 @@ def judge_one(limits: StepLimits, row: Mapping[str, Any]) -> Judged:
     elif least <= begin and end <= most:
         state = "within"
     relative = median / limits.reference_s - 1
-    variant = row["variant"] or {"scheduler": row["scheduler"], "threads": row["threads"]}
-    interval = f" without an interval ({counted(row['runs'], 'run')})"
+    interval = f" without an interval ({counted(runs, 'run')})"
     if low is not None and high is not None:
         interval = f" [{seconds(low)}, {seconds(high)}]"
     verb = {"within": "is within", "above": "is above", "below": "is below", "undecided": "may be outside"}[state]

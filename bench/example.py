@@ -35,10 +35,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from bench import ranks, six_networks
 from bench.record import ROOT
@@ -46,9 +48,8 @@ from gpt2core.node import peaks
 from gpt2core.spec.schedulers import AUTO, RUNTIMES
 from gpt2core.spec.wording import slices
 from taskloom import demo
-from taskloom.analysis.report import page
+from taskloom.analysis.report import Report, concluded, page
 from taskloom.analysis.report.card import report_card
-from taskloom.analysis.report.conclusion import answer
 from taskloom.client import Client
 from taskloom.commands import doctor
 from taskloom.commands.output import console, error_console
@@ -67,7 +68,7 @@ UNITS, BLOCK = 512, 144  # hidden units of lstm-deep, and of a tile: 4 blocks of
 class Question:
     """An experiment and its defaults. `asked`: what it compares, in the form of a request. `files`: makes the data that
     runs name, in a folder; `around`: makes what the worker runs in, and its environment; `kept`: what is kept of the
-    report's document."""
+    report as JSON."""
 
     name: str
     model: str
@@ -165,51 +166,49 @@ def calibration(of: Question, model: str, steps: int) -> ExperimentRequest:
     return ExperimentRequest.model_validate(asked)
 
 
-def write(document: Mapping[str, Any], kept: Mapping[str, Any], out: Path, name: str) -> None:
-    """The report's page, and what is kept of its document as compressed JSON."""
+def write(report: Report, kept: Mapping[str, Any], out: Path, name: str) -> None:
+    """The report's page, and what is kept of it as compressed JSON."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.html").write_text(page(document), encoding="utf-8")
+    (out / f"{name}.html").write_text(page(report), encoding="utf-8")
     (out / f"{name}.json.gz").write_bytes(gzip.compress(json.dumps(kept).encode(), mtime=0))
 
 
 def render_again(out: Path, name: str) -> None:
     """Write the stored report again: sentences, report card and figures by today's code, data as they were."""
-    document = json.loads(gzip.decompress((out / f"{name}.json.gz").read_bytes()))
-    document["card"] = report_card(document)
-    document["answer"] = answer(document)
-    document["conclusion"] = " ".join(document["answer"])
-    write(document, document, out, name)
+    stored = TypeAdapter(Report).validate_json(gzip.decompress((out / f"{name}.json.gz").read_bytes()))
+    report = concluded(replace(stored, card=report_card(stored)))
+    write(report, asdict(report), out, name)
 
 
-def summary(document: Mapping[str, Any]) -> list[str]:
+def summary(report: Report) -> list[str]:
     """Lines of a summary: errors of the forecast, excluded runs, flagged steps, the answer."""
-    lines = ["", *(f"- {point}" for point in document["answer"]), ""]
+    lines = ["", *(f"- {point}" for point in report.answer), ""]
     lines.append("forecast from one thread against the measured step on more:")
-    for one in document["forecast"]["forecasts"]:
-        cut = slices(one["source"])
-        for curve in one["curves"]:
-            for point in curve["points"]:
-                if point["error"] is not None and point["cores"] > 1 and curve["bandwidth"] == "grows":
+    for one in report.forecast.forecasts:
+        cut = slices(one.source)
+        for curve in one.curves:
+            for point in curve.points:
+                if point.error is not None and point.cores > 1 and curve.bandwidth == "grows":
                     lines.append(
-                        f"  {cut} {curve['scheduler']}, {point['cores']} threads: forecast {point['step_s']:.4g} s, "
-                        f"measured {point['measured_s']:.4g} s, error {point['error']:+.1%}"
+                        f"  {cut} {curve.scheduler}, {point.cores} threads: forecast {point.step_s:.4g} s, "
+                        f"measured {point.measured_s:.4g} s, error {point.error:+.1%}"
                     )
-    for one in document["forecast"].get("ranks", []):
-        for point in (each for curve in one["curves"] for each in curve["points"] if each["error"] is not None):
+    for ahead in report.forecast.ranks:
+        for at in (each for curve in ahead.curves for each in curve.points if each.error is not None):
             lines.append(
-                f"  {one['source']['scheduler']}, {point['ranks']} ranks: forecast {point['step_s']:.4g} s, measured "
-                f"{point['measured_s']:.4g} s, error {point['error']:+.1%}"
+                f"  {ahead.source.scheduler}, {at.ranks} ranks: forecast {at.step_s:.4g} s, measured "
+                f"{at.measured_s:.4g} s, error {at.error:+.1%}"
             )
-    errors = [one["worst_error"] for one in document["forecast"]["forecasts"] if one["worst_error"] is not None]
+    errors = [one.worst_error for one in report.forecast.forecasts if one.worst_error is not None]
     lines.append(f"  largest error: {max(errors):.1%}" if errors else "  no measured step to compare with")
-    lines += [f"  {reason}" for reason in document["forecast"]["missing"]]
-    missing = sorted({reason for row in document["roofline"] for reason in row["missing"]})
+    lines += [f"  {reason}" for reason in report.forecast.missing]
+    missing = sorted({reason for row in report.roofline for reason in row.missing})
     lines += [f"roofline: {reason}" for reason in missing]
-    lines.append(f"excluded runs with foreign load: {document['left_out'] or 'none'}")
-    lines.append(f"marks: {len(document['marks'])}")
-    lines += [f"  {mark}" for mark in document["marks"]]
-    lines.append(f"traced runs shown: {[row['run_id'] for row in document['traced']] or 'none'}")
-    lines += [f"rule {rule['number']} {rule['holds']}: {rule['evidence']}" for rule in document["card"]]
+    lines.append(f"excluded runs with foreign load: {report.left_out or 'none'}")
+    lines.append(f"marks: {len(report.marks)}")
+    lines += [f"  {mark}" for mark in report.marks]
+    lines.append(f"traced runs shown: {[row.run_id for row in report.traced] or 'none'}")
+    lines += [f"rule {rule.number} {rule.holds}: {rule.evidence}" for rule in report.card]
     return lines
 
 
@@ -244,10 +243,10 @@ def carry_out(given: argparse.Namespace, processes: Processes) -> int:
         reported = next((each for each in client.experiments() if each.name == question.name), None)
         if reported is None:
             return 0
-        document = client.report(reported.id, leave_out_disturbed=True)
+        report = client.report(reported.id, leave_out_disturbed=True)
     name = f"{given.model}-{given.question}"
-    write(document, of.kept(document), given.out, name)
-    out.say(*summary(document), "", f"written: {given.out / name}.html and .json.gz")
+    write(report, of.kept(asdict(report)), given.out, name)
+    out.say(*summary(report), "", f"written: {given.out / name}.html and .json.gz")
     return 0 if set(finished.by_state) == {"succeeded"} else 1
 
 

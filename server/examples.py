@@ -95,6 +95,7 @@ KNOWN: dict[str, Any] = {
     "TrainResult.phase_s": {name: [seconds] for name, seconds in PHASES_S.items()},
     "phase_s": PHASES_S,
     "phase_scalability": dict.fromkeys(PASSES, 0.98),
+    "preempted": [[0, "fc", 0.0019, 0.0021]],
     "planned_bytes": ARENAS_BYTES,
     "precision": "fp32",
     "primary_metric": "median step time",
@@ -124,10 +125,12 @@ KNOWN: dict[str, Any] = {
     "slug": "killed",
     "software": {"core_hash": "9f86d081"},
     "source_run_ids": {"task": 12, "fork-join": 13},
+    "spans": [[0, "fc", "forward", 0.0, 0.0021]],
     "spec": {"model": "gpt2-124m", "batch": 4, "seq": 64, "steps": 20, **VARIANT},
     "state": "running",
     "step": 3,
     "steps": 20,
+    "TracedSteps.steps": [[2, 0.0, 0.042]],
     "submitter": "key:3",
     "submitter_name": "dashboard",
     "superiority": 0.93,
@@ -147,6 +150,7 @@ KNOWN: dict[str, Any] = {
     "verb": "claim",
     "waiting_for": "worker node-7 runs something else",
     "warnings": [],
+    "waits": [[1, "barrier", 0.0408, 0.042]],
     "weights_sha256": SHA256,
     "outputs_sha256": None,
     "outputs_sketch": None,
@@ -183,7 +187,8 @@ class Examples:
             case "object":
                 return {name: self.of(part, model, name) for name, part in schema.get("properties", {}).items()}
             case "array":
-                return [self.of(schema["items"], model, field.removesuffix("s"))]
+                parts = schema.get("prefixItems") or [schema["items"]]
+                return [self.of(part, model, field.removesuffix("s")) for part in parts]
             case "integer":
                 return 1 << 20 if field.endswith("bytes") else 1
             case "number":

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # these load NumPy, which few methods need
     from taskloom.analysis.history import Series, SeriesChanges
     from taskloom.analysis.memory import MemoryRow
     from taskloom.analysis.outlook import Outlook
+    from taskloom.analysis.report import Report, ReportCard
     from taskloom.analysis.scaling import ScalingTable
     from taskloom.analysis.sweep import Sweep
     from taskloom.analysis.workload import Workload
@@ -88,14 +89,18 @@ class Analyses(Connection):
 
         return understood(self._send("GET", f"/experiments/{experiment_id}/workload"), Workload)
 
-    def report(self, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
-        """Return the report of an experiment as one document; `analysis.report.page` renders it."""
-        disturbed = "leave-out" if leave_out_disturbed else None
-        return self._analysis("report", dict[str, Any], experiment_id=experiment_id, disturbed=disturbed)
+    def report(self, experiment_id: int, leave_out_disturbed: bool = False) -> Report:
+        """Return the report of an experiment; `analysis.report.page` renders it."""
+        from taskloom.analysis.report import Report
 
-    def report_card(self, experiment_id: int) -> dict[str, Any]:
+        disturbed = "leave-out" if leave_out_disturbed else None
+        return self._analysis("report", Report, experiment_id=experiment_id, disturbed=disturbed)
+
+    def report_card(self, experiment_id: int) -> ReportCard:
         """Return the report card of an experiment, and its environment: two parts of its report."""
-        return self._analysis("card", dict[str, Any], experiment_id=experiment_id)
+        from taskloom.analysis.report import ReportCard
+
+        return self._analysis("card", ReportCard, experiment_id=experiment_id)
 
     def calibrations(self) -> list[Calibration]:
         """Return the smallest difference that each node can detect, by its latest A/A experiment."""

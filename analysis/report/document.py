@@ -1,11 +1,9 @@
-"""Content of a report as JSON; page and plots are rendered from it alone."""
+"""Makes a report of what is known of an experiment."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 from gpt2core.spec.roles import declared, with_role
 from gpt2core.spec.wording import enumerated
@@ -19,9 +17,20 @@ from taskloom.analysis.outlook import outlook
 from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.profile import Profile
 from taskloom.analysis.report import timeline
-from taskloom.analysis.report import workload as of_workload
 from taskloom.analysis.report.card import report_card
 from taskloom.analysis.report.conclusion import answer
+from taskloom.analysis.report.content import (
+    Measured,
+    ProcessSamples,
+    Report,
+    ReportCalibration,
+    ReportCard,
+    ReportDesign,
+    ReportEnvironment,
+    ReportExperiment,
+    VariantSamples,
+)
+from taskloom.analysis.report.workload import QUESTION
 from taskloom.analysis.scaling import scaling
 from taskloom.analysis.statistics import outliers, outliers_of_each
 from taskloom.analysis.sweep import axes_of, sweep
@@ -31,33 +40,15 @@ from taskloom.analysis.variants import Sides, by_variant, variant_of
 from taskloom.analysis.wording import settings
 from taskloom.analysis.workload import Workload
 
-SCHEMA = "taskloom.report/1"
 TRAINING = tuple(name for name in declared("group", "training") if name not in with_role("length"))
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The experiment as it was submitted, and its progress."""
-
-    experiment_id: int
-    name: str
-    state: str
-    runs: int
-    by_state: Mapping[str, int]
-    created_at: str
-    request: Mapping[str, Any]
-    stopping: Mapping[str, Any] | None = None
-    node_time: Mapping[str, float] | None = None
-    node_time_missing: str | None = None
-    extended: int = 0  # repetitions that were added after its end
-
-
 def build(
-    experiment: Asked,
+    experiment: ReportExperiment,
     processes: Sequence[Process],
     profiles: Mapping[int, Profile],
     memory: Sequence[MemoryRow],
-    calibration: Mapping[str, Any] | None = None,
+    calibration: ReportCalibration | None = None,
     primary: Sides | None = None,
     noise_floor: float = NOISE_FLOOR,
     leave_out_disturbed: bool = False,
@@ -65,10 +56,10 @@ def build(
     unreadable: Sequence[str] = (),
     growth: Sequence[Growth] = (),
     workload: Workload | None = None,
-) -> dict[str, Any]:
-    """The report's document. calibration: of the node, if it was calibrated. primary: the sides of the question.
-    traces: of `to_show`, by run. unreadable: descriptions of unreadable files of runs. growth: memory of both modes.
-    workload: of an experiment that the template made.
+) -> Report:
+    """The report. calibration: of the node, if it was calibrated. primary: the sides of the question. traces: of
+    `to_show`, by run. unreadable: descriptions of unreadable files of runs. growth: memory of both modes. workload: of
+    an experiment that the template made.
 
     leave_out_disturbed: whether runs beside foreign load are left out. They stay among the raw samples.
     """
@@ -77,66 +68,70 @@ def build(
         judged = [process for process in processes if not disturbed(process)]
     ahead = outlook(judged, profiles)
     measured = _measured(experiment, processes, judged, calibration, primary, noise_floor)
-    document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "experiment": dataclasses.asdict(experiment),
-        "question": _question(experiment, judged, primary),
-        **measured,
-        "marks": [*measured["marks"], *unreadable],
-        "communication": [dataclasses.asdict(row) for row in communication(judged)],
-        "forecast": dataclasses.asdict(ahead),
-        "memory": [dataclasses.asdict(row) for row in memory],
-        "memory_growth": [dataclasses.asdict(each) for each in growth],
-        "workload": None if workload is None else dataclasses.asdict(workload),
-        "samples": _samples(processes),
-        "timeline": timeline.replayed(ahead, profiles),
-        "traced": timeline.traced(processes, traces or {}),
-        "card": report_card(measured),
-    }
-    if workload is not None:
-        document["question"] = of_workload.QUESTION
-    document["answer"] = of_workload.answer(document) if workload and workload.networks else answer(document)
-    document["conclusion"] = " ".join(document["answer"])
-    return document
+    question = measured.question if workload is None else QUESTION
+    shown = replace(measured, question=question, marks=[*measured.marks, *unreadable])
+    return concluded(Report(
+        **vars(shown),
+        communication=communication(judged),
+        forecast=ahead,
+        memory=list(memory),
+        memory_growth=list(growth),
+        workload=workload,
+        samples=_samples(processes),
+        timeline=timeline.replayed(ahead, profiles),
+        traced=timeline.traced(processes, traces or {}),
+        card=report_card(measured),
+        answer=[],
+        conclusion="",
+    ))  # fmt: skip
+
+
+def concluded(report: Report) -> Report:
+    """The report with the answer that follows from its parts."""
+    points = answer(report)
+    return replace(report, answer=points, conclusion=" ".join(points))
 
 
 def card(
-    experiment: Asked,
+    experiment: ReportExperiment,
     processes: Sequence[Process],
-    calibration: Mapping[str, Any] | None = None,
+    calibration: ReportCalibration | None = None,
     primary: Sides | None = None,
     noise_floor: float = NOISE_FLOOR,
-) -> dict[str, Any]:
+) -> ReportCard:
     """The report card and the environment, without the parts of the report that need profiles or traces."""
     measured = _measured(experiment, processes, processes, calibration, primary, noise_floor)
-    return {"card": report_card(measured), "environment": measured["environment"]}
+    return ReportCard(report_card(measured), measured.environment)
 
 
 def _measured(
-    experiment: Asked,
+    experiment: ReportExperiment,
     everyone: Sequence[Process],
     processes: Sequence[Process],
-    calibration: Mapping[str, Any] | None,
+    calibration: ReportCalibration | None,
     primary: Sides | None,
     noise_floor: float,
-) -> dict[str, Any]:
+) -> Measured:
     """The parts of a report that its card judges. processes: those of `everyone` that are not left out."""
-    return {
-        "design": _design(experiment, processes, noise_floor),
-        "environment": _environment(processes),
-        "scaling": dataclasses.asdict(scaling(processes)),
-        "sweep": dataclasses.asdict(sweep(processes, noise_floor=noise_floor, primary=primary)),
-        "efficiency": [dataclasses.asdict(row) for row in efficiencies(processes)],
-        "roofline": [dataclasses.asdict(row) for row in rooflines(processes)],
-        "marks": list(marks(everyone)),
-        "disturbed": next(iter(summary(everyone)), None),
-        "unwatched": [process.run_id for process in everyone if process.foreign_share is None],
-        "left_out": sorted({p.run_id for p in everyone} - {p.run_id for p in processes}),
-        "calibration": None if calibration is None else dict(calibration),
-    }
+    return Measured(
+        schema="taskloom.report/1",
+        experiment=experiment,
+        question=_question(experiment, processes, primary),
+        design=_design(experiment, processes, noise_floor),
+        environment=_environment(processes),
+        scaling=scaling(processes),
+        sweep=sweep(processes, noise_floor=noise_floor, primary=primary),
+        efficiency=efficiencies(processes),
+        roofline=rooflines(processes),
+        marks=list(marks(everyone)),
+        disturbed=next(iter(summary(everyone)), None),
+        unwatched=[process.run_id for process in everyone if process.foreign_share is None],
+        left_out=sorted({p.run_id for p in everyone} - {p.run_id for p in processes}),
+        calibration=calibration,
+    )
 
 
-def _question(experiment: Asked, processes: Sequence[Process], primary: Sides | None) -> str:
+def _question(experiment: ReportExperiment, processes: Sequence[Process], primary: Sides | None) -> str:
     if experiment.name.rstrip().endswith("?"):
         return experiment.name.strip()
     if primary is not None:
@@ -148,38 +143,34 @@ def _question(experiment: Asked, processes: Sequence[Process], primary: Sides | 
     return f"How does the time of a training step depend on {enumerated(axes)}?"
 
 
-def _design(experiment: Asked, processes: Sequence[Process], noise_floor: float) -> dict[str, Any]:
+def _design(experiment: ReportExperiment, processes: Sequence[Process], noise_floor: float) -> ReportDesign:
     request = experiment.request
-    return {
-        "axes": {name: list(values) for name, values in (request.get("axes") or {}).items()},
-        "zip": list(request.get("zip") or []),
-        "repetitions": request.get("repetitions", 1),
-        "extended": experiment.extended,
-        "order": request.get("order", "interleaved"),
-        "seed": request.get("seed", 0),
-        "primary_metric": "median step time",
-        "stop": request.get("stop"),
-        "stopping": experiment.stopping,
-        "noise_floor": noise_floor,
-        "variants": len(by_variant(processes)),
-        "processes": len(processes),
-        "timed_steps": sum(len(process.timed_s) for process in processes),
-        "warmup_steps": sorted({int(process.config["warmup"]) for process in processes}),
-        "problem": {name: processes[0].config[name] for name in TRAINING}
-        if processes
-        else {},
-    }
+    return ReportDesign(
+        axes={name: list(values) for name, values in (request.get("axes") or {}).items()},
+        zip=list(request.get("zip") or []),
+        repetitions=request.get("repetitions", 1),
+        extended=experiment.extended,
+        order=request.get("order", "interleaved"),
+        seed=request.get("seed", 0),
+        primary_metric="median step time",
+        stop=request.get("stop"),
+        stopping=experiment.stopping,
+        noise_floor=noise_floor,
+        variants=len(by_variant(processes)),
+        processes=len(processes),
+        timed_steps=sum(len(process.timed_s) for process in processes),
+        warmup_steps=sorted({int(process.config["warmup"]) for process in processes}),
+        problem={name: processes[0].config[name] for name in TRAINING} if processes else {},
+    )
 
 
-def _environment(processes: Sequence[Process]) -> dict[str, Any]:
-    if not processes:
-        return {"known": {}, "differs": [], "runtimes": {}}
-    first = processes[0].environment
-    return {
-        "known": {name: first[name] for name in (*FINGERPRINT, "core_version") if name in first},
-        "differs": environment_differences(processes),
-        "runtimes": _runtimes(processes),
-    }
+def _environment(processes: Sequence[Process]) -> ReportEnvironment:
+    first = processes[0].environment if processes else {}
+    return ReportEnvironment(
+        known={name: first[name] for name in (*FINGERPRINT, "core_version") if name in first},
+        differs=environment_differences(processes),
+        runtimes=_runtimes(processes),
+    )
 
 
 def _runtimes(processes: Sequence[Process]) -> dict[str, list[str]]:
@@ -194,22 +185,13 @@ def _runtimes(processes: Sequence[Process]) -> dict[str, list[str]]:
     return found
 
 
-def _samples(processes: Sequence[Process]) -> list[dict[str, Any]]:
-    """outlier: whether the process is an outlier of its variant; outlier_steps: indices among its timed steps."""
-    return [
-        {
-            "variant": dataclasses.asdict(variant_of(group)),
-            "processes": [
-                {
-                    "run_id": process.run_id,
-                    "step_s": list(process.timed_s),
-                    "outlier": i in odd,
-                    "outlier_steps": odd_steps[i],
-                }
-                for i, process in enumerate(group)
-            ],
-        }
-        for group in by_variant(processes)
-        for odd in [outliers([process.median_step_s for process in group])]
-        for odd_steps in [outliers_of_each([process.timed_s for process in group])]
-    ]
+def _samples(processes: Sequence[Process]) -> list[VariantSamples]:
+    found = []
+    for group in by_variant(processes):
+        odd, odd_steps = outliers([p.median_step_s for p in group]), outliers_of_each([p.timed_s for p in group])
+        rows = [
+            ProcessSamples(process.run_id, list(process.timed_s), i in odd, odd_steps[i])
+            for i, process in enumerate(group)
+        ]
+        found.append(VariantSamples(variant_of(group), rows))
+    return found

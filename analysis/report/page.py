@@ -8,7 +8,8 @@ from html import escape
 from gpt2core.spec.wording import counted, noun_for
 from taskloom.analysis.node_time import sentence
 from taskloom.analysis.report import sections, tokens, workload
-from taskloom.analysis.report.conclusion import Document, variant_name
+from taskloom.analysis.report.conclusion import variant_name
+from taskloom.analysis.report.content import Report
 from taskloom.analysis.report.elements import NO_BREAK, framed, table
 
 STYLE = tokens.stylesheet() + """
@@ -40,91 +41,91 @@ details::details-content{content-visibility:visible}summary{list-style:none;colo
 PRINTED_TIMES = 5_000  # step times that fill about five printed pages
 
 
-def page(document: Document) -> str:
+def page(report: Report) -> str:
     """The whole file."""
-    experiment = document["experiment"]
-    title = f"Experiment {experiment['experiment_id']}: {document['question']}"
-    parts = [f"<h1>{escape(document['question'])}</h1>", _subtitle(document)]
-    points = "".join(f"<li>{escape(point)}</li>" for point in document["answer"])
+    experiment = report.experiment
+    title = f"Experiment {experiment.experiment_id}: {report.question}"
+    parts = [f"<h1>{escape(report.question)}</h1>", _subtitle(report)]
+    points = "".join(f"<li>{escape(point)}</li>" for point in report.answer)
     parts.append(f'<h2>Answer</h2><ul class="lead">{points}</ul>')
-    if document["scaling"]["rows"]:
+    if report.scaling.rows and report.workload is not None:
         # Figures over all variants would set steps of different networks beside each other.
-        all_sections = (workload.section, sections.answer) if document.get("workload") else sections.ALL
-        parts += [section(document) for section in all_sections]
-    parts += [_card(document), _design(document), _environment(document), _raw(document)]
+        parts += [workload.section(report.workload, report.roofline), sections.answer(report)]
+    elif report.scaling.rows:
+        parts += [section(report) for section in sections.ALL]
+    parts += [_card(report), _design(report), _environment(report), _raw(report)]
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>{STYLE}</style><main>{''.join(parts)}</main></html>\n"
     )
 
 
-def _subtitle(document: Document) -> str:
-    experiment, design = document["experiment"], document["design"]
-    problem = design["problem"]
+def _subtitle(report: Report) -> str:
+    experiment, design = report.experiment, report.design
+    problem = design.problem
     shape = ""
-    if problem and not document.get("workload"):
+    if problem and report.workload is None:
         model = problem["model"]["name"]
         sizes = f"B{NO_BREAK}{problem['batch']}, T{NO_BREAK}{problem['seq']}"
         shape = f"{model}, {sizes}, {problem['precision']}, data {problem['data']}. "
-    counts = ", ".join(f"{count} {state}" for state, count in experiment["by_state"].items())
+    counts = ", ".join(f"{count} {state}" for state, count in experiment.by_state.items())
     text = (
-        f"Experiment {experiment['experiment_id']}, submitted {experiment['created_at'][:16].replace('T', ' ')} UTC, "
-        f"{experiment['state']}: {counted(experiment['runs'], 'run')} ({counts}), "
-        f"{counted(design['variants'], 'variant')}. {shape}"
+        f"Experiment {experiment.experiment_id}, submitted {experiment.created_at[:16].replace('T', ' ')} UTC, "
+        f"{experiment.state}: {counted(experiment.runs, 'run')} ({counts}), "
+        f"{counted(design.variants, 'variant')}. {shape}"
     )
-    spent = sentence(experiment.get("node_time"), experiment.get("node_time_missing"))
+    spent = sentence(experiment.node_time, experiment.node_time_missing)
     return f'<p class="soft">{escape(text + spent)}</p>'
 
 
-def _card(document: Document) -> str:
+def _card(report: Report) -> str:
     rows = [
-        f"<tr><td>{rule['number']}</td><td class=l>{escape(rule['rule'])}</td>"
-        f'<td class="l {rule["holds"]}">{rule["holds"]}</td><td class=l>{escape(rule["evidence"])}</td></tr>'
-        for rule in document["card"]
+        f"<tr><td>{rule.number}</td><td class=l>{escape(rule.rule)}</td>"
+        f'<td class="l {rule.holds}">{rule.holds}</td><td class=l>{escape(rule.evidence)}</td></tr>'
+        for rule in report.card
     ]
     head = "<tr><th>no.</th><th class=l>rule</th><th class=l>holds</th><th class=l>evidence</th></tr>"
-    known = dict.fromkeys((*document["marks"], *document["scaling"]["warnings"]))
+    known = dict.fromkeys((*report.marks, *report.scaling.warnings))
     marks = "".join(f"<li>{escape(mark)}</li>" for mark in known)
-    if document["left_out"]:
-        runs = ", ".join(map(str, document["left_out"]))
-        noun = noun_for(len(document["left_out"]), "run")
+    if report.left_out:
+        runs = ", ".join(map(str, report.left_out))
+        noun = noun_for(len(report.left_out), "run")
         marks = f"<li>left out because other processes used the cores: {noun} {escape(runs)}</li>{marks}"
     listed = f"<details><summary>Marks and warnings</summary><ul>{marks}</ul></details>" if marks else ""
     return f"<h2>Report card</h2>{framed(head, rows)}{listed}"
 
 
-def _design(document: Document) -> str:
-    design = document["design"]
-    rows = [(name, json.dumps(value)) for name, value in design.items() if name != "problem"]
-    request = escape(json.dumps(document["experiment"]["request"], indent=2))
+def _design(report: Report) -> str:
+    rows = [(name, json.dumps(value)) for name, value in vars(report.design).items() if name != "problem"]
+    request = escape(json.dumps(report.experiment.request, indent=2))
     return (
         f"<h2>Design</h2>{table(['what', 'value'], rows, 2)}<details><summary>The request, to submit it again</summary>"
         f"<pre>{request}</pre></details>"
     )
 
 
-def _environment(document: Document) -> str:
-    found = document["environment"]
-    rows = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in found["known"].items()]
-    text = "; ".join(found["differs"])
+def _environment(report: Report) -> str:
+    found = report.environment
+    rows = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in found.known.items()]
+    text = "; ".join(found.differs)
     differs = f"Differences between the runs: {text}." if text else "The environments of all runs are the same."
     return f'<h2>Environment</h2>{table(["what", "value"], rows, 2)}<p class="soft">{escape(differs)}</p>'
 
 
-def _raw(document: Document) -> str:
+def _raw(report: Report) -> str:
     """Times of all timed steps. A printed report has only their number if they would fill many pages."""
     rows = [
         (
-            variant_name(row["variant"]), str(process["run_id"]),
-            " ".join(f"{s * 1e3:.5g}" + "*" * (i in process["outlier_steps"]) for i, s in enumerate(process["step_s"])),
+            variant_name(row.variant), str(process.run_id),
+            " ".join(f"{s * 1e3:.5g}" + "*" * (i in process.outlier_steps) for i, s in enumerate(process.step_s)),
         )
-        for row in document["samples"] for process in row["processes"]
+        for row in report.samples for process in row.processes
     ]  # fmt: skip
-    times = sum(len(process["step_s"]) for row in document["samples"] for process in row["processes"])
+    times = sum(len(process.step_s) for row in report.samples for process in row.processes)
     kind, instead = "", ""
     if times > PRINTED_TIMES:
         kind = " class=long"
-        command = f"taskloom experiments report {document['experiment']['experiment_id']} --json"
+        command = f"taskloom experiments report {report.experiment.experiment_id} --json"
         instead = (
             f"<p class=paper>{counted(times, 'step time')} of {counted(len(rows), 'process')} are not printed. "
             f"<code>{command}</code> writes them.</p>"

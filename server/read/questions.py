@@ -15,6 +15,7 @@ from taskloom.analysis.compared import Comparison
 from taskloom.analysis.history import SeriesChanges, SeriesList
 from taskloom.analysis.memory import MemoryTable
 from taskloom.analysis.outlook import Outlook
+from taskloom.analysis.report import Report, ReportCard
 from taskloom.analysis.report import page as report_page
 from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.sweep import Sweep
@@ -61,7 +62,7 @@ def _compare(sources: Sources, a: str, b: str, noise_floor: float, leave_out_fla
     return analyses.compare(sources.database, parse(a, "a"), parse(b, "b"), noise_floor, leave_out_flagged)
 
 
-def _report(sources: Sources, experiment_id: int, leave_out_disturbed: bool) -> dict[str, Any]:
+def _report(sources: Sources, experiment_id: int, leave_out_disturbed: bool) -> Report:
     return analyses.report(sources.database, sources.store, experiment_id, leave_out_disturbed)
 
 
@@ -108,8 +109,8 @@ QUESTIONS: Mapping[str, Question] = {
     "judgements": Question(lambda s, *args: judgements(s.database, *args), list[Judgement]),
     "newest": Question(lambda s, *args: newest(s.database, *args), list[Judgement]),
     "confirmation": Question(_confirmation, bytes),
-    "report": Question(_report, dict[str, Any]),
-    "card": Question(lambda s, *args: analyses.card(s.database, *args), dict[str, Any]),
+    "report": Question(_report, Report),
+    "card": Question(lambda s, *args: analyses.card(s.database, *args), ReportCard),
     "page": Question(_page, bytes),
     "verdict": Question(lambda s, experiment_id, _: verdict(s.database, experiment_id), Verdict),
     "variants": Question(lambda s, *args: variants(s.database, *args), VariantTable),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from taskloom.analysis.report import FAILING, junit, markdown, page
-from taskloom.analysis.thresholds import EXCEEDED, Threshold, judge, parse
+from taskloom.analysis.report import FAILING, Report, junit, markdown, page
+from taskloom.analysis.thresholds import EXCEEDED, Judged, Threshold, judge, parse
 from taskloom.commands.output import (
     connect,
     fail_on_option,
@@ -26,14 +27,21 @@ from taskloom.errors import EXIT_WORK_FAILED
 
 SUMMARY = "GITHUB_STEP_SUMMARY"  # GitHub's runner names the file of a step's summary in it
 SUFFIXES = {".json": "json", ".md": "markdown", ".xml": "junit"}
-FORMS: dict[str, Callable[[Mapping[str, Any], tuple[str, ...]], str]] = {
-    "html": lambda document, _: page(document),
-    "json": lambda document, _: json.dumps(document) + "\n",
-    "markdown": lambda document, _: markdown(document),
-    "junit": lambda document, fail_on: junit(document, fail_on or FAILING),
-    "github-summary": lambda document, _: markdown(document),
+# The text of a report, by the verdicts that fail and what was judged by thresholds.
+FORMS: dict[str, Callable[[Report, tuple[str, ...], Sequence[Judged]], str]] = {
+    "html": lambda report, _, __: page(report),
+    "json": lambda report, _, judged: json.dumps(_plain(report, judged)) + "\n",
+    "markdown": lambda report, _, __: markdown(report),
+    "junit": lambda report, fail_on, judged: junit(report, fail_on or FAILING, judged),
+    "github-summary": lambda report, _, __: markdown(report),
 }
 experiment_argument = click.argument("experiment_id", metavar="ID", type=int)
+
+
+def _plain(report: Report, judged: Sequence[Judged]) -> dict[str, Any]:
+    """The report, with what was judged by thresholds if there are some."""
+    thresholds = {"thresholds": [dataclasses.asdict(each) for each in judged]} if judged else {}
+    return dataclasses.asdict(report) | thresholds
 
 
 def write(text: str, target: Path, appends: bool = False) -> None:
@@ -108,22 +116,20 @@ def report(
         target = output or Path(f"report-{experiment_id}.html")
     given = [] if limits is None else read_thresholds(limits, "--thresholds")
     with connect(server) as client:
-        document = client.report(experiment_id, leave_out_disturbed)
-    judged = judge(given, document["scaling"]["rows"])
-    if given:
-        document["thresholds"] = judged
-        document["answer"] = [*document["answer"], *(each["sentence"] for each in judged)]
-    text = FORMS[form](document, fail_on)
+        found = client.report(experiment_id, leave_out_disturbed)
+    judged = judge(given, found.scaling.rows)
+    found = dataclasses.replace(found, answer=[*found.answer, *(each.sentence for each in judged)])
+    text = FORMS[form](found, fail_on, judged)
     if target is not None:
         write(text, target, appends)
     if as_json:
-        print_json(document)
+        print_json(_plain(found, judged))
     elif target is None:
         click.echo(text, nl=False)
     else:
-        answer, marks = (f"- {point}" for point in document["answer"]), document["marks"] if verbose else ()
-        shown = [*answer, *marks, f"written to {target}"]
-        show_answer(document, shown, as_json=False)
-    exceeded = any(each["state"] in EXCEEDED for each in judged)
-    if exceeded or document["sweep"]["verdict"]["verdict"] in fail_on:
+        marks = found.marks if verbose else ()
+        shown = [*(f"- {point}" for point in found.answer), *marks, f"written to {target}"]
+        show_answer(found, shown, as_json=False)
+    exceeded = any(each.state in EXCEEDED for each in judged)
+    if exceeded or found.sweep.verdict.verdict in fail_on:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)

@@ -89,7 +89,7 @@ def workload(
         experiment = watch.until_finished(client, experiment.id, error_console(), not as_json)
         found = client.workload(experiment.id)
         if output is not None:
-            write(FORMS[SUFFIXES.get(output.suffix, "html")](client.report(experiment.id), ()), output)
+            write(FORMS[SUFFIXES.get(output.suffix, "html")](client.report(experiment.id), (), ()), output)
     show_answer(found, (*analysis_tables.workload(found), shown_at(experiment, client.server)), as_json)
     if experiment.by_state.get("succeeded", 0) < experiment.runs:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)

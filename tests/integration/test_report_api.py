@@ -6,8 +6,6 @@ import re
 
 import pytest
 
-from taskloom.server.read.analysis.document import Report
-
 FIGURES = [
     "Ratios: fork-join time / task time",
     "Time of a step by variant and phase",
@@ -36,27 +34,6 @@ def test_the_report_is_one_document_and_one_page(api, explained):
     assert "script" not in page.headers["content-security-policy"]
     assert [html.unescape(label) for label in re.findall(r'<svg [^>]*aria-label="([^"]*)"', page.text)] == FIGURES
     assert f"<li>{html.escape(document['answer'][0])}</li>" in page.text
-
-
-def lost(content, dumped, place=""):
-    """Places of values that a document has and its type drops."""
-    if isinstance(content, dict) and isinstance(dumped, dict):
-        kept = [(f"{place}.{key}", content[key], dumped[key]) for key in content if key in dumped]
-        gone = [f"{place}.{key}" for key in content if key not in dumped]
-    elif isinstance(content, list) and isinstance(dumped, list):
-        gone, kept = [], [(f"{place}[{i}]", *both) for i, both in enumerate(zip(content, dumped, strict=True))]
-    else:
-        return []
-    return gone + [each for within, a, b in kept for each in lost(a, b, within)]
-
-
-def test_the_type_of_the_report_has_everything_that_the_document_has(api, explained):
-    """The page is made from the document, clients read its type: neither may know more than the other."""
-    document = api.get("/analysis/report", experiment_id=explained)
-    typed = Report.model_validate(document)
-    assert lost(document, typed.model_dump(mode="json", by_alias=True)) == []
-    assert lost(typed.model_dump(mode="json", by_alias=True), document) == []
-    assert set(document["environment"]) == {"known", "differs", "runtimes"}
 
 
 def one_bit(result):

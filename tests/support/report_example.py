@@ -1,15 +1,17 @@
-"""An experiment of two schedulers on one and two threads, and its report's document."""
+"""An experiment of two schedulers on one and two threads, and its report."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from taskloom.analysis.memory import MemoryRow, memory
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import profile_of
-from taskloom.analysis.report import Asked, build
+from taskloom.analysis.report import Report, ReportExperiment, build
 from taskloom.analysis.trace import Trace
 from taskloom.analysis.variants import Sides, by_variant, variant_of
 
@@ -45,15 +47,17 @@ def make_processes(make_result: Callable[..., dict[str, Any]]) -> list[Process]:
     return made
 
 
-def make_document(
+def make_report(
     processes: Sequence[Process],
     traces: Mapping[int, Trace] | None = None,
-    stopping: Mapping[str, Any] | None = None,
+    stopping: dict[str, Any] | None = None,
     primary: Sides | None = None,
     **request: Any,
-) -> dict[str, Any]:
-    asked = Asked(7, "tasks or <fork-join>?", "finished", len(processes), {"succeeded": len(processes)},
-                  "2026-11-21T12:00:00+00:00", {"repetitions": 7, **request}, stopping)  # fmt: skip
+) -> Report:
+    asked = ReportExperiment(
+        7, "tasks or <fork-join>?", "finished", len(processes), {"succeeded": len(processes)},
+        "2026-11-21T12:00:00+00:00", {"repetitions": 7, **request}, stopping,
+    )  # fmt: skip
     rows = [
         MemoryRow(variant_of(group), memory([p.result["memory_bytes"] for p in group],
                                             [p.result["resident_bytes"] for p in group],
@@ -62,5 +66,21 @@ def make_document(
         for group in by_variant(processes)
     ]  # fmt: skip
     profiles = {p.run_id: profile_of(PROFILE) for p in processes if p.config["threads"] == 1}
-    document = build(asked, processes, profiles, rows, primary=primary, traces=traces)
-    return dict(json.loads(json.dumps(document, allow_nan=False)))
+    made = build(asked, processes, profiles, rows, primary=primary, traces=traces)
+    return as_read(made)
+
+
+def as_read(report: Report) -> Report:
+    """The report as a client reads it."""
+    adapter = TypeAdapter(Report)
+    return adapter.validate_json(adapter.dump_json(report, warnings="error"))
+
+
+def changed(of: Any, **values: Any) -> Any:
+    """A copy with other values, each by its path: sweep__rows__0__verdict="slower"."""
+    for path, value in values.items():
+        name, _, rest = path.partition("__")
+        old = of[int(name)] if isinstance(of, list) else getattr(of, name)
+        new = changed(old, **{rest: value}) if rest else value
+        of = [new if each is old else each for each in of] if isinstance(of, list) else replace(of, **{name: new})
+    return of

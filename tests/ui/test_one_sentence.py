@@ -32,7 +32,7 @@ def test_an_experiment_has_one_sentence(world, tab):
     }  # fmt: skip
     assert stored.why.sentence in stored.sentence
     report = world.client.report(world.compared)
-    assert report["answer"][0].startswith(stored.sentence)
+    assert report.answer[0].startswith(stored.sentence)
     page = httpx.get(f"{world.home.url}/reports/{world.compared}", timeout=60).raise_for_status().text
     assert stored.sentence in page
     at = ("--server", world.home.url)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-import httpx
 import pytest
 
 from taskloom.analysis.report import page as render
 from taskloom.analysis.report.page import PRINTED_TIMES
+from tests.support.report_example import changed
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
@@ -81,10 +81,10 @@ def test_a_printed_report_has_the_contents_of_closed_details(world, tab):
 
 
 def test_a_printed_report_counts_very_many_samples_instead_of_listing_them(world, new_tab):
-    document = httpx.get(f"{world.home.url}/api/v1/analysis/report?experiment_id={world.compared}", timeout=60).json()
-    document["samples"][0]["processes"][0]["step_s"] = [0.5] * (PRINTED_TIMES + 1)
+    many = [0.5] * (PRINTED_TIMES + 1)
+    report = changed(world.client.report(world.compared), samples__0__processes__0__step_s=many)
     page = new_tab(world.home.url).page
-    page.set_content(render(document))
+    page.set_content(render(report))
     note, samples = page.get_by_text("are not printed"), page.locator("details.long")
     assert (note.is_visible(), samples.is_visible()) == (False, True)
     page.emulate_media(media="print")

@@ -13,7 +13,7 @@ from taskloom.analysis.processes import Process
 from taskloom.analysis.report import page
 from taskloom.server.queue.attempts.digest import digest
 from tests.support.exchanges import MIB, exchanged
-from tests.support.report_example import make_document
+from tests.support.report_example import make_report
 
 HIDING = ((0.02, 0.4, 0.1), (0.04, 0.2, 0.1))  # in calls, in flight, exposed
 WAITING = ((0.03, 0.4, 0.392), (0.03, 0.4, 0.41))  # the second's clock says that it waited for longer than in flight
@@ -68,15 +68,15 @@ def test_variants_of_several_ranks_have_a_row(processes):
 
 
 def test_the_report_says_what_computation_hides(processes):
-    document = make_document(processes)
-    told = document["conclusion"]
+    report = make_report(processes)
+    told = report.conclusion
     assert (
         "Under fork-join 1x64, 2 ranks, 1 thread, messages between ranks are in flight for 400 ms of a step, of which "
         "computation hides 1%."
     ) in told
     assert "2 ranks, 1 thread, messages between ranks are in flight for 300 ms of a step, of which computation " in told
     assert "hides 67%." in told
-    text = page(document)
+    text = page(report)
     section = text.partition("<h2>Communication</h2>")[2].partition("<h2>")[0]
     names = ["fork-join 1x64, 2 ranks, 1 thread, rank 0", "fork-join 1x64, 2 ranks, 1 thread, rank 1",
              "task (sync step) 1x64, 2 ranks, 1 thread, rank 0", "task (sync step) 1x64, 2 ranks, 1 thread, rank 1"]
@@ -92,11 +92,9 @@ def test_the_report_says_what_computation_hides(processes):
 
 
 def test_a_report_without_ranks_has_no_such_section(processes):
-    document = make_document([process for process in processes if process.config["ranks"] == 1])
-    assert document["communication"] == []
-    assert "Communication" not in page(document)
-    del document["communication"]  # as in earlier documents
-    assert "Communication" not in page(document)
+    report = make_report([process for process in processes if process.config["ranks"] == 1])
+    assert report.communication == []
+    assert "Communication" not in page(report)
 
 
 def test_efficiency_is_that_of_the_threads_of_all_ranks(make_result):

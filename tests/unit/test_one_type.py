@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from taskloom.analysis import reasons, verdict
-from taskloom.analysis.report.document import Asked
 from taskloom.contract.analysis import VerdictReason
 from taskloom.contract.experiments import Verdict
 from taskloom.server.read.analysis import answers
-from taskloom.server.read.analysis.document import ReportExperiment
 
 
 @pytest.mark.parametrize(
@@ -20,7 +18,6 @@ from taskloom.server.read.analysis.document import ReportExperiment
     [
         (verdict.Headline, Verdict),
         (reasons.Reason, VerdictReason),
-        (Asked, ReportExperiment),
     ],
 )
 def test_an_answer_has_the_fields_of_what_is_computed(computed, answered):

@@ -18,7 +18,7 @@ from taskloom.analysis.rank_forecast import NO_LINK, Link, rank_step_s
 from taskloom.analysis.rank_work import Ranks
 from taskloom.analysis.report import page
 from tests.support.exchanges import exchanged
-from tests.support.report_example import make_document
+from tests.support.report_example import make_report
 
 LINK = Link(0.1, 100.0)
 OPS = ["forward", "loss_send", "loss_arrived", "backward", "backward", "gradients_send", "gradients_arrived",
@@ -251,8 +251,8 @@ def test_exchanges_of_another_kind_are_not_forecast(processes):
 
 def test_the_report_has_the_forecast(processes, monkeypatch):
     monkeypatch.setattr("tests.support.report_example.profile_of", lambda _: make())
-    document = make_document([each for each in processes if each.config["ranks"] == 2])
-    text = page(document)
+    report = make_report([each for each in processes if each.config["ranks"] == 2])
+    text = page(report)
     section = text.partition("<h2>Forecast for more ranks</h2>")[2].partition("<h2>")[0]
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", section)]
     assert ["strong", "2", "4", "8,300", "4,000", "48.2%", "4,300", "8,300", "-0.0%"] in [

@@ -1,20 +1,23 @@
 """The report's page: figures, tables and words, without external resources."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from taskloom.analysis.levels import Levels
 from taskloom.analysis.processes import Process
 from taskloom.analysis.report import page, to_show
 from taskloom.analysis.report.page import PRINTED_TIMES
 from taskloom.analysis.report.svg import figure, rect, row_name, spans, text
+from taskloom.analysis.rows import Pooled
 from taskloom.analysis.trace import trace_of
 from taskloom.analysis.wording import value_name
 from tests.support.present import present
-from tests.support.report_example import make_document, make_processes
+from tests.support.report_example import changed, make_processes, make_report
 from tests.support.trace_example import FOUND
 
 
@@ -24,8 +27,8 @@ def processes(make_result):
 
 
 @pytest.fixture
-def document(processes):
-    return make_document(processes)
+def report(processes):
+    return make_report(processes)
 
 
 @pytest.mark.parametrize(("axis", "values"), [("scheduler", ["fork-join", "task"]),
@@ -40,46 +43,46 @@ def test_labels_of_ratios_name_the_times_in_the_order_of_the_number(axis, values
             result = make_result([9, step_s, step_s], **{"threads": 2, axis: value})
             result["memory_bytes"] = result["resident_bytes"] = {}
             made.append(Process(len(made) + 1, result, {axis: value}, (1, block)))
-    document = make_document(made)
-    text, names = page(document), [value_name(axis, value) for value in values]
-    assert [row["ratio"] > 1 for row in document["sweep"]["rows"]] == [True] * (len(values) - 1)
-    for name, row in zip(names[1:], document["sweep"]["rows"], strict=True):
+    report = make_report(made)
+    text, names = page(report), [value_name(axis, value) for value in values]
+    assert [present(row.ratio) > 1 for row in report.sweep.rows] == [True] * (len(values) - 1)
+    for name, row in zip(names[1:], report.sweep.rows, strict=True):
         verb = "are" if axis == "threads" else "is"
-        assert f"{name} {verb} {row['ratio']:.3f}" in document["conclusion"]
-        assert f"times as fast as {names[0]}" in document["conclusion"]
+        assert f"{name} {verb} {row.ratio:.3f}" in report.conclusion
+        assert f"times as fast as {names[0]}" in report.conclusion
     if len(values) == 2:
         assert ">fork-join time / task time<" in text
         assert ">task is faster \u2192<" in text
     else:
         assert ">first time / second time<" in text
         assert ">the second is faster \u2192<" in text
-        for name, row in zip(names[1:], document["sweep"]["rows"], strict=True):
+        for name, row in zip(names[1:], report.sweep.rows, strict=True):
             assert f">{names[0]} / {name}, everything else equal<" in text
-            assert f"<title>{names[0]} / {name}, everything else equal: {row['ratio']:.3f}, {row['verdict']}<" in text
+            assert f"<title>{names[0]} / {name}, everything else equal: {row.ratio:.3f}, {row.verdict}<" in text
 
 
 def test_a_question_across_the_axis_is_drawn_first(processes):
     """The sweep runs along the scheduler; the question compares numbers of threads."""
     sides = {"scheduler": "task", "threads": 1}, {"scheduler": "task", "threads": 2}
-    document = make_document(processes, primary=sides)
-    question, text = document["sweep"]["primary"], page(document)
-    assert (document["sweep"]["axis"], question["axis"]) == ("scheduler", "threads")
+    report = make_report(processes, primary=sides)
+    question, text = present(report.sweep.primary), page(report)
+    assert (report.sweep.axis, question.axis) == ("scheduler", "threads")
     assert ">first time / second time<" in text
-    figures = f"{question['ratio']:.3f}, {question['verdict']}"
+    figures = f"{question.ratio:.3f}, {question.verdict}"
     assert f"<title>1 thread / 2 threads, the question: task: {figures}<" in text
-    assert f"<title>fork-join / task, 1 thread: {document['sweep']['rows'][0]['ratio']:.3f}, " in text
+    assert f"<title>fork-join / task, 1 thread: {report.sweep.rows[0].ratio:.3f}, " in text
 
 
 def test_a_question_without_other_comparisons_has_its_own_labels(processes):
     """No two of these variants differ in the scheduler alone."""
     kept = [p for p in processes if p.variant in ({"scheduler": "fork-join", "threads": 1},
                                                   {"scheduler": "task", "threads": 2})]  # fmt: skip
-    document = make_document(kept, primary=(kept[0].variant, kept[1].variant))
-    question, text = document["sweep"]["primary"], page(document)
-    assert document["sweep"]["rows"] == []
+    report = make_report(kept, primary=(kept[0].variant, kept[1].variant))
+    question, text = present(report.sweep.primary), page(report)
+    assert report.sweep.rows == []
     assert ">fork-join, 1 thread time / task, 2 threads time<" in text
     assert ">task, 2 threads is faster \u2192<" in text
-    assert f"<title>the question: everything else equal: {question['ratio']:.3f}, faster<" in text
+    assert f"<title>the question: everything else equal: {question.ratio:.3f}, faster<" in text
 
 
 def test_values_of_an_axis_that_are_settings_are_drawn(make_result):
@@ -89,13 +92,13 @@ def test_values_of_an_axis_that_are_settings_are_drawn(make_result):
             result = make_result([9, step_s, step_s], threads=2, op_threads=value)
             result["memory_bytes"] = result["resident_bytes"] = {}
             made.append(Process(len(made) + 1, result, {"op_threads": value}, (1, block)))
-    document = make_document(made)
-    assert document["sweep"]["rows"][0]["verdict"] == "faster"
-    assert ">op threads qkv=1 is faster \u2192<" in page(document)
+    report = make_report(made)
+    assert report.sweep.rows[0].verdict == "faster"
+    assert ">op threads qkv=1 is faster \u2192<" in page(report)
 
 
-def test_the_page_has_words_for_keys_and_breaks_no_interval(document):
-    text = page(document)
+def test_the_page_has_words_for_keys_and_breaks_no_interval(report):
+    text = page(report)
     assert "Over best T(1): best one-thread median / T(P)." in text
     assert not re.search(r"speedup_best|efficiency_|_low|_high", text)
     assert text.count("[95\u00a0%]") == 6
@@ -103,14 +106,14 @@ def test_the_page_has_words_for_keys_and_breaks_no_interval(document):
     assert not re.search(r"\[[\d.,]+ ", "".join(re.findall(r"<t[dh].*?</t[dh]>", text)))
 
 
-def test_a_ratio_cannot_be_read_backwards(document):
-    text = page(document)
+def test_a_ratio_cannot_be_read_backwards(report):
+    text = page(report)
     assert "fork-join time / task time (Hodges-Lehmann); above 1: task is faster" in text
     assert "task is faster \u2192" in text
 
 
-def test_the_page_follows_the_readers_scheme_and_uses_known_colours(document):
-    text = page(document)
+def test_the_page_follows_the_readers_scheme_and_uses_known_colours(report):
+    text = page(report)
     known = set(re.findall(r"--([\w-]+):light-dark", text))
     assert set(re.findall(r"var\(--([\w-]+)\)", text)) <= known
     assert not re.search(r'(fill|stroke)="#', text)
@@ -128,8 +131,8 @@ class Collector(HTMLParser):
         self.handlers += [name for name, _ in attrs if name.startswith("on")]
 
 
-def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(document):
-    html = page(document)
+def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(report):
+    html = page(report)
     found = Collector()
     found.feed(html)
     assert (found.addresses, found.handlers) == ([], [])
@@ -141,8 +144,8 @@ def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(document):
 
 
 def test_every_figure_is_well_formed_and_stays_on_its_page(processes):
-    document = make_document(processes, traces={2: trace_of(FOUND), 4: trace_of(FOUND)})
-    figures = re.findall(r"<svg.*?</svg>", page(document), re.S)
+    report = make_report(processes, traces={2: trace_of(FOUND), 4: trace_of(FOUND)})
+    figures = re.findall(r"<svg.*?</svg>", page(report), re.S)
     labels = [ElementTree.fromstring(svg).get("aria-label") for svg in figures]
     assert labels == [
         "Ratios: fork-join time / task time",
@@ -169,14 +172,14 @@ def test_a_peak_with_the_compiler_in_it_is_marked_and_not_drawn_beside_the_other
     for process in processes:
         if process.config["scheduler"] == "task" and process.config["threads"] == 2:
             process.result["compiled"] = 24
-    html = page(make_document(processes))
+    html = page(make_report(processes))
     assert html.count("0.0*</td>") == 2  # 2000 bytes, in both tables
     assert "every process of the variant compiled kernels. The peak contains the compiler" in html
     assert memory_plot(processes).count("<polyline") == 3 + 1
 
 
 def memory_plot(processes):
-    (found,) = re.findall(r'<svg[^>]*aria-label="Memory by variant".*?</svg>', page(make_document(processes)), re.S)
+    (found,) = re.findall(r'<svg[^>]*aria-label="Memory by variant".*?</svg>', page(make_report(processes)), re.S)
     return found
 
 
@@ -200,51 +203,44 @@ def test_one_traced_run_of_each_scheduler_is_shown_on_the_most_threads(processes
 
 
 def test_a_traced_timeline_is_what_the_trace_holds(processes):
-    document = make_document(processes, traces={4: trace_of(FOUND)})
-    (row,) = document["traced"]
-    assert (row["run_id"], row["threads"], row["variant"]["scheduler"]) == (4, 2, "task")
-    assert [[step, begin, pytest.approx(end)] for step, begin, end in row["steps"]] == [
+    report = make_report(processes, traces={4: trace_of(FOUND)})
+    (row,) = report.traced
+    assert (row.run_id, row.threads, row.variant.scheduler) == (4, 2, "task")
+    assert [[step, begin, pytest.approx(end)] for step, begin, end in row.steps] == [
         [2, 0.0, 10e-6], [3, pytest.approx(10e-6), 21e-6]
     ]  # fmt: skip
-    assert sum(end - begin for *_, begin, end in row["spans"]) == pytest.approx((17_300 + 4_500) * 1e-9)
-    assert {tuple(span[1:3]) for span in row["spans"]} == {tuple(kind) for kind in FOUND["call_ops"]}
-    waits = {kind: end - begin for _, kind, begin, end in row["waits"]}
+    assert sum(end - begin for *_, begin, end in row.spans) == pytest.approx((17_300 + 4_500) * 1e-9)
+    assert {tuple(span[1:3]) for span in row.spans} == {tuple(kind) for kind in FOUND["call_ops"]}
+    waits = {kind: end - begin for _, kind, begin, end in row.waits}
     assert waits == {"starvation": pytest.approx(4e-6), "barrier": pytest.approx(8e-6)}
-    assert sum(row["busy"]) / len(row["busy"]) == pytest.approx((17_300 + 4_500) / 21_000)
-    assert row["traced_step_s"] == pytest.approx(10.5e-6)
-    assert row["timed_step_s"] == pytest.approx(processes[3].median_step_s)
-    assert "median step 0.0105 ms traced, 4,012 ms timed" in page(document)
+    assert sum(row.busy) / len(row.busy) == pytest.approx((17_300 + 4_500) / 21_000)
+    assert row.traced_step_s == pytest.approx(10.5e-6)
+    assert row.timed_step_s == pytest.approx(processes[3].median_step_s)
+    assert "median step 0.0105 ms traced, 4,012 ms timed" in page(report)
 
 
-def test_the_page_says_where_the_variance_is(document):
-    shown = page({**document, "scaling": {**document["scaling"], "rows": [
-        {**row, "levels": {"process": 0.0123, "step": 0.0345, "occasion": None, "steps_advised": 17}}
-        for row in document["scaling"]["rows"]
-    ]}})  # fmt: skip
+def test_the_page_says_where_the_variance_is(report):
+    levels = Levels(step=0.0345, process=0.0123, occasion=None, steps_advised=17)
+    shown = page(changed(report, scaling__rows=[replace(row, levels=levels) for row in report.scaling.rows]))
     assert "<td>1.2%</td><td>3.5%</td><td>17</td>" in shown
 
 
-def test_very_many_samples_are_not_printed(document):
-    assert "are not printed" not in page(document)
-    document["samples"][0]["processes"][0]["step_s"] = [0.5] * PRINTED_TIMES
-    shown = page(document)
+def test_very_many_samples_are_not_printed(report):
+    assert "are not printed" not in page(report)
+    shown = page(changed(report, samples__0__processes__0__step_s=[0.5] * PRINTED_TIMES))
     times = PRINTED_TIMES + 2 * 27
     assert f"<p class=paper>{times:,} step times of 28 processes are not printed. <code>taskloom experiments" in shown
     assert "<details class=long><summary>28 processes</summary>" in shown
 
 
-def test_the_page_says_which_slicings_a_pooled_ratio_is_about(document):
-    document["sweep"]["pooled"] = [{
-        "threads": 2, "a": "fork-join", "b": "task", "places": 3, "pairs": 21, "ratio": 1.02, "ratio_low": 1.01,
-        "ratio_high": 1.03, "p_adjusted": 0.01, "verdict": "faster", "scope": "these 3 places only",
-        "between_places": 0.01, "diagnosis": [],
-    }]  # fmt: skip
-    assert "3 slicings, 2 threads; these 3 places only" in page(document)
+def test_the_page_says_which_slicings_a_pooled_ratio_is_about(report):
+    pooled = Pooled(2, "fork-join", "task", 3, 21, 1.02, 1.01, 1.03, 0.01, "faster", "these 3 places only", 0.01)
+    assert "3 slicings, 2 threads; these 3 places only" in page(changed(report, sweep__pooled=[pooled]))
 
 
 def test_a_forecast_that_no_measured_step_checks_says_so(processes):
-    assert "Not checked" not in page(make_document(processes))
-    alone = page(make_document([process for process in processes if process.config["threads"] == 1]))
+    assert "Not checked" not in page(make_report(processes))
+    alone = page(make_report([process for process in processes if process.config["threads"] == 1]))
     assert "it stays constant. Not checked: no step on more than one thread was measured." in alone
 
 

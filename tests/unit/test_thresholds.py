@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,17 +13,25 @@ import pytest
 from click.testing import CliRunner
 
 from taskloom.analysis.report import junit
+from taskloom.analysis.scaling import ScalingRow
 from taskloom.analysis.thresholds import InvalidThreshold, Threshold, judge, parse
 from taskloom.cli import main
 from tests.support.http_double import scripted
-from tests.support.report_example import make_document, make_processes
+from tests.support.report_example import make_processes, make_report
 
 TASK = {"scheduler": "task", "threads": 2}
 
 
-def row(median: float, low: float | None = None, high: float | None = None, **variant: Any) -> dict[str, Any]:
-    known = {"batch_slice": 1, "token_slice": 64, "runs": 3, **TASK, **variant}
-    return {**known, "variant": variant or TASK, "step_s": {"median": median, "low": low, "high": high}}
+@pytest.fixture
+def row(make_result: Any) -> Callable[..., ScalingRow]:
+    (measured,) = make_report(make_processes(make_result)[3::28]).scaling.rows
+
+    def made(median: float, low: float | None = None, high: float | None = None, **variant: Any) -> ScalingRow:
+        step_s = replace(measured.step_s, median=median, low=low, high=high)
+        facts = {name: value for name, value in variant.items() if name in TASK}
+        return replace(measured, runs=3, step_s=step_s, variant=variant or TASK, **facts)
+
+    return made
 
 
 @pytest.mark.parametrize(
@@ -37,29 +47,29 @@ def row(median: float, low: float | None = None, high: float | None = None, **va
         ((0.89, 0.88, 0.899), "below"),
     ],
 )
-def test_a_variant_is_judged_by_its_interval(measured: tuple[float, ...], state: str) -> None:
+def test_a_variant_is_judged_by_its_interval(row: Any, measured: tuple[float, ...], state: str) -> None:
     (found,) = judge([Threshold(1.0, -10, 5, TASK)], [row(*measured)])
-    assert (found["state"], found["relative"]) == (state, pytest.approx(measured[0] - 1))
-    assert "task, 2 threads" in found["sentence"]
-    assert "-10 % to +5 % is allowed" in found["sentence"]
-    assert ("without an interval (3 runs)" in found["sentence"]) == (measured[1] is None)
+    assert (found.state, found.relative) == (state, pytest.approx(measured[0] - 1))
+    assert "task, 2 threads" in found.sentence
+    assert "-10 % to +5 % is allowed" in found.sentence
+    assert ("without an interval (3 runs)" in found.sentence) == (measured[1] is None)
 
 
-def test_a_limit_that_is_not_given_is_none() -> None:
-    assert judge([Threshold(1.0, upper=5, settings=TASK)], [row(0.1)])[0]["state"] == "within"
-    assert judge([Threshold(1.0, lower=-5, settings=TASK)], [row(9.0)])[0]["state"] == "within"
+def test_a_limit_that_is_not_given_is_none(row: Any) -> None:
+    assert judge([Threshold(1.0, upper=5, settings=TASK)], [row(0.1)])[0].state == "within"
+    assert judge([Threshold(1.0, lower=-5, settings=TASK)], [row(9.0)])[0].state == "within"
 
 
-def test_a_threshold_is_of_every_variant_that_has_its_settings() -> None:
+def test_a_threshold_is_of_every_variant_that_has_its_settings(row: Any) -> None:
     rows = [row(1.0, lr=0.001), row(2.0, lr=0.1), row(1.0, scheduler="serial", threads=1)]
     of_task = judge([Threshold(1.0, upper=5, settings={"scheduler": "task"})], rows)
-    assert [(found["settings"], found["state"]) for found in of_task] == [
+    assert [(found.settings, found.state) for found in of_task] == [
         ({"lr": 0.001}, "within"), ({"lr": 0.1}, "above")
     ]  # fmt: skip
-    assert [found["state"] for found in judge([Threshold(1.0, upper=5)], rows)] == ["within", "above", "within"]
+    assert [found.state for found in judge([Threshold(1.0, upper=5)], rows)] == ["within", "above", "within"]
     (missing,) = judge([Threshold(1.0, upper=5, settings={"threads": 8})], rows)
-    assert (missing["state"], missing["median_s"]) == ("missing", None)
-    assert "no variant with a result has 8 threads" in missing["sentence"]
+    assert (missing.state, missing.median_s) == ("missing", None)
+    assert "no variant with a result has 8 threads" in missing.sentence
 
 
 @pytest.mark.parametrize(
@@ -87,14 +97,14 @@ def test_a_bad_file_names_the_field_and_what_is_accepted(given: Any, text: str) 
 
 
 def test_reports_have_the_thresholds_and_fail_on_one_that_is_exceeded(make_result: Any, tmp_path: Path) -> None:
-    document = make_document(make_processes(make_result))
-    medians = [each["step_s"]["median"] for each in document["scaling"]["rows"]]
+    report = make_report(make_processes(make_result))
+    medians = [each.step_s.median for each in report.scaling.rows]
     file = tmp_path / "thresholds.toml"
 
     def reported(reference: float, *options: str) -> Any:
         file.write_text(f"[[threshold]]\nreference = {reference}\nupper = 5\n")
         with scripted() as script:
-            script.answer(200, json.loads(json.dumps(document)))
+            script.answer(200, asdict(report))
             command = ["report", "7", "--thresholds", str(file), *options, "--server", script.url]
             return CliRunner().invoke(main, command, catch_exceptions=False)
 
@@ -108,7 +118,7 @@ def test_reports_have_the_thresholds_and_fail_on_one_that_is_exceeded(make_resul
     assert text.count("is above its limits") == len(medians)
     found = json.loads(reported(2 * max(medians), "--json").stdout)
     assert [each["state"] for each in found["thresholds"]] == ["within"] * len(medians)
-    assert "threshold of" not in junit(document)
+    assert "threshold of" not in junit(report)
     file.write_text("[[threshold]]\nupper = 5\n")
     done = CliRunner().invoke(main, ["report", "7", "--thresholds", str(file)])
     assert (done.exit_code, "reference: None" in " ".join(done.output.split())) == (2, True)

@@ -15,9 +15,10 @@ from taskloom import analysis_tables
 from taskloom.analysis.growth import Growth, GrowthPoint
 from taskloom.analysis.memory import MemoryRow, memory
 from taskloom.analysis.processes import Process
-from taskloom.analysis.report import Asked, build, page
+from taskloom.analysis.report import ReportExperiment, build, page
 from taskloom.analysis.variants import by_variant, variant_of
 from taskloom.analysis.workload import workload
+from tests.support.report_example import as_read
 
 MIB = 1 << 20
 PEAKS = {"peaks": {"threads": {"1": {"gflop_per_s": 100.0, "triad_gb_per_s": 10.0},
@@ -210,14 +211,14 @@ def test_an_experiment_without_an_axis_of_schedulers_compares_none(make_result):
 
 
 def test_the_page_and_the_tables_have_each_network(processes, found):
-    asked = Asked(3, "workload of tiny", "finished", len(processes), {"succeeded": len(processes)},
-                  "2026-11-28T12:00:00+00:00", {"template": "workload"})  # fmt: skip
-    document = json.loads(json.dumps(build(asked, processes, {}, memory_rows(processes), workload=found)))
-    assert document["workload"] == json.loads(json.dumps(dataclasses.asdict(found)))
-    *answers, reservations = document["answer"]
+    asked = ReportExperiment(3, "workload of tiny", "finished", len(processes), {"succeeded": len(processes)},
+                             "2026-11-28T12:00:00+00:00", {"template": "workload"})  # fmt: skip
+    report = as_read(build(asked, processes, {}, memory_rows(processes), workload=found))
+    assert report.workload == found
+    *answers, reservations = report.answer
     assert answers == found.answers
     assert reservations.startswith("It is not known whether other processes ran during")
-    html = page(document)
+    html = page(report)
     (overview,) = re.findall(r"<h2>All networks</h2>.*?</table>", html)
     (_, *lstm), (_, *tiny) = (re.findall(r">([^<>]*)</td>", line) for line in overview.split("<tr>")[2:])
     assert tiny[:2] == ["forward (partly), update (partly)", "forward"]
@@ -236,7 +237,7 @@ def test_the_page_and_the_tables_have_each_network(processes, found):
     assert shown[0] == "lstm-tiny (lstm)"
     assert {*found.networks[1].answers, *found.answers} <= set(shown)
     assert all(f"<li>{escape(told)}</li>" in html for of in found.networks for told in of.answers)
-    kept = json.loads(json.dumps(six_networks.figures(document)))
+    kept = json.loads(json.dumps(six_networks.figures(dataclasses.asdict(report))))
     row = kept["networks"][1]["rows"][0]
     assert (row["scheduler"], row["threads"], row["step_s"]) == ("fork-join", 2, pytest.approx(0.6, rel=0.004))
     assert row["phases"]["update"][1] == found.networks[1].rows[0].phases[-1].memory_bound
@@ -244,7 +245,7 @@ def test_the_page_and_the_tables_have_each_network(processes, found):
 
 
 def test_a_workload_without_results_says_so():
-    asked = Asked(3, "workload", "cancelled", 2, {"cancelled": 2}, "2026-11-28T12:00:00+00:00", {})
-    document = build(asked, [], {}, [], workload=workload(3, [], [], growth_of))
-    assert document["answer"] == ["No run has succeeded: there is nothing to conclude."]
-    page(json.loads(json.dumps(document)))
+    asked = ReportExperiment(3, "workload", "cancelled", 2, {"cancelled": 2}, "2026-11-28T12:00:00+00:00", {})
+    report = build(asked, [], {}, [], workload=workload(3, [], [], growth_of))
+    assert report.answer == ["No run has succeeded: there is nothing to conclude."]
+    page(as_read(report))

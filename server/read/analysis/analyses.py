@@ -24,7 +24,7 @@ from taskloom.analysis.memory import memory as memory_of
 from taskloom.analysis.outlook import Outlook, outlook, sources, usable_runs
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import Profile
-from taskloom.analysis.report import Asked, build, to_show
+from taskloom.analysis.report import Report, ReportCalibration, ReportCard, ReportExperiment, build, to_show
 from taskloom.analysis.report import card as report_card
 from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.scaling import scaling as scale_processes
@@ -152,8 +152,8 @@ def _readable(
     return found, unreadable
 
 
-def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> dict[str, Any]:
-    """The report's document. Raises NotFound."""
+def report(database: Database, store: Store, experiment_id: int, leave_out_disturbed: bool = False) -> Report:
+    """The report of an experiment. Raises NotFound."""
     experiment = _asked(database, experiment_id)
     processes, primary = reading.with_question(database, experiment_id, causes=True)
     profiles, unreadable = _profiles(database, store, processes)
@@ -179,17 +179,17 @@ def report(database: Database, store: Store, experiment_id: int, leave_out_distu
     )
 
 
-def card(database: Database, experiment_id: int) -> dict[str, Any]:
+def card(database: Database, experiment_id: int) -> ReportCard:
     """The report card of an experiment, and its environment. Raises NotFound."""
     experiment = _asked(database, experiment_id)
     processes, primary = reading.with_question(database, experiment_id, causes=True)
     return report_card(experiment, processes, _calibration_for(database, processes, primary), primary)
 
 
-def _asked(database: Database, experiment_id: int) -> Asked:
+def _asked(database: Database, experiment_id: int) -> ReportExperiment:
     """Raises NotFound."""
     detail = details.show(database, experiment_id)
-    return Asked(
+    return ReportExperiment(
         experiment_id=detail.id,
         name=detail.name,
         state=detail.state,
@@ -339,7 +339,7 @@ def calibrations(database: Database) -> list[Calibration]:
 
 def _calibration_for(
     database: Database, processes: Sequence[Process], primary: Sides | None
-) -> dict[str, Any] | None:
+) -> ReportCalibration | None:
     """Calibration of the processes' node, with the smallest difference that it can detect with as many pairs as there
     are repetitions. None: the processes ran on several nodes, or their node is not calibrated."""
     nodes = {str(process.environment.get("node", "")) for process in processes}
@@ -351,5 +351,4 @@ def _calibration_for(
     sequential = any(process.stop_rule for process in processes)
     statements = 1 if primary is not None else max(1, planned_by(processes).size)
     detectable = found.at(pairs, statements, sequential)
-    return {"experiment_id": found.experiment_id, "node": found.node, "processes": pairs, "detectable": detectable,
-            "false_alarms": found.false_alarms, "comparisons": found.comparisons}  # fmt: skip
+    return ReportCalibration(found.experiment_id, found.node, pairs, detectable, found.false_alarms, found.comparisons)

@@ -15,6 +15,7 @@ from taskloom.analysis.comparison import NOISE_FLOOR
 from taskloom.analysis.history import SeriesList
 from taskloom.analysis.memory import MemoryTable
 from taskloom.analysis.outlook import Outlook
+from taskloom.analysis.report import Report, ReportCard
 from taskloom.analysis.scaling import ScalingTable
 from taskloom.analysis.sweep import Sweep
 from taskloom.contract.analysis import AlertPage, AlertState
@@ -35,7 +36,6 @@ from taskloom.server.read.analysis.answers import (
     of_selections,
     of_series_of,
 )
-from taskloom.server.read.analysis.document import Report, ReportCard
 from taskloom.server.read.analysis.selection import SYNTAX, parse
 from taskloom.server.read.context import Reads
 from taskloom.server.routing import Router

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -73,7 +73,7 @@ def _judgement(session: Session, threshold: Threshold, run_ids: Sequence[int]) -
     processes = reading.of_runs(session, run_ids)
     step_s = step_interval(processes)
     config = processes[0].config
-    row = {"variant": {name: config[name] for name in ("scheduler", "threads")}, "runs": len(processes)}
-    judged = thresholds.judge_one(_limits(threshold), {**row, "step_s": asdict(step_s)})
+    variant = {name: config[name] for name in ("scheduler", "threads")}
+    judged = thresholds.judge_one(_limits(threshold), variant, step_s, len(processes))
     ratio = step_s.median / threshold.reference_s
     return Judgement(threshold.series_id, run_ids[0], judged.state, ratio, judged.sentence)
