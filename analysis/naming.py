@@ -1,4 +1,4 @@
-"""Names of experiments that were submitted without one: the question and the model."""
+"""Names of experiments that were submitted without one (the question and the model), and of configurations."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from gpt2core.spec.config import DEFAULTS
+from gpt2core.spec.roles import MAIN, with_role
 from gpt2core.spec.wording import counted, enumerated
 from taskloom.analysis.wording import settings, value_text
 
@@ -29,6 +30,13 @@ def experiment_name(request: Mapping[str, Any]) -> str:
     fixed = [settings({name: base[name] for name in ("scheduler", "threads") if single and name in base})]
     text = ", ".join(filter(None, [model, mode, *varied, *fixed]))
     return f"{question} {text}".strip()[:MOST]
+
+
+def configuration(config: Mapping[str, Any]) -> str:
+    """A configuration by its main settings: tiny, inference, task, slices 1x64, batch 4, 2 threads."""
+    shown = {name: config[name] for name in MAIN if name not in with_role("length") and config.get(name) is not None}
+    mode = ["inference"] if config.get("mode") == "infer" else []
+    return ", ".join([_model(shown.pop("model", {})), *mode, settings(shown)])
 
 
 def _model(given: Any) -> str:

@@ -18,6 +18,7 @@ class SeriesRow(Model):
     """Runs of one configuration on one machine over time, without its points."""
 
     id: int
+    name: str = Field("", description="its main settings in words")
     config: dict[str, Any] = Field(description="the settings that its runs have in common")
     machine: dict[str, Any] = Field(description="facts about the machine that its runs share, and their cores")
     node: str

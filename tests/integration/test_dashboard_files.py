@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from gpt2core.spec.config import NAMES
 from taskloom.server.read.dashboard.files import FOLDER, read
 from taskloom.server.read.dashboard.shortened import script
 
@@ -154,6 +155,13 @@ def test_nothing_has_the_type_any(name):
     """`make ui-check` would check nothing of it."""
     code = (FOLDER / name).read_text()
     assert [each for each in (types(code) or [code]) if re.search(r"\bany\b", each)] == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_main_settings_are_named_at_their_fields_alone(name):
+    """A page takes them from an answer of the API; a short list is of what it treats in its own way."""
+    lists = re.findall(r"\[\s*('\w+'(?:,\s*'\w+')+)\s*\]", FILES.by_path[name].plain.decode())
+    assert [each for each in lists if len({*re.findall(r"\w+", each)} & {*NAMES}) > 5] == []
 
 
 def test_no_file_names_another_site():

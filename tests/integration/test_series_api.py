@@ -8,6 +8,7 @@ from gpt2core.spec.latency import latency
 from gpt2core.spec.series import MACHINE, SOFTWARE, series_key
 from taskloom import Client
 from taskloom.analysis.fingerprint import FINGERPRINT
+from taskloom.analysis.naming import configuration
 from taskloom.server.read import questions
 
 pytestmark = pytest.mark.both_databases
@@ -54,6 +55,8 @@ def test_series_are_listed_without_their_points_the_newest_first(measured):
     task, fork_join = walk(measured, SERIES, limit=1)
     assert (task["runs"], task["node"], task["config"]["scheduler"]) == (2, "n2", "task")
     assert (task["median_step_s"], task["recent_s"]) == (0.25, [0.5, 0.25])
+    assert task["name"] == configuration(task["config"])
+    assert task["name"].startswith("tiny, task, slices ")
     assert (fork_join["runs"], fork_join["machine"]["cpu_model"], fork_join["alerts"]) == (12, "Some CPU", [])
     assert fork_join["first_at"] == "1970-01-01T00:50:01Z"
     (whole,) = measured.get("/analysis/history", run_id=1)["items"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from taskloom.analysis.naming import experiment_name
+from taskloom.analysis.naming import configuration, experiment_name
 
 SWEEP = {"scheduler": ["task", "fork-join"], "threads": [1, 2]}
 PRIMARY = {"a": {"scheduler": "fork-join", "threads": 2}, "b": {"scheduler": "task", "threads": 2}}
@@ -37,6 +37,19 @@ PRIMARY = {"a": {"scheduler": "fork-join", "threads": 2}, "b": {"scheduler": "ta
 )  # fmt: skip
 def test_the_question_and_the_model(request_: dict[str, Any], name: str) -> None:
     assert experiment_name(request_) == name
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"model": {"name": "tiny"}, "scheduler": "task", "sync": "none", "threads": 2, "batch": 4, "seq": 64,
+          "steps": 12, "batch_slice": 1, "token_slice": 16, "precision": "fp32", "mode": "train", "seed": 3},
+         "tiny, task, slices 1x16, sync none, batch 4, seq 64, precision fp32, 2 threads"),
+        ({"model": {"name": "tiny"}, "scheduler": "serial", "sync": None, "threads": 1, "mode": "infer"},
+         "tiny, inference, serial, 1 thread"),
+    ],
+)  # fmt: skip
+def test_a_configuration_is_named_by_its_main_settings(config: dict[str, Any], name: str) -> None:
+    assert configuration(config) == name
 
 
 def test_a_name_has_at_most_200_characters() -> None:

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from gpt2core.spec.phases import PHASES
 from taskloom.analysis.history import SeriesChanges
+from taskloom.analysis.naming import configuration
 from taskloom.contract.analysis import AlertState, AlertSummary
 from taskloom.contract.series import SeriesPage, SeriesRow, SeriesRun, SeriesRunPage
 from taskloom.server.alerts import raised, thresholds
@@ -91,6 +92,7 @@ def _row(session: Session, series: Series, slower: Sequence[AlertSummary]) -> Se
     steps_s = [step_s for step_s in session.scalars(newest) if step_s is not None]
     return SeriesRow(
         id=series.id,
+        name=configuration(series.config),
         config=series.config,
         machine=series.machine,
         node=series.node,

@@ -313,10 +313,17 @@ const Chart = later(async () => (await import('../plots/chosen.js')).Chart);
 function ChartOfRuns() {
 	const {params} = address.value;
 	const [filter, selected] = [params.get('filter'), params.get('marked')];
+	const source = {filter, run: selected?.split(',')};
+	const first = useAnswer(filter || selected ? 'runs' : null, {...source, limit: 1});
 	return html`
 		<div class="filters"><${Filter} of="runs" placeholder="experiment_id in (7, 8) and state = succeeded" /></div>
 		${filter || selected
-			? html`<${Chart} source=${{filter, run: selected?.split(',')}} />`
+			? html`<${Answered} answer=${first} height=${340}>
+					${page => html`<${Chart}
+						source=${source}
+						settings=${[...Object.keys(page.items[0]?.settings ?? {}), 'node', 'experiment_id']}
+					/>`}
+				<//>`
 			: html`<${Empty}><p>A filter, or runs selected in the list of runs, say what the chart shows.</p><//>`}
 	`;
 }

@@ -3,31 +3,13 @@ import {html, useEffect, useMemo, useRef} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {ask} from '../api.js';
 import {changed, useAction, useAnswer} from '../answers.js';
-import {count, median, ms, number, pairsOf, percent, plural, round, setting} from '../format.js';
+import {count, median, ms, number, pairsOf, percent, plural, round} from '../format.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
 import {Filter, Pages} from '../lists.js';
 import {METRICS, MS, plain} from '../plots/scale.js';
 import {Lines, Spark} from '../plots/series.js';
 import {State} from '../words.js';
-
-const SHOWN = ['model', 'mode', 'scheduler', 'threads', 'batch_slice', 'token_slice', 'batch', 'seq', 'precision'];
-
-/** A short name of a series. @param {Pick<import('../schemas').Schemas['SeriesRow'], 'config' | 'node'>} series */
-const nameOf = series =>
-	`${SHOWN.filter(name => series.config[name] != null)
-		.map(
-			name =>
-				({
-					threads: plural(Number(series.config.threads), 'thread'),
-					batch: `B ${series.config.batch}`,
-					seq: `T ${series.config.seq}`,
-					batch_slice: `${series.config.batch_slice}×${series.config.token_slice}`,
-					token_slice: ''
-				})[name] ?? setting(series.config[name])
-		)
-		.filter(Boolean)
-		.join(', ')}`;
 
 /** @param {{alert: import('../schemas').Schemas['AlertSummary'] | import('../schemas').Schemas['Alert']}} props */
 function Confirm({alert}) {
@@ -188,7 +170,7 @@ function Points({of}) {
 			/>
 		</div>
 		<${Lines}
-			title=${nameOf(of)}
+			title=${of.name}
 			name="history"
 			rows=${points}
 			said=${(points.length < of.runs ? `The newest ${count(points.length)} of ` : '') +
@@ -360,7 +342,7 @@ export default function History() {
 												})}
 												aria-current=${String(s.id) === chosen ? 'true' : undefined}
 											>
-												${nameOf(s)}
+												${s.name}
 											</a>`
 										},
 										{label: 'Node', cell: s => s.node},

@@ -15,7 +15,6 @@ import {Label, METRICS, OTHERS, XAxis, YAxis, plain, scale, schedulerColour} fro
 
 // Runs of a chart.
 const MOST = 20_000;
-const MAIN = ['model', 'scheduler', 'sync', 'threads', 'batch', 'seq', 'batch_slice', 'token_slice', 'precision'];
 const PALETTE = [...OTHERS, '--task', '--fork-join', '--serial'];
 const EVERY = 'every setting';
 const NONE = 'none';
@@ -211,8 +210,8 @@ function combinations(runs, names, y, width) {
 }
 
 /**
- * @param {{source: import('../address.js').Params, settings?: string[], variants?: Variants, version?: unknown}} props
- *   source: filters of runs; settings: those that vary, by default those of MAIN that do; variants: rows of
+ * @param {{source: import('../address.js').Params, settings: string[], variants?: Variants, version?: unknown}} props
+ *   source: filters of runs; settings: columns of the export; variants: rows of
  *   /experiments/{id}/variants, for intervals; version: of the runs, which are loaded again when it changes
  */
 export function Chart({source, settings, variants = [], version}) {
@@ -222,7 +221,7 @@ export function Chart({source, settings, variants = [], version}) {
 		...new Set([
 			'run_id',
 			...KNOWN.filter(name => !MEASURED.includes(name) || [params.get('x'), params.get('y')].includes(name)),
-			...(settings ?? [...MAIN, 'node', 'experiment_id'])
+			...settings
 		])
 	];
 	const query = {...source, columns: columns.join(',')};
@@ -264,7 +263,7 @@ export function Chart({source, settings, variants = [], version}) {
 		colour === 'scheduler'
 			? schedulerColour(setting(value))
 			: `var(${colour ? PALETTE[kinds.indexOf(setting(value)) % PALETTE.length] : '--accent'})`;
-	const variantOf = (/** @type {Run} */ row) => JSON.stringify((settings ?? []).map(name => setting(row[name])));
+	const variantOf = (/** @type {Run} */ row) => JSON.stringify(settings.map(name => setting(row[name])));
 	const known = new Map(variants.map(row => [variantOf(row.variant), row]));
 	/** The interval of runs that are one variant. @param {Run[]} group @returns {[number, number] | null} */
 	const interval = group => {
