@@ -137,11 +137,6 @@ def few(names: Set[str]) -> str:
     return ", ".join(sorted(names)[:3]) + (", ..." if len(names) > 3 else "") if names else "no tensors"
 
 
-def files_in(folder: Path) -> list[Path]:
-    """The files of a folder that may be read for a model."""
-    return sorted(each for each in folder.iterdir() if each.suffix in (".safetensors", ".json"))
-
-
 def _in_folder(folder: Path) -> Path:
     """The one file, or else the index, of a folder."""
     for name in (ONE_FILE, INDEX):
