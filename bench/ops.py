@@ -18,6 +18,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
+from bench.bound import roofs_s
 from bench.quiet import QUIET, undisturbed
 from bench.ratios import HOW, NO_RATIO, limits, ratio
 from bench.record import Measured, head, machine, out_option, save
@@ -97,12 +98,14 @@ def refuse_other_libraries(found: Mapping[str, Measured]) -> None:
 
 
 def figures(result: Measured) -> Measured:
-    """Seconds of all threads in a timed step: of each op and phase, and of the step. The ops' libraries; losses."""
+    """Seconds of all threads in a timed step: of each op and phase, of the step, and of an op's roof (bench/bound.py).
+    The ops' libraries; losses."""
     step_s = result["step_s"][result["config"]["warmup"] :]
     ops = {f"{op['op']}, {op['phase']}": op for op in result["ops"]}
     op_s = {name: op["time_s"] / len(step_s) for name, op in ops.items()}
     return {
         "op_s": {**op_s, STEP: sum(step_s) / len(step_s) * len(result["threads"])},
+        "roof_s": {", ".join(name): seconds / len(step_s) for name, seconds in roofs_s(result).items()},
         "blas": {name: op["blas"] for name, op in ops.items()}, "losses": result["losses"],
     }  # fmt: skip
 
@@ -114,7 +117,10 @@ def rows(rounds: Sequence[Measured]) -> list[Measured]:
         sides = {tree: [r["of"][tree]["op_s"].get(name) for r in rounds] for tree in ("ours", "before")}
         known = {tree: None if None in values else median(values) for tree, values in sides.items()}
         compared = NO_RATIO if None in known.values() else ratio(sides["ours"], sides["before"])
-        found.append({"op": name, **{f"{tree}_s": value for tree, value in known.items()}, **compared})
+        roof_s = rounds[0]["of"]["ours"]["roof_s"].get(name)
+        of_roof = roof_s / known["ours"] if roof_s and known["ours"] else None
+        seconds = {f"{tree}_s": value for tree, value in known.items()}
+        found.append({"op": name, **seconds, "of_roof": of_roof, **compared})
     return sorted(found, key=lambda row: -max(row["ours_s"] or 0.0, row["before_s"] or 0.0))
 
 
@@ -132,13 +138,16 @@ def table(report: Measured) -> str:
         f"{sum(each['others'] > QUIET for r in report['rounds'] for each in r['of'].values())} of "
         f"{2 * len(report['rounds'])} processes.", "",
         "Milliseconds of all threads in a timed step, medians of the rounds. Ratio: ours / before, below 1 where ours "
-        f"takes less, {HOW}. Each op has an interval of its own, so of thirty one or two exclude 1 by chance.", "",
-        "| op | before | ours | ratio | 95 % | rounds |", "|---|---|---|---|---|---|",
+        f"takes less, {HOW}. Each op has an interval of its own, so of thirty one or two exclude 1 by chance. Of its "
+        "roof: the time of its arithmetic in registers, exponentials too, or of its bytes at triad's rate, relative to "
+        "ours.", "",
+        "| op | before | ours | of its roof | ratio | 95 % | rounds |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for row in report["rows"]:
         sides = ("-" if row[key] is None else f"{1e3 * row[key]:.3g}" for key in ("before_s", "ours_s"))
         value = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
-        lines.append(f"| {row['op']} | {' | '.join(sides)} | {value} | {limits(row['ratio_interval'])} "
+        of_roof = "-" if row["of_roof"] is None else f"{row['of_roof']:.0%}"
+        lines.append(f"| {row['op']} | {' | '.join(sides)} | {of_roof} | {value} | {limits(row['ratio_interval'])} "
                      f"| {row['rounds']} |")  # fmt: skip
     return "\n".join(lines) + "\n"
 

@@ -19,8 +19,8 @@ from gpt2core.compile.jit import kernel, pointer_i64
 from gpt2core.compile.lanes import HALF_BYTES, LANES, WORD
 from gpt2core.compile.later import attributes
 from gpt2core.compile.line import LINE_BYTES
-from gpt2core.gemm.blocking import BLOCK, DEPTH, GROUP, PANEL, PANEL_ROW, blocking
-from gpt2core.gemm.operands import Operand, Out
+from gpt2core.gemm.blocking import BLOCK, DEPTH, GROUP, PANEL, PANEL_ROW, VECTORS, blocking
+from gpt2core.gemm.operands import COLUMNS_FROM, COLUMNS_TO, WHOLE, WORDS_FROM, WORDS_TO, Band, Operand, Out
 from gpt2core.gemm.packing import group_words, pack_columns, pack_depth, pack_rows, pack_transposed, round_row
 from gpt2core.gemm.register_tile import (
     ALONG_COLUMNS,
@@ -117,6 +117,24 @@ def layout_of(rows, a_word):
     return ALONG_ROWS if a_word == WORD else ALONG_COLUMNS
 
 
+@kernel
+def part_of_tile(band, i, rows, j, columns, length, pairs):
+    """What a Band leaves of a register tile of rows [i, i + rows) and of the `columns` columns of a panel from j on:
+    columns [left, right) of these, whole vectors, and words [first, last) of `length`.
+    """
+    low, high, step = i + band.shift, i + rows - 1 + band.shift, 2 if pairs else 1  # of its first and last row
+    left, right, first, last = 0, columns, 0, length
+    if band.kind == COLUMNS_TO:
+        right = min(columns, (high - j + LANES) // LANES * LANES)
+    elif band.kind == COLUMNS_FROM:
+        left = max(0, (low - j) // LANES * LANES)
+    elif band.kind == WORDS_TO:
+        last = min(length, max(0, high // step + 1))
+    elif band.kind == WORDS_FROM:
+        first = min(length, max(0, low // step))
+    return left, right, first, last
+
+
 class Block(NamedTuple):
     """A block of A's words: its address, and the strides in bytes of rows, of words, and of GROUP rows."""
 
@@ -135,7 +153,7 @@ class Panels(NamedTuple):
 
 
 @kernel
-def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, rounded):
+def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, rounded, band):
     """Compute C (rows, n) from a Block of A, of `length` words, and an Operand B (depth, n), panel by panel.
 
     While a panel is multiplied, the next one is packed: a share of its words with each register tile. The lines of a
@@ -145,6 +163,7 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
     packs segments, these are whole, and a tile has as many turns (with 96 rows or more). Otherwise a transposed B is
     packed as a whole with the last share, and its lines, which are consecutive, are prefetched during the panel before.
     During the last panel, the lines of the next block's first panel are prefetched, from next_b on.
+    Register tiles that a Band leaves out are skipped, of others vectors and words outside it.
 
     If `c.fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores
     do not wait.
@@ -159,7 +178,7 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
     within = 1 if WITHIN_TILES and (pairs or not rounded) else 0
     segments = (share + LANES - 1) // LANES * PANEL  # of a tile's share, a turn each
     whole = depth % (LANES * step) == 0 and segments <= length // AT_ONCE
-    if not (SEGMENTS and within and trans_b and not half_b and a.word == WORD and whole):
+    if not (SEGMENTS and within and trans_b and not half_b and a.word == WORD and whole and band.kind == WHOLE):
         segments = 0
     if segments:
         share = segments // PANEL * LANES
@@ -173,7 +192,8 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
         while i < rows:
             rows_of, end = rows_of_tile(rows - i), min(begin + share, length) if j >= 0 else length
             lie = layout_of(rows_of, a.word)
-            if j >= 0:
+            left, right, first, last = part_of_tile(band, i, rows_of, j, columns, length, pairs)
+            if j >= 0 and left < right:
                 if trans_b and not segments:
                     ahead = next_b if following >= n else b.at + following * column_b
                     ahead += share_rows * (i // REGISTER_ROWS) * column_b
@@ -183,24 +203,25 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
                     ahead = b.at + end * word_b + following * column_b
                 else:
                     ahead = b.at + (following + PANEL) * column_b
-                x, y = a.at + i // GROUP * a.group + i % GROUP * a.row, c.at + i * c_row + WORD * j
-                vectors = (columns + LANES - 1) // LANES
+                x, y = a.at + i // GROUP * a.group + i % GROUP * a.row, c.at + i * c_row + WORD * (j + left)
+                vectors = (right - left + LANES - 1) // LANES
                 if large and c.fetches and rows_of == REGISTER_ROWS:
                     fetch_out(y, c_row)
                 row_turns, other_turns, done = 0, 0, begin
-                if within and rows_of == REGISTER_ROWS and following + PANEL <= n:
+                if within and rows_of == REGISTER_ROWS and vectors == VECTORS and following + PANEL <= n:
                     if segments:
                         other_turns, done = (end - begin) // LANES * PANEL, end
                     elif not trans_b and (lie == ALONG_COLUMNS or not half_b):
-                        done = max(begin, min(end, depth // step, begin + length // AT_ONCE))
+                        done = max(begin, min(end, depth // step, begin + (last - first) // AT_ONCE))
                         row_turns, other_turns = (0, done - begin) if half_b else (done - begin, 0)
                 at_b, to = b.at + begin * word_b + following * column_b, next_panel + begin * PANEL_ROW
-                words, cells = Words(x, a.row, a.word), Cells(y, c_row, columns, c.adds)
+                words, cells = Words(x + first * a.word, a.row, a.word), Cells(y, c_row, right - left, c.adds)
+                at_panel = panel + first * PANEL_ROW + WORD * left
                 fetched, packs = Ahead(ahead, places), Packs(row_turns, other_turns, at_b, size * ldb, to)
                 if pairs:
-                    register_pairs(rows_of, lie, vectors, words, panel, length, cells, fetched, packs)
+                    register_pairs(rows_of, lie, vectors, words, at_panel, last - first, cells, fetched, packs)
                 else:
-                    register_floats(rows_of, lie, vectors, words, panel, length, cells, fetched, packs)
+                    register_floats(rows_of, lie, vectors, words, at_panel, last - first, cells, fetched, packs)
                 begin = done
             if following >= n:
                 begin = end
@@ -256,7 +277,7 @@ def multiply_panels(scratch, m, n, k, a, panels, c):
 
 
 @kernel
-def multiply_packed(pairs, rounded, scratch, m, n, k, a, b, c):
+def multiply_packed(pairs, rounded, scratch, m, n, k, a, b, c, band):
     """C (m, n) = A (m, k) @ B (k, n), or += if `c.adds` is set; see gemm.operands.
 
     `pairs` (needs AVX512-BF16) and `rounded` (on any processor) round the operands to bfloat16; only then may they be
@@ -297,9 +318,10 @@ def multiply_packed(pairs, rounded, scratch, m, n, k, a, b, c):
             next_b = b.at + next_k * b_word
             if next_k == k:  # the columns behind these: often the next product's
                 next_b = b.at + size_b * n * (ldb if trans_b else 1)
+            moved = m0 if band.kind in (COLUMNS_TO, COLUMNS_FROM) else m0 - k0
             multiply_block(
                 rows, depth, length, n, Block(at_a, a_row, a_word, a_group),
                 Operand(b.at + k0 * b_word, ldb, trans_b, half_b), next_b,
                 Out(c.at + WORD * m0 * ldc, ldc, 1 if c.adds or k0 else 0, c.fetches),
-                Panels(panel, next_panel, places), pairs, rounded,
+                Panels(panel, next_panel, places), pairs, rounded, Band(band.kind, band.shift + moved),
             )  # fmt: skip

@@ -16,7 +16,7 @@ from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, cgutils, entry, intrinsic, kernel, runtime, types
 from gpt2core.compile.lanes import HALF_BYTES, WORD
 from gpt2core.gemm.microkernel import multiply_packed, multiply_panels
-from gpt2core.gemm.operands import Operand, Out, into, plain
+from gpt2core.gemm.operands import WHOLE, Band, Operand, Out, into, plain
 from gpt2core.gemm.packing import pack_panels, pack_rows
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.gemm.tiles import multiply_on_tiles
@@ -86,7 +86,7 @@ def pack_matrix(to, source, stride, halves, transposed, first, k0, count, depth)
 
 class Asked(NamedTuple):
     """The arguments of an entry: address of a library's function, columns per call or 0 for all, address of this
-    thread's PRODUCT_SCRATCH words, and the product C (m, n) = A (m, k) @ B (k, n)."""
+    thread's PRODUCT_SCRATCH words, the product C (m, n) = A (m, k) @ B (k, n), and what a triangle leaves of it."""
 
     address: int
     piece: int
@@ -97,6 +97,7 @@ class Asked(NamedTuple):
     a: Operand
     b: Operand
     c: Out
+    band: Band
 
 
 @kernel
@@ -104,7 +105,7 @@ def asked(x, rounds):
     """What an entry is asked for. Only a product that rounds its operands takes bfloat16."""
     a = Operand(x[6], x[7], x[8], x[9] if rounds else 0)
     b = Operand(x[10], x[11], x[12], x[13] if rounds else 0)
-    return Asked(x[0], x[1], x[2], x[3], x[4], x[5], a, b, Out(x[14], x[15], x[16], x[17]))
+    return Asked(x[0], x[1], x[2], x[3], x[4], x[5], a, b, Out(x[14], x[15], x[16], x[17]), Band(x[18], x[19]))
 
 
 @entry(OF_PRODUCT)
@@ -144,7 +145,7 @@ def own_product_of_floats(x):
     """`multiply` of float32 by our own product. Without a row length, b are panels that packing.pack_panels made."""
     p = asked(x, False)
     if p.b.length:
-        multiply_packed(False, False, p.scratch, p.m, p.n, p.k, p.a, p.b, p.c)
+        multiply_packed(False, False, p.scratch, p.m, p.n, p.k, p.a, p.b, p.c, p.band)
     else:
         multiply_panels(p.scratch, p.m, p.n, p.k, p.a, p.b.at, p.c)
 
@@ -153,7 +154,7 @@ def own_product_of_floats(x):
 def own_product_of_pairs(x):
     """`multiply` by our own product of pairs of bfloat16, which needs AVX512-BF16."""
     p = asked(x, True)
-    multiply_packed(True, False, p.scratch, p.m, p.n, p.k, p.a, p.b, p.c)
+    multiply_packed(True, False, p.scratch, p.m, p.n, p.k, p.a, p.b, p.c, p.band)
 
 
 @entry(OF_PRODUCT)
@@ -168,7 +169,7 @@ def own_product_of_tiles(x):
 def own_product_of_rounded(x):
     """`multiply` by our own product of operands rounded to bfloat16, on any processor."""
     p = asked(x, True)
-    multiply_packed(False, True, p.scratch, p.m, p.n, p.k, p.a, p.b, p.c)
+    multiply_packed(False, True, p.scratch, p.m, p.n, p.k, p.a, p.b, p.c, p.band)
 
 
 @kernel
@@ -188,21 +189,27 @@ def weight_or_panels(by, weight, panels):
 
 
 @kernel
-def multiply(by, m, n, k, a, b, c):
-    """C (m, n) = A (m, k) @ B (k, n), or += if `c.adds` is set: an Out and two Operands. Matrices of bfloat16 are for
-    products that round their operands. With a B of row length 0, its address is that of its panels, which only our own
-    product of float32 takes (`weight_or_panels`).
+def multiply_band(by, m, n, k, a, b, c, band):
+    """C (m, n) = A (m, k) @ B (k, n), or += if `c.adds` is set: an Out, two Operands and a Band. Matrices of bfloat16
+    are for products that round their operands. With a B of row length 0, its address is that of its panels, which only
+    our own product of float32 takes (`weight_or_panels`), and only whole.
 
     `by` is the address of an entry and its first arguments: see `Asked`. Products are compiled once, not into each
     kernel. With `c.fetches`, a large product of our own on vector registers fetches C's lines before it writes them.
     """
     code, address, piece, scratch = by
-    _call(code, Asked(address, piece, scratch, m, n, k, a, b, c))
+    _call(code, Asked(address, piece, scratch, m, n, k, a, b, c, band))
+
+
+@kernel
+def multiply(by, m, n, k, a, b, c):
+    """`multiply_band` of a whole product."""
+    multiply_band(by, m, n, k, a, b, c, Band(WHOLE, 0))
 
 
 @intrinsic
 def _call(typingctx, code, asked):
-    """Call an entry of matrix products at its address with the address of its arguments, 18 int64."""
+    """Call an entry of matrix products at its address with the address of its arguments, 20 int64."""
 
     def codegen(context, builder, signature, args):
         i64 = ir.IntType(64)

@@ -43,6 +43,25 @@ def into(at, length, adds):
     return Out(at, length, adds, 0)
 
 
+WHOLE, COLUMNS_TO, COLUMNS_FROM, WORDS_TO, WORDS_FROM = range(5)  # kinds of a band
+
+
+class Band(NamedTuple):
+    """What a triangle leaves of a product, by its row i and the index i + `shift`. Our own product on vector registers
+    skips the register tiles and the words that are outside; elsewhere the whole product is computed.
+
+    kind           what of row i
+    WHOLE          all
+    COLUMNS_TO     only columns up to this index are wanted; what others of C contain is undefined
+    COLUMNS_FROM   only columns from this index on
+    WORDS_TO       elements of A behind this index are 0
+    WORDS_FROM     elements of A before this index are 0
+    """
+
+    kind: int
+    shift: int
+
+
 class Lines(NamedTuple):
     """Words in lines, as a strided tile reads them as A: their address, and the strides in bytes of rows, of words
     along a line, and of lines."""

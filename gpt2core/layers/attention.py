@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import exp32, float32, maximum32, np, whole
-from gpt2core.gemm.operands import into, plain, transposed
-from gpt2core.gemm.products import multiply
+from gpt2core.gemm.operands import COLUMNS_FROM, COLUMNS_TO, WORDS_FROM, WORDS_TO, Band, into, plain, transposed
+from gpt2core.gemm.products import multiply_band
 from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
@@ -90,7 +90,8 @@ def attention_forward(
                     run = run_length(key, q1, sample0, sample1, TS)
                     base = row_of(b, key, sample0, sample1, T, TS) * C3
                     q, k = address_of(qkv, row * C3 + h * hs), address_of(qkv, base + C + h * hs)
-                    multiply(by, n, run, hs, plain(q, C3), transposed(k, C3), into(at + 4 * key, q1, 0))
+                    to = into(at + 4 * key, q1, 0)
+                    multiply_band(by, n, run, hs, plain(q, C3), transposed(k, C3), to, Band(COLUMNS_TO, q0 - key))
                     key += run
                 for i in range(n):
                     seen = q0 + i + 1
@@ -102,8 +103,8 @@ def attention_forward(
                 while key < q1:
                     run = run_length(key, q1, sample0, sample1, TS)
                     base = row_of(b, key, sample0, sample1, T, TS) * C3
-                    v, to = address_of(qkv, base + 2 * C + h * hs), address_of(out, row * C + h * hs)
-                    multiply(by, n, hs, run, plain(at + 4 * key, q1), plain(v, C3), into(to, C, key))
+                    v, to = address_of(qkv, base + 2 * C + h * hs), into(address_of(out, row * C + h * hs), C, key)
+                    multiply_band(by, n, hs, run, plain(at + 4 * key, q1), plain(v, C3), to, Band(WORDS_TO, q0 - key))
                     key += run
 
 
@@ -179,8 +180,10 @@ def attention_backward(
                     run = run_length(query, T, sample0, sample1, TS)
                     base, column = row_of(b, query, sample0, sample1, T, TS), 4 * (query - key)
                     q, dy = address_of(qkv, base * C3 + at_q), address_of(dout, base * C + at_q)
-                    multiply(by, n, run, hs, plain(k, C3), transposed(q, C3), into(at_p + column, width, 0))
-                    multiply(by, n, run, hs, plain(v, C3), transposed(dy, C), into(at_ds + column, width, 0))
+                    to_p, to_ds = into(at_p + column, width, 0), into(at_ds + column, width, 0)
+                    wanted = Band(COLUMNS_FROM, key - query)
+                    multiply_band(by, n, run, hs, plain(k, C3), transposed(q, C3), to_p, wanted)
+                    multiply_band(by, n, run, hs, plain(v, C3), transposed(dy, C), to_ds, wanted)
                     query += run
                 score_gradients(p, ds, n, width, level[key:], delta[key:], scale)
                 query = key
@@ -188,11 +191,14 @@ def attention_backward(
                     run = run_length(query, T, sample0, sample1, TS)
                     base, column = row_of(b, query, sample0, sample1, T, TS), 4 * (query - key)
                     q, dy = address_of(qkv, base * C3 + at_q), address_of(dout, base * C + at_q)
-                    dq = address_of(dqkv, base * C3 + at_q)
-                    dk, dv = address_of(dqkv, row + at_k), address_of(dqkv, row + at_v)
-                    multiply(by, n, hs, run, plain(at_ds + column, width), plain(q, C3), into(dk, C3, column))
-                    multiply(by, n, hs, run, plain(at_p + column, width), plain(dy, C), into(dv, C3, column))
-                    multiply(by, run, hs, n, transposed(at_ds + column, width), plain(k, C3), into(dq, C3, key))
+                    later, earlier = Band(WORDS_FROM, key - query), Band(WORDS_TO, query - key)
+                    p_of, ds_of = plain(at_p + column, width), plain(at_ds + column, width)
+                    dq = into(address_of(dqkv, base * C3 + at_q), C3, key)
+                    dk = into(address_of(dqkv, row + at_k), C3, column)
+                    dv = into(address_of(dqkv, row + at_v), C3, column)
+                    multiply_band(by, n, hs, run, ds_of, plain(q, C3), dk, later)
+                    multiply_band(by, n, hs, run, p_of, plain(dy, C), dv, later)
+                    multiply_band(by, run, hs, n, transposed(at_ds + column, width), plain(k, C3), dq, earlier)
                     query += run
                 key += n
 

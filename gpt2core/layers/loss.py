@@ -98,38 +98,33 @@ def cross_entropy_of_halves(
 
 @kernel
 def negative_log_likelihood(
-    loss: Vector, logits: MatrixOrHalves, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+    loss: Vector, logits: MatrixOrHalves, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
 ):
     """The loss of rows [row0, row1) of `cross_entropy`. The logits stay.
 
-    Writes:   loss (N,) =; part (any, at least V): scratch
+    Writes:   loss (N,) =
     Reads:    logits (N, Vp), float32 or bfloat16; targets (N,) int32
     Maths:    loss = logsumexp(l[:V]) - l[target]
     Tiles:    disjoint row ranges are independent
     Cost:     10*V flop, 4*Vp bytes per row
     """
     for n in range(row0, row1):
-        row = part[0]
+        row = logits[n]
+        top = whole(row[0])
         for v in range(V):
-            row[v] = whole(logits[n, v])
-        top = row[0]
-        for v in range(V):
-            top = maximum32(top, row[v])
-        wanted = row[targets[n]]
+            top = maximum32(top, whole(row[v]))
         total = np.float32(0)
         for v in range(V):
-            e = exp32(row[v] - top)
-            row[v] = e
-            total += e
-        loss[n] = np.float32(math.log(total)) + top - wanted
+            total += exp32(whole(row[v]) - top)
+        loss[n] = np.float32(math.log(total)) + top - whole(row[targets[n]])
 
 
 @kernel
 def own_negative_log_likelihood(
-    loss: Vector, logits: OwnMatrixOrHalves, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+    loss: Vector, logits: OwnMatrixOrHalves, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
 ):
     """`negative_log_likelihood` of logits whose first row is that of row0."""
-    negative_log_likelihood(loss[row0:row1], logits, part, targets[row0:row1], V, 0, row1 - row0)
+    negative_log_likelihood(loss[row0:row1], logits, targets[row0:row1], V, 0, row1 - row0)
 
 
 @kernel
@@ -160,27 +155,25 @@ def cross_entropy_of_classes(
 
 @kernel
 def negative_log_likelihood_of_classes(
-    loss: Vector, right: Vector, logits: Matrix, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt,
-    row1: TileInt,
-):  # fmt: skip
+    loss: Vector, right: Vector, logits: Matrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+):
     """`negative_log_likelihood`, and whether the target is the most likely class.
 
-    Writes:   loss (N,), part as there; right (N,) =, as `cross_entropy_of_classes`
+    Writes:   loss (N,) as there; right (N,) =, as `cross_entropy_of_classes`
     Reads:    logits (N, V), targets (N,) int32
     Tiles:    disjoint row ranges are independent
     """
     mark_right(right, logits, targets, V, row0, row1)
-    negative_log_likelihood(loss, logits, part, targets, V, row0, row1)
+    negative_log_likelihood(loss, logits, targets, V, row0, row1)
 
 
 @kernel
 def own_negative_log_likelihood_of_classes(
-    loss: Vector, right: Vector, logits: OwnMatrix, part: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt,
-    row1: TileInt,
-):  # fmt: skip
+    loss: Vector, right: Vector, logits: OwnMatrix, targets: Int32s, V: Scalar, row0: TileInt, row1: TileInt
+):
     """`negative_log_likelihood_of_classes` of logits whose first row is that of row0."""
     negative_log_likelihood_of_classes(
-        loss[row0:row1], right[row0:row1], logits, part, targets[row0:row1], V, 0, row1 - row0
+        loss[row0:row1], right[row0:row1], logits, targets[row0:row1], V, 0, row1 - row0
     )
 
 
@@ -260,8 +253,7 @@ def forward(
 ) -> None:  # fmt: skip
     """Add the loss of each row over a grid of rows, without a gradient; of float32 also whether its class is `right`.
 
-    `logits`: a tensor, or the threads' own rows of each tile. The threads' own `exponentials` have a row of at least
-    `vocab` float32.
+    `logits`: a tensor, or the threads' own rows of each tile.
     """
     own, tensor = isinstance(logits, Own), Tensor(logits.name)
     size = step.itemsize(tensor) * step.shape(tensor)[-1]
@@ -272,7 +264,7 @@ def forward(
     step.op(
         "negative_log_likelihood", "loss", chosen, grid, grid.cost(ROWS, 10 * vocab, size),
         loss=Write(loss, ROWS), logits=logits if isinstance(logits, Own) else Read(logits, ROWS),
-        part=Own("exponentials"), targets=Read(targets, ROWS), V=vocab, **more,
+        targets=Read(targets, ROWS), V=vocab, **more,
     )  # fmt: skip
 
 

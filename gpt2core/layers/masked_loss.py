@@ -10,8 +10,8 @@ from gpt2core.compile.later import exp32, maximum32, np
 from gpt2core.layers.pairs import targets_of_step
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Grid
-from gpt2core.step.ops import Outside, Own, Read, Tensor, Update, Write
-from gpt2core.step.signature import Int32s, Matrix, OwnMatrix, Scalar, Step, TileInt, Vector
+from gpt2core.step.ops import Outside, Read, Tensor, Update, Write
+from gpt2core.step.signature import Int32s, Matrix, Scalar, Step, TileInt, Vector
 
 
 @kernel
@@ -54,12 +54,12 @@ def masked_cross_entropy(
 
 @kernel
 def masked_negative_log_likelihood(
-    loss: Vector, logits: Matrix, part: OwnMatrix, targets: Int32s, lengths: Int32s, B: Scalar, micros: Scalar,
+    loss: Vector, logits: Matrix, targets: Int32s, lengths: Int32s, B: Scalar, micros: Scalar,
     step: Step, row0: TileInt, row1: TileInt,
 ):  # fmt: skip
     """The loss of rows [row0, row1) of `masked_cross_entropy`. The logits stay.
 
-    Writes:   loss (N,) =; part (any, at least V): scratch
+    Writes:   loss (N,) =
     Reads:    logits (N, V); targets, lengths as there
     Maths:    loss = (logsumexp(l) - l[target]) * N * micros / M; 0 for no target
     Tiles:    disjoint row ranges are independent
@@ -67,7 +67,7 @@ def masked_negative_log_likelihood(
     V, count = logits.shape[1], targets_of_step(lengths, B, micros, step)
     weight = np.float32(logits.shape[0] * micros / count)
     for n in range(row0, row1):
-        row, to, target = logits[n], part[0], targets[n]
+        row, target = logits[n], targets[n]
         if target < 0:
             loss[n] = 0
             continue
@@ -76,9 +76,7 @@ def masked_negative_log_likelihood(
             top = maximum32(top, row[v])
         total = np.float32(0)
         for v in range(V):
-            e = exp32(row[v] - top)
-            to[v] = e
-            total += e
+            total += exp32(row[v] - top)
         loss[n] = (np.float32(math.log(total)) + top - row[target]) * weight
 
 
@@ -96,10 +94,10 @@ def forward_backward(
 
 
 def forward(step: Builder, grid: Grid, *, logits: Tensor, loss: Tensor, targets: Tensor, B: int, micros: int) -> None:
-    """Add the loss of each row with a target, without a gradient. The threads' own `exponentials` have a row of V."""
+    """Add the loss of each row with a target, without a gradient."""
     V = step.shape(logits)[-1]
     step.op(
         "negative_log_likelihood", "loss", masked_negative_log_likelihood, grid, grid.cost(ROWS, 10 * V, F32 * V),
-        loss=Write(loss, ROWS), logits=Read(logits, ROWS), part=Own("exponentials"), targets=Read(targets, ROWS),
+        loss=Write(loss, ROWS), logits=Read(logits, ROWS), targets=Read(targets, ROWS),
         lengths=Outside("lengths"), B=B, micros=micros,
     )  # fmt: skip

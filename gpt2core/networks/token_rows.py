@@ -27,14 +27,13 @@ def head_specs(config: TrainConfig, width: int, columns: int, dtype: str = "floa
     longest = math.prod(slicing.sizes(config))
     logits = TensorSpec("logits", (config.threads, longest, columns) if none_kept else (rows, columns), dtype)
     last = [TensorSpec("last", (rows, width)), TensorSpec("last_targets", (rows,), "int32")]
-    scores = [TensorSpec("exponentials", (config.threads, 1, columns))]
     return {
         "activations": [
             *([] if none_kept else [logits]),
             *([TensorSpec("loss", (rows,))] if "loss" in config.phases else []),
             *(last[: 1 + config.score] if config.logits == "last" else []),
         ],
-        "temporary": [*([logits] if none_kept else []), *(scores if config.score else [])],
+        "temporary": [logits] if none_kept else [],
     }
 
 

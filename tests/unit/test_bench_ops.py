@@ -12,13 +12,15 @@ from gpt2core.gemm import libraries
 
 HOURS = ("2026-11-24T18:00:00+00:00", "2026-11-24T20:00:00+00:00")
 COMMITS = {"ours": "a1", "before": "b2"}
+PEAKS = {"gflop_per_s": 90.0, "registers_gflop_per_s": 100.0, "triad_gb_per_s": 10.0}
 
 
-def result(gelu_s, more=(), losses=(1.0,), blas="own"):
+def result(gelu_s, more=(), losses=(1.0,), blas="own", peaks=None):
     """Two timed steps of half a second on two threads."""
-    found = [{"op": "gelu", "phase": "forward", "time_s": gelu_s, "blas": None},
-             {"op": "fc", "phase": "forward", "time_s": 1.0, "blas": blas}]  # fmt: skip
-    return {"config": {"warmup": 1}, "step_s": [9.0, 0.4, 0.6], "threads": [{}, {}], "ops": [*found, *more],
+    found = [{"op": "gelu", "phase": "forward", "time_s": gelu_s, "blas": None, "flop": 18_000_000, "bytes": 8_000_000},
+             {"op": "fc", "phase": "forward", "time_s": 1.0, "blas": blas, "flop": 10**9, "bytes": 10**9}]  # fmt: skip
+    return {"config": {"warmup": 1, "precision": "fp32", "model": "tiny"}, "step_s": [9.0, 0.4, 0.6],
+            "threads": [{}, {}], "environment": {"peaks": peaks}, "ops": [*found, *more],
             "losses": list(losses)}  # fmt: skip
 
 
@@ -40,8 +42,23 @@ def test_an_op_has_its_time_in_a_step_and_the_step_that_of_all_threads():
     assert found == {"gelu, forward": 0.25, "fc, forward": 0.5, ops.STEP: pytest.approx(1.0)}
 
 
+def test_an_op_has_the_longer_of_the_times_of_its_arithmetic_and_of_its_bytes():
+    """Of two threads in one of two steps. A head of the tiny model has 16 channels, so attention's backward pass has an
+    exponential for each 160 FLOP."""
+    more = [{"op": "attention", "phase": "backward", "time_s": 0.1, "blas": "own", "flop": 16 * 10**6, "bytes": 0}]
+    found = result(0.5, more, peaks={"threads": {"2": PEAKS}})
+    roof_s = ops.figures(found)["roof_s"]
+    assert roof_s["gelu, forward"] == pytest.approx(8e6 / 10e9)  # a million elements: 58 million FLOP take less
+    assert roof_s["fc, forward"] == pytest.approx(0.1)
+    assert roof_s["attention, backward"] == pytest.approx((16e6 + 40e5) / 100e9)
+    made = rounds(found, result(0.5))
+    rows = {row["op"]: row for row in ops.rows(made)}
+    assert rows["fc, forward"]["of_roof"] == pytest.approx(0.2)
+    assert (rows[ops.STEP]["of_roof"], ops.figures(result(0.5))["roof_s"]) == (None, {})
+
+
 def test_an_op_of_one_tree_only_has_no_ratio():
-    more = [{"op": "rounding", "phase": "forward", "time_s": 0.1, "blas": None}]
+    more = [{"op": "rounding", "phase": "forward", "time_s": 0.1, "blas": None, "flop": 0, "bytes": 8}]
     rows = {row["op"]: row for row in ops.rows(rounds(result(0.6, more), result(0.5)))}
     assert list(rows) == [ops.STEP, "fc, forward", "gelu, forward", "rounding, forward"]
     assert rows["gelu, forward"]["ratio"] == pytest.approx(1.2)
@@ -55,7 +72,7 @@ def test_a_table_says_whether_losses_agree():
     text = ops.table(record(HOURS[0], other, same))
     assert "losses are not the same." in text
     assert "during 6 of 12 processes." in text
-    assert "| gelu, forward | 250 | 250 | 1.000 | 1.000 to 1.000 | 6 |" in text
+    assert "| gelu, forward | 250 | 250 | - | 1.000 | 1.000 to 1.000 | 6 |" in text
 
 
 def test_occasions_are_combined_by_op():
