@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from gpt2core.measure.profile import profile
 from gpt2core.networks import program
 from gpt2core.networks.memory import plan as plan_memory
-from gpt2core.networks.network import fusion_of
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import graph
 from taskloom.analysis import forecast
@@ -95,7 +94,7 @@ def times(name: str) -> list[float]:
     for index in range(len(found)):
         config = TrainConfig.from_dict({**base, **found.settings(index), "allow_oversubscription": True})
         key = (config.threads, config.op_order, config.batch_slice, config.token_slice, config.unit_slice,
-               fusion_of(config), config.sync if config.scheduler == "task" else "")  # fmt: skip
+               config.fused, config.sync if config.scheduler == "task" else "")  # fmt: skip
         if key not in of:
             of[key] = replayed(config)
         seconds.append(step_s(config, of[key]))

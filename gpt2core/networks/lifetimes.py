@@ -10,7 +10,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from gpt2core.networks.network import fusion_of, network_of
+from gpt2core.networks.network import network_of
 from gpt2core.networks.reverse import add_step
 from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.optimizers import READERS
@@ -73,7 +73,7 @@ def small(config: TrainConfig) -> TrainConfig:
         chunks = min(MOST_CHUNKS, chunks)
     seq = max(chunks, config.model.shortest)
     return dataclasses.replace(
-        config, fusion=fusion_of(config), batch=config.batch_ranks, seq=seq, batch_slice=1,
+        config, fusion=config.fused, batch=config.batch_ranks, seq=seq, batch_slice=1,
         token_slice=-(-seq // chunks), threads=1, grad_accum=1, op_threads=None, split=None, evaluate_every=0,
         prompt=config.prompt and config.prompt[:seq],
         **NOT_OF_LIVES,

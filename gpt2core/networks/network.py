@@ -149,17 +149,6 @@ def model_in(path: str, name: str | None = None) -> Model:
     return found
 
 
-def fusion_of(config: TrainConfig) -> str:
-    """Fusion of a run: which kernels share a task; "none" if the network's step does not support the default.
-
-    Raises ConfigError for a requested fusion that the network does not support.
-    """
-    fusions = network_of(config).fusions
-    if config.fusion is not None and config.fusion not in fusions:
-        raise ConfigError("fusion", config.fusion, "one of " + ", ".join(fusions))
-    return config.fused if config.fused in fusions else "none"
-
-
 def network_of(config: TrainConfig) -> Network:
     """The network whose model a configuration trains."""
     found: Network = networks.network(config.model.network)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gpt2core.networks import exchanged
 from gpt2core.networks.memory import plan
-from gpt2core.networks.network import fusion_of
 from gpt2core.networks.reverse import add_step
 from gpt2core.optimizers.update import update_of
 from gpt2core.ranks.row_layout import RowLayout
@@ -27,9 +26,8 @@ MAX_SLICES = 512  # GPT-2 124M then has 75,000 tasks
 
 
 def decided(config: TrainConfig) -> TrainConfig:
-    """The config with the automatic settings of its step decided: slices, fusion and warm-up. Raises ConfigError for a
-    fusion that the network does not support."""
-    return dataclasses.replace(slicing.resolve(config), fusion=fusion_of(config), warmup=config.warmup_steps)
+    """The config with the automatic settings of its step decided: slices, fusion and warm-up."""
+    return dataclasses.replace(slicing.resolve(config), fusion=config.fused, warmup=config.warmup_steps)
 
 
 def build(config: TrainConfig, arenas: Mapping[str, ArenaPlan] | None = None, rank: int = 0) -> Program:

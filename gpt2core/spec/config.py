@@ -323,8 +323,11 @@ class TrainConfig(Derived):
 
     @property
     def fused(self) -> str:
-        """The kernels that share a task."""
-        return modes.fusion(self) if self.fusion is None else self.fusion
+        """The kernels that share a task; "none" if the network's step does not support the default."""
+        if self.fusion is not None:
+            return self.fusion
+        default = modes.fusion(self)
+        return default if default in networks.network(self.model.network).fusions else "none"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; from_dict gives the same config back. `runtime` is left out where the scheduler has none,

@@ -109,8 +109,7 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     given = vars(config)
     for name in OWN_SETTINGS:
         if given[name] != defaults[name] and name not in config.model.settings:
-            network = config.model.network
-            accepted = f"the default {defaults[name]!r}, since network {network} does not read it"
+            accepted = f"the default {defaults[name]!r}, since network {config.model.network} does not read it"
             yield ConfigError(name, given[name], accepted)
     if "parallel" in config.model.settings and config.parallel not in config.model.parallels:
         of_network = f"since ranks of network {config.model.network} divide no other"
@@ -120,6 +119,8 @@ def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[Conf
     if config.precision not in config.model.precisions:
         accepted = f"{' or '.join(config.model.precisions)}, since network {config.model.network} has no other"
         yield ConfigError("precision", config.precision, accepted)
+    if config.fusion is not None and config.fusion not in (fusions := network(config.model.network).fusions):
+        yield ConfigError("fusion", config.fusion, f"one of {', '.join(fusions)} with network {config.model.network}")
     yield from config.model.conflicts(config)
     if config.carry_state and config.grad_accum > 1:
         yield ConfigError("carry_state", True, f"false with grad_accum ({config.grad_accum})")
