@@ -37,6 +37,7 @@ from bench.rounds import SEED, round_order
 from bench.step import child, parse_shape
 from gpt2core.compile import clock
 from gpt2core.gemm import libraries, table
+from gpt2core.gemm.measuring import matrix, operand
 from gpt2core.gemm.multiply import new_scratch, product_of_floats, time_product
 from gpt2core.gemm.sizes import PANEL
 from gpt2core.networks.gpt2.tensors import weight_specs
@@ -179,7 +180,7 @@ def products_of(config: TrainConfig) -> dict[tuple[Product, bool], list[str]]:
 def check(p: Product, found: Sequence[Candidate], precision: str) -> None:
     """Raise SystemExit for a candidate that leaves part of C unwritten or computes another first row than NumPy."""
     rng = np.random.default_rng(0)
-    a, b, c = table.operand(rng, p.m * p.k, p.half_a), table.operand(rng, p.k * p.n, p.half_b), table.matrix(p.m * p.n)
+    a, b, c = operand(rng, p.m * p.k, p.half_a), operand(rng, p.k * p.n, p.half_b), matrix(p.m * p.n)
     row = first_row(p, a, b)
     words, scratch = new_scratch()
     for name, library, piece in found:
@@ -197,9 +198,9 @@ def timed(p: Product, copies: int, weight: bool, found: Sequence[Candidate], ord
     Copies lie a panel apart: our product fetches the panel behind its last one, which is another product's in a step.
     """
     rng, size_b = np.random.default_rng(0), p.k * p.n
-    a, one, c = table.operand(rng, p.m * p.k, p.half_a), table.operand(rng, size_b, p.half_b), table.matrix(p.m * p.n)
+    a, one, c = operand(rng, p.m * p.k, p.half_a), operand(rng, size_b, p.half_b), matrix(p.m * p.n)
     far = size_b + PANEL * max(p.k, p.n)
-    b = table.matrix(far * copies).view(one.dtype)[: far * copies].reshape(copies, far)[:, :size_b]
+    b = matrix(far * copies).view(one.dtype)[: far * copies].reshape(copies, far)[:, :size_b]
     b[:] = one
     words, scratch = new_scratch()
     ticks: dict[str, list[int]] = {name: [] for name, _, _ in found}

@@ -22,7 +22,7 @@ import numpy as np
 
 from bench.record import Measured, head, machine, out_option, save
 from bench.rounds import SEED
-from gpt2core.gemm.table import matrix
+from gpt2core.gemm.measuring import matrix
 from gpt2core.optimizers.adamw import adamw_update
 from gpt2core.process import launch
 from gpt2core.spec.result import median

@@ -15,7 +15,7 @@ from typing import Any
 from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import Entry
 from gpt2core.gemm import tiles
-from gpt2core.gemm.microkernel import instructions
+from gpt2core.gemm.blocking import blocking
 from gpt2core.gemm.multiply import (
     own_product_of_floats,
     own_product_of_pairs,
@@ -62,6 +62,13 @@ def ours(precision: str = "fp32") -> Library:
 def rounded() -> Library:
     """Our own product of rounded operands, multiplied as float32. Some processors do this faster than pairs."""
     return Library("own-rounded", instructions("rounded"), own_product_of_rounded)
+
+
+def instructions(precision: str) -> str:
+    """Instructions of products of this precision: fp32, bf16, or rounded, bfloat16 without pairs."""
+    if precision == "bf16" and native():
+        return "avx512-bf16"
+    return blocking().instructions + ("" if precision == "fp32" else ", rounded")
 
 
 def blas(name: str) -> Library:

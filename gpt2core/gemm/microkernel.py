@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import kernel, pointer_i64
 from gpt2core.compile.lanes import HALF_BYTES, LANES, WORD
 from gpt2core.compile.later import attributes
@@ -45,13 +44,6 @@ from gpt2core.gemm.words import fetch_row
 TILE_ROWS, SEGMENTS = attributes(blocking, "rows", "packs_segments")
 LARGE = 1 << 17  # elements of a block of B from which on it is not expected in the caches, and C may be fetched
 FIRST_AT_ONCE, FIRST_AHEAD = 8, 32  # of a first panel: words packed at once, and rows that are fetched before them
-
-
-def instructions(precision: str) -> str:
-    """Instructions of products of this precision: fp32, bf16, or rounded, bfloat16 without pairs."""
-    if precision == "bf16" and native():
-        return "avx512-bf16"
-    return blocking().instructions + ("" if precision == "fp32" else ", rounded")
 
 
 @kernel

@@ -8,48 +8,21 @@ part of their fingerprint.
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gpt2core.gemm.libraries import Library
-from gpt2core.gemm.multiply import (
-    new_scratch,
-    own_product_of_floats,
-    pack_whole,
-    product_of_floats,
-    time_packed,
-    time_product,
-)
-from gpt2core.gemm.sizes import panels_shape
-from gpt2core.node import cache, host, load, pages
+from gpt2core.gemm.measuring import Choice, measure
+from gpt2core.node import cache, host, load
 from gpt2core.spec.errors import MachineError
 from gpt2core.spec.settings import numba_settings
 from gpt2core.step.ops import Product
 
 SCHEMA = "taskloom.products/7"
-PIECES = (768, 1536, 3072)  # columns
 LEAST_FLOP = 500_000  # smaller products (below about 5 us) take the first library
-LEAST_GAIN = 0.03  # minimum gain over the first library, all columns at once
-FEW_ROUNDS, MANY_ROUNDS, ROUNDS_FLOP = 2, 40, 3_000_000_000  # rounds per candidate: minimum, maximum, and their FLOP
-IN_A_ROW = 6  # products with a packed operand, which a recurrence reads again at each time
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A library by its name, and columns of a piece; 0 for all at once."""
-
-    name: str
-    piece: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.name}/{self.piece}" if self.piece else self.name
 
 
 @dataclass(frozen=True)
@@ -136,63 +109,6 @@ def choose(
         "may be slower than it could be: see taskloom doctor"
     )
     return Products(libraries, {product: each.choice for product, each in kept.items()}, table, doubt)
-
-
-def candidates(product: Product, libraries: Sequence[Library]) -> list[Choice]:
-    """Candidates for a product. The first one, the first library at once, is taken unless another is clearly faster."""
-    pieces = [0, *(piece for piece in PIECES if 2 * piece <= product.n)]
-    return [
-        Choice(library.name, piece)
-        for library in libraries
-        for piece in (pieces if library.entry is product_of_floats else pieces[:1])
-    ]
-
-
-def measure(product: Product, libraries: Sequence[Library]) -> Choice:
-    """The candidate with the fastest product. Candidates take turns on the calling thread. A weight's gradient is
-    measured as one in the thread's own memory, which is in a cache. Products with a packed operand follow each other:
-    on some processors an operand lies in the last cache only when it has been read several times."""
-    named = {library.name: library for library in libraries}
-    words, scratch = new_scratch()
-    rng = np.random.default_rng(0)
-    p = product
-    a, b, c = operand(rng, p.m * p.k, p.half_a), operand(rng, p.k * p.n, p.half_b), matrix(p.m * p.n)
-    tried = candidates(product, libraries)
-    best = dict.fromkeys(tried, np.inf)
-    shape = (p.half_a, p.half_b, p.trans_a, p.trans_b, p.m, p.n, p.k)
-    panels = matrix(math.prod(panels_shape(p.n, p.k)) if p.packed else 0)
-    if p.packed:
-        pack_whole(panels, b, p.trans_b, p.n, p.k)
-    in_a_row = IN_A_ROW if p.packed else 1
-    rounds = ROUNDS_FLOP // (2 * p.m * p.n * p.k * in_a_row)
-    for _ in range(max(FEW_ROUNDS, min(rounds, MANY_ROUNDS))):
-        for choice in tried:
-            by = named[choice.name].by(choice.piece, scratch)
-            for _ in range(in_a_row):
-                if p.packed and named[choice.name].entry is own_product_of_floats:
-                    elapsed = time_packed(by, p.m, p.n, p.k, a, panels, c)
-                else:
-                    elapsed = time_product(by, *shape, a, b, c, 1 - p.trans_a)
-                best[choice] = min(best[choice], elapsed)
-    fastest = min(tried, key=lambda choice: best[choice])
-    del words
-    return fastest if best[fastest] < best[tried[0]] * (1 - LEAST_GAIN) else tried[0]
-
-
-def matrix(size: int) -> NDArray[np.float32]:
-    """Float32 zeros in mapped pages, as in a run. They are returned afterwards; an allocator would keep them."""
-    return np.frombuffer(pages.reserve(4 * size), np.float32)[:size]
-
-
-def operand(rng: np.random.Generator, size: int, half: int) -> NDArray[np.generic]:
-    """Normal numbers in mapped pages: float32, or bfloat16 (as uint16) if `half` is set."""
-    array = matrix(size)
-    rng.standard_normal(dtype=np.float32, out=array)
-    if not half:
-        return array
-    halves = array.view(np.uint16)
-    halves[:size] = halves[1::2]  # the upper ones
-    return halves[:size]
 
 
 def _path(libraries: Sequence[Library]) -> Path:

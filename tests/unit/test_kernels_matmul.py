@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import table
+from gpt2core.gemm import measuring
 from gpt2core.gemm.multiply import new_scratch
 from gpt2core.layers.columns import matmul_forward_columns
 from gpt2core.layers.linear import (
@@ -202,7 +202,7 @@ def test_a_weight_packed_in_its_place_gives_the_same_bits(library: str) -> None:
     by = (gemm.ours() if library == "own" else gemm.blas(library)).by(0, scratch)
     plain, out = np.empty((2, 7, 100), np.float32)
     matmul_forward(plain, inp, weight, bias, by, 0, 0, 7)
-    packed = table.matrix(weight.size).reshape(weight.shape)  # on a page, as in a run
+    packed = measuring.matrix(weight.size).reshape(weight.shape)  # on a page, as in a run
     packed[:] = weight
     for rows in ((0, 48), (48, 96)):
         weight_pack_in_place(packed, by, *rows)

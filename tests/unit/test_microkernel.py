@@ -17,7 +17,7 @@ from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import address_of, pointer_i32, runtime
 from gpt2core.compile.lanes import LANES
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import microkernel, register_tile, table, tiles
+from gpt2core.gemm import measuring, microkernel, register_tile, tiles
 from gpt2core.gemm.blocking import blocking
 from gpt2core.gemm.multiply import multiply, new_scratch, own_product_of_pairs, own_product_of_rounded, time_product
 from gpt2core.gemm.operands import Operand, into
@@ -239,7 +239,7 @@ def test_a_packed_operand_gives_the_same_bits(m: int, n: int, k: int, trans_b: i
     by, ldb = gemm.ours().by(0, scratch), k if trans_b else n
     expected, got = np.full((m, n + 3), 2, np.float32), np.full((m, n + 3), 2, np.float32)
     add_product(by, 0, trans_b, m, n, k, a, k, b, ldb, expected, n + 3)
-    panels = table.matrix(math.prod(panels_shape(n, k)))  # on a page, as in a run
+    panels = measuring.matrix(math.prod(panels_shape(n, k)))  # on a page, as in a run
     panels[:] = np.nan
     for part in ((0, WIDEST), (WIDEST, n)) if n > WIDEST else ((0, n),):
         pack_part(panels, b, ldb, trans_b, k, *part)

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import table
+from gpt2core.gemm import measuring, table
 from gpt2core.gemm.libraries import Library
+from gpt2core.gemm.measuring import Choice
 from gpt2core.gemm.multiply import product_of_floats, time_product
-from gpt2core.gemm.table import Choice, Products
+from gpt2core.gemm.table import Products
 from gpt2core.node import pages
 from gpt2core.spec.errors import MachineError
 from gpt2core.step.ops import Product
@@ -92,10 +93,10 @@ def test_products_with_a_packed_operand_are_measured_one_after_another(monkeypat
         in_a_row = len(list(itertools.takewhile(lambda other: other == name, reversed(called))))
         return {"own": 9 if in_a_row < 3 else 4, "mkl": 5}[name]
 
-    monkeypatch.setattr(table, "time_packed", lambda *_: elapsed("own"))
-    monkeypatch.setattr(table, "time_product", lambda *_: elapsed("mkl"))
+    monkeypatch.setattr(measuring, "time_packed", lambda *_: elapsed("own"))
+    monkeypatch.setattr(measuring, "time_product", lambda *_: elapsed("mkl"))
     packed = Product(0, 1, 4, 512, 512, packed=1)
-    assert table.measure(packed, [gemm.blas("mkl"), gemm.ours()]) == Choice("own")
+    assert measuring.measure(packed, [gemm.blas("mkl"), gemm.ours()]) == Choice("own")
 
 
 def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
@@ -121,10 +122,10 @@ def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
 def test_measuring_keeps_no_memory():
     """Otherwise a node's first run of a shape would report the memory of these matrices as its own."""
     wide = [Product(0, 1, 32, columns, 1024) for columns in (4096, 6144, 8192)]
-    table.measure(wide[0], [gemm.ours()])
+    measuring.measure(wide[0], [gemm.ours()])
     resident = pages.Residency()
     for product in wide:
-        table.measure(product, [gemm.ours()])
+        measuring.measure(product, [gemm.ours()])
     resident.grew_by("kept")
     assert resident.pieces["kept"] < 4 << 20
 
@@ -151,16 +152,16 @@ def test_the_faster_library_is_taken_but_only_if_it_is_clearly_faster(monkeypatc
     real = time_product
     for share, wanted in ((0.5, "openblas"), (0.99, "mkl")):
         monkeypatch.setattr(
-            table, "time_product", lambda by, *rest, s=share: real(by, *rest) * 0 + (s if by[1] == fast else 1)
+            measuring, "time_product", lambda by, *rest, s=share: real(by, *rest) * 0 + (s if by[1] == fast else 1)
         )
-        assert table.measure(TALL, two()) == Choice(wanted)
+        assert measuring.measure(TALL, two()) == Choice(wanted)
 
 
 @WITH_MKL
 def test_pieces_are_tried_where_there_are_several():
-    assert [str(c) for c in table.candidates(WIDE, two()[:1])] == ["mkl", "mkl/768", "mkl/1536"]
-    assert [str(c) for c in table.candidates(TALL, two())] == ["mkl", "openblas"]
-    assert [str(c) for c in table.candidates(WIDE, [gemm.ours()])] == ["own"]
+    assert [str(c) for c in measuring.candidates(WIDE, two()[:1])] == ["mkl", "mkl/768", "mkl/1536"]
+    assert [str(c) for c in measuring.candidates(TALL, two())] == ["mkl", "openblas"]
+    assert [str(c) for c in measuring.candidates(WIDE, [gemm.ours()])] == ["own"]
     found = Products(two(), {WIDE: Choice("openblas", 768)}, "t")
     assert found.operand(WIDE) == (product_of_floats.address, two()[1].address, 768, 0)
     assert found.operand(dataclasses.replace(WIDE, m=1)) == (product_of_floats.address, two()[0].address, 0, 0)
