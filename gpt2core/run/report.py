@@ -29,11 +29,13 @@ class Report:
         self.done = measured.done
         self.timed = self.done - self.config.warmup_steps
         self.phases = measured.planned.program.phases
+        self.step_s: list[float] = measured.step_times(self.done).tolist()
+        self.task_s = measured.mean_task_s(self.timed)
 
     def graph_stats(self) -> dict[str, float]:
         """The graph's size and, from measured task times, its work and its critical path, under tasks and fork-join."""
         nodes, edges = self.measured.planned.graph, self.measured.planned.graph.edges
-        cost = self.measured.mean_task_s(self.timed)
+        cost = list(self.task_s)
         for number in self.measured.bound.later:  # messages are no work
             cost[number] = 0.0
         weight = [0.0 if number == graph.WAIT else cost[number] for number in nodes.task]
@@ -147,10 +149,8 @@ class Report:
 
     def profile(self, environment: dict[str, Any]) -> dict[str, Any]:
         """Profile: mean cost of each task over the timed steps, and the dependencies."""
-        mean_s = self.measured.mean_task_s(self.timed)
-        return profile.profile(
-            self.config.to_dict(), environment, self.measured.planned.program, self.measured.planned.graph, mean_s
-        )
+        planned = self.measured.planned
+        return profile.profile(self.config.to_dict(), environment, planned.program, planned.graph, self.task_s)
 
     def trace(self, environment: dict[str, Any]) -> dict[str, Any]:
         """The profile, and when each thread ran or waited in the timed steps."""
@@ -161,7 +161,7 @@ class Report:
         spans = profile.timeline(
             rows, bounds, warmup, self.measured.calibration.seconds_per_tick * 1e9, self.trace_complete()
         )
-        _, flagged, _ = self.evidence([float(v) for v in self.measured.step_times(self.done)])
+        _, flagged, _ = self.evidence()
         for thread, columns in enumerate(spans["threads"]):
             if self.measured.record.desk[thread, usage.SCHEDSTAT_FD] < 0:
                 del columns["run_delay"]  # unknown
@@ -202,16 +202,16 @@ class Report:
         """Whether no thread's buffer was full."""
         return bool((self.measured.record.event_count[:, 0] < self.measured.record.events.shape[1]).all())
 
-    def evidence(self, step_s: list[float]) -> tuple[dict[str, Any], list[list[str]], list[str]]:
+    def evidence(self) -> tuple[dict[str, Any], list[list[str]], list[str]]:
         """(validity, flagged, warnings) of the timed steps."""
         warmup = self.config.warmup_steps
         stages = [(each.usage, each.bounds) for each in self.measured.timed]
         scale = self.measured.calibration.seconds_per_tick
         validity = evidence.collect(self.measured.watcher, stages, warmup, scale)
-        flagged = evidence.flags(validity, step_s, len(self.measured.watcher.cores))
-        return validity, flagged, evidence.warnings(validity, flagged, math.fsum(step_s[warmup:]))
+        flagged = evidence.flags(validity, self.step_s, len(self.measured.watcher.cores))
+        return validity, flagged, evidence.warnings(validity, flagged, math.fsum(self.step_s[warmup:]))
 
-    def goal(self, step_s: list[float]) -> dict[str, Any] | None:
+    def goal(self) -> dict[str, Any] | None:
         """Steps, seconds and joules until the run's goal was reached, warm-up included; None: it has no goal."""
         goal, steps = self.measured.goal, self.measured.reached()
         if goal is None:
@@ -228,15 +228,14 @@ class Report:
             used_j, why = energy_j({"energy": evidence.energy_used(self.measured.watcher, stages)})
         return {
             "metric": goal.metric, "value": goal.value, "reached": steps is not None, "steps": steps,
-            "time_s": None if steps is None else math.fsum(step_s[:steps]),
+            "time_s": None if steps is None else math.fsum(self.step_s[:steps]),
             "energy_j": used_j, "energy_missing": why or None,
         }  # fmt: skip
 
     def result(self, machine: dict[str, Any], sha256: str | None, resident_bytes: dict[str, int]) -> TrainResult:
         """The complete result with its summary."""
         config = self.config
-        step_s = [float(v) for v in self.measured.step_times(self.done)]
-        timed = step_s[config.warmup_steps :]
+        timed = self.step_s[config.warmup_steps :]
         spans, busy = self.phase_times()
         ops = self.op_stats()
         interval = median_interval(timed)
@@ -254,14 +253,14 @@ class Report:
             warnings.append("more threads than cores: the times do not describe the scheduler")
         if machine["load_average"][0] > len(machine["cores_allowed"]) + 1:
             warnings.append(f"the machine was busy: load average {machine['load_average'][0]:.1f}")
-        validity, flagged, doubts = self.evidence(step_s)
+        validity, flagged, doubts = self.evidence()
         return TrainResult(
             config=config.to_dict(),
             environment=machine,
             losses=[float(v) for v in self.measured.losses[: self.done]],
             accuracy=[float(v) for v in self.measured.accuracies[: self.done]],
             gradient_norms=[float(v) for v in self.measured.gradient_norms[: self.done]],
-            step_s=step_s,
+            step_s=self.step_s,
             phase_s=spans,
             phase_busy_s=busy,
             ops=ops,
@@ -278,7 +277,7 @@ class Report:
             },
             evaluations=self.measured.evaluations,
             energy=evidence.energy_used(self.measured.watcher, [each.bounds for each in self.measured.timed]),
-            goal=self.goal(step_s),
+            goal=self.goal(),
             latency=latency(timed) if "latency" in MODES[config.mode].evidence else None,
             warnings=warnings + doubts,
             summary={
