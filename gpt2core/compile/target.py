@@ -21,7 +21,7 @@ PROCESSOR = (
 )  # fmt: skip
 # Source files and folders of compiled code.
 COMPILED = (
-    "compile", "gemm", "layers", "measure", "node/openmp.py", "optimizers", "ranks", "run/memory.py", "schedulers",
+    "compile", "gemm", "layers", "measure", "node/openmp.py", "optimizers", "ranks", "run/first_touch.py", "schedulers",
     "step/control.py", "step/grid.py", "step/parameters.py", "step/signature.py", "taskbench",
 )  # fmt: skip
 

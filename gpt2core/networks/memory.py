@@ -11,26 +11,24 @@ from gpt2core.networks.lifetimes import ACTIVATIONS, arena
 from gpt2core.networks.network import network_of
 from gpt2core.optimizers import state
 from gpt2core.ranks.layout import Layout
-from gpt2core.spec import modes
-from gpt2core.spec.config import DEFAULTS, TrainConfig
-from gpt2core.spec.prompt import prompt_config
+from gpt2core.spec.beside import step_beside
+from gpt2core.spec.config import TrainConfig
 from gpt2core.step import control
 from gpt2core.step.tensors import KINDS, SCRATCH, ArenaPlan, TensorSpec, plan_arena
 
 
 def plan(config: TrainConfig, rank: int = 0) -> dict[str, ArenaPlan]:
-    """The arenas of one rank, one for each kind: the network's tensors and the run's own; with what evaluations need,
-    or the step that reads the prompt."""
+    """The arenas of one rank, one for each kind: the network's tensors and the run's own; with what the step beside its
+    own needs."""
     own = _plan(config.part, exchanged.layout_of(config, rank) if config.ranks > 1 else None)
-    prompt = prompt_config(config)
-    if not (prompt or config.evaluate_every):
+    if (beside := step_beside(config)) is None:
         return own
-    other = _plan(prompt or modes.evaluation(config.part, DEFAULTS))
+    other = _plan(beside)
     assert other["weights"].bytes == own["weights"].bytes, "both read the run's weights where they lie"
     temporary = own["temporary"].bytes, other["temporary"].bytes
     sizes = {
         ACTIVATIONS: max(own[ACTIVATIONS].bytes, other[ACTIVATIONS].bytes),  # a step's are not needed after it
-        "temporary": max(temporary) if prompt else sum(temporary),  # what generation keeps lies first in both
+        "temporary": max(temporary) if config.generate else sum(temporary),  # what generation keeps lies first in both
     }
     return own | {kind: dataclasses.replace(own[kind], bytes=size) for kind, size in sizes.items()}
 

@@ -1,12 +1,29 @@
-"""Order in which threads take the cores of a node, read from /sys. Standard library only."""
+"""Which cores of a node threads take, and in which order, read from /sys. Standard library only."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gpt2core.node import host
 from gpt2core.node.host import read_text
+from gpt2core.spec.errors import ConfigError
+
+
+def choose_cores(chosen: tuple[int, ...] | None, threads: int, oversubscribe: bool) -> tuple[int, ...]:
+    """A core for each thread, of the wanted cores or of those that this process may use, in the order of `spread`.
+
+    Raises ConfigError if a wanted core is not available here, or if there are fewer cores than threads.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    cores = list(spread(chosen if chosen is not None else allowed))
+    missing = [core for core in cores if core not in allowed]
+    if missing:
+        raise ConfigError("cores", list(cores), f"cores this process may use: {allowed}")
+    if threads > len(cores) and not oversubscribe:
+        raise ConfigError("threads", threads, f"at most the number of cores ({len(cores)}: {cores})")
+    return tuple(cores[i % len(cores)] for i in range(threads))
 
 
 def spread(cores: Iterable[int], root: Path | None = None) -> tuple[int, ...]:

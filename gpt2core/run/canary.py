@@ -22,7 +22,7 @@ from gpt2core.compile.jit import address_of, intrinsic, runtime, types
 from gpt2core.compile.line import LINE_BYTES
 from gpt2core.compile.llvm import I64, VOID
 from gpt2core.node import pages
-from gpt2core.run.memory import touch
+from gpt2core.run.first_touch import touch
 from gpt2core.schedulers.together import BEGIN, END, times_s
 from gpt2core.schedulers.waiting import barrier
 

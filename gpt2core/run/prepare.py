@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from gpt2core.compile.collector import without_collector
 from gpt2core.networks import program
 from gpt2core.networks.memory import plan as plan_memory
-from gpt2core.networks.network import network_of
-from gpt2core.node import pinning
+from gpt2core.networks.network import Network, network_of
+from gpt2core.node import topology
 from gpt2core.run import proofs
-from gpt2core.run.memory import check_fits, check_plan_fits
-from gpt2core.spec import modes
-from gpt2core.spec.config import DEFAULTS, TrainConfig
+from gpt2core.run.memory import check_fits
+from gpt2core.spec.beside import step_beside
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.optimizers import learning_rates, optimizer_of
-from gpt2core.spec.prompt import prompt_config
 from gpt2core.step import graph, sections
 from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
@@ -33,24 +32,24 @@ Emit = Callable[[dict[str, Any]], None]
 @dataclass(frozen=True)
 class RunPlan:
     """What a run does, made once and before anything is allocated: `wish` is what was asked for, `config` the same with
-    every automatic setting decided. `evaluation`: what its evaluations repeat, if it has any; `prompt`: the step that
-    reads the prompt, of a run that generates. The arenas of either are parts of the run's.
+    every automatic setting decided. `beside`: the step that its evaluations repeat, or that reads the prompt; its
+    arenas are parts of the run's.
     """
 
     wish: TrainConfig
     config: TrainConfig
+    network: Network
     cores: tuple[int, ...]
     arenas: Mapping[str, ArenaPlan]
     program: Program
     graph: graph.Graph
     rank: int = 0  # arenas, cores and program are those of this one; all ranks have one `config`
-    evaluation: RunPlan | None = None
-    prompt: RunPlan | None = None
+    beside: RunPlan | None = None
 
     @property
     def programs(self) -> list[Program]:
-        """The step's program, and that of the prompt or of evaluations."""
-        return [self.program, *(other.program for other in (self.prompt, self.evaluation) if other)]
+        """The step's program, and that of the step beside it."""
+        return [self.program, *(self.beside.programs if self.beside else [])]
 
     @property
     def products(self) -> list[Product]:
@@ -97,31 +96,20 @@ def plan(
     run_bytes = each_bytes * place.on_node
     if run_bytes:
         check_fits(config, run_bytes, place.on_node)  # first, because the program of a huge run is slow
-    network_of(config).check(config)
+    network = network_of(config)
+    network.check(config)
     first, sharing = place.sharing.number * config.threads, place.sharing.total
-    every = pinning.choose_cores(config.cores, config.threads * sharing, config.allow_oversubscription)
+    every = topology.choose_cores(config.cores, config.threads * sharing, config.allow_oversubscription)
     cores = every[first : first + config.threads]
     if sharing == config.ranks:  # else cores of one node are not those of all ranks
         config = dataclasses.replace(config, cores=tuple(sorted(set(every))))
     with without_collector():
         step = program.build(config, arenas, rank)
-        sections.check(step, config.op_threads)
-        check_plan_fits(step, run_bytes)
-        tasks = proofs.proven(step, config.sync, prove)
-        evaluation = prompt = None
-        if config.evaluate_every:
-            evaluation = _beside(modes.evaluation(config.part, DEFAULTS), cores, prove)
-        if reading := prompt_config(config):
-            prompt = _beside(reading, cores, prove)
-    return RunPlan(wish, config, cores, arenas, step, tasks, rank, evaluation, prompt)
-
-
-def _beside(config: TrainConfig, cores: tuple[int, ...], prove: bool) -> RunPlan:
-    """Another step of a run, in parts of its arenas."""
-    config = program.decided(config)
-    arenas = plan_memory(config)
-    step = program.build(config, arenas)
-    return RunPlan(config, config, cores, arenas, step, proofs.proven(step, config.sync, prove))
+        sections.check_op_threads(step, config.op_threads)
+        tasks = proofs.proven(step, config.sync, prove, run_bytes)
+        other = step_beside(config)
+        beside = None if other is None else dataclasses.replace(plan(other, prove=prove), cores=cores)
+    return RunPlan(wish, config, network, cores, arenas, step, tasks, rank, beside)
 
 
 def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]], rank: int = 0) -> None:

@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpt2core.node import cache
+from gpt2core.node import cache, host
 from gpt2core.spec import settings
-from gpt2core.spec.errors import UnreadableFile
+from gpt2core.spec.errors import NotEnoughMemory, UnreadableFile
 from gpt2core.spec.sources import source_hash
 from gpt2core.step import graph
 from gpt2core.step.graph import Graph
@@ -29,14 +29,19 @@ FOLDER_BYTES, EDGES_BYTES = 128 << 20, 4 << 20  # 124M has 0.1 MB of edges; writ
 TABLES = ("edges", "crossing")
 
 
-def proven(program: Program, sync: str, anew: bool = False) -> Graph:
-    """Return the graph of a program, proven race-free now or before. anew: derive and prove it in any case.
+def proven(program: Program, sync: str, anew: bool = False, run_bytes: int = 0) -> Graph:
+    """Return the graph of a program, proven race-free now or before. anew: derive and prove it in any case. run_bytes:
+    what the run will allocate.
 
-    Raises GraphError if the program is wrong.
+    Raises GraphError if the program is wrong, NotEnoughMemory if deriving and proving would not fit beside the run.
     """
     path = settings.cache_folder() / "proofs" / f"{identity(program, sync)}.graph"
     found = None if anew or settings.proves_always() else read(path)
     if found is None:
+        needed, available = graph.planning_bytes(program) + run_bytes, host.available_memory_bytes()
+        if needed > available:
+            fits = f"its graph has {len(program.tasks)} tasks; larger slices or a smaller batch give fewer"
+            raise NotEnoughMemory(needed, available, fits)
         found = graph.build(program, sync)
         graph.validate(program, found)
         with contextlib.suppress(UnreadableFile, OSError):  # with a full disk the next start derives and proves again
@@ -78,7 +83,7 @@ def keep(path: Path, found: Graph) -> None:
     """
     if 8 * (len(found.edges) + len(found.crossing)) > EDGES_BYTES:
         return
-    tables = {name: Edges(getattr(found, name)).ends() for name in TABLES}
+    tables = {name: getattr(found, name).ends() for name in TABLES}
     fields = {item.name: getattr(found, item.name) for item in dataclasses.fields(Graph)}
     head = json.dumps({**fields, **{name: len(ends) for name, ends in tables.items()}})
     cache.write(path, b"\n".join([head.encode(), b"".join(tables.values())]))

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2core.compile import objects
+from gpt2core.compile.objects import compiled_here
 from gpt2core.measure import environment, profile
 from gpt2core.networks.exchanged import layout_of
 from gpt2core.networks.memory import memory_bytes
-from gpt2core.networks.network import network_of
 from gpt2core.node import pages
 from gpt2core.process.node_time import NodeTime
 from gpt2core.run.canary import Canary
@@ -25,14 +24,14 @@ from gpt2core.run.code import load_code
 from gpt2core.run.communication import communication, new_traffic
 from gpt2core.run.evaluation import Evaluations
 from gpt2core.run.execute import execute
-from gpt2core.run.memory import RESERVE_BYTES, first_touch
+from gpt2core.run.first_touch import first_touch
+from gpt2core.run.memory import RESERVE_BYTES
 from gpt2core.run.outputs import generated, outputs
 from gpt2core.run.prepare import Emit, fill, plan, silent
 from gpt2core.run.prompt import read_prompt
 from gpt2core.run.rank_traces import of_all_ranks
 from gpt2core.run.report import Report
 from gpt2core.schedulers import dispatch
-from gpt2core.schedulers.team import Team
 from gpt2core.spec import modes, schedulers
 from gpt2core.spec.config import DEFAULTS, TrainConfig
 from gpt2core.spec.errors import MachineError, UnreadableFile
@@ -40,6 +39,7 @@ from gpt2core.spec.phases import MODES
 from gpt2core.spec.result import TrainResult
 from gpt2core.step import graph
 from gpt2core.step.memory import Memory
+from gpt2core.step.owners import owners
 
 if TYPE_CHECKING:
     from gpt2core.ranks.world import World
@@ -71,10 +71,9 @@ def train(
     together = world.agreed if world else contextlib.nullcontext
     with together():
         planned = plan(config, RESERVE_BYTES, prove, rank, world.place if world else None)
-        config = planned.config
+        config, network = planned.config, planned.network
         who = schedulers.scheduler(config.scheduler)
         who.load(who.chosen(config), planned.cores)
-        network = network_of(config)
         data = network.data(config.part)
     if world:
         layout = layout_of(config, rank)
@@ -90,18 +89,20 @@ def train(
     resident.grew_by("compiled")
     with together():
         arenas = Memory(planned.arenas)
-        first_touch(Team(planned.cores), arenas, planned.program)
+        first_touch(planned.cores, arenas, owners(planned.program, planned.arenas, config.threads))
         fill(arenas, config, data, rank)
         checkpoint = {} if config.checkpoint is None else network.checkpoint(config)
     resident.grew_by("arenas")
     dispatch.run_once(planned.program, arenas, chosen)
     bound = dispatch.bind(planned.program, arenas, config.threads, chosen)
     evaluations = None
-    if planned.evaluation:  # each rank evaluates all, so they agree on it; they agree on a stop in a step only
-        evaluations = Evaluations(planned.evaluation, arenas, chosen, emit, None if world else stop)
+    if planned.beside and config.evaluate_every:  # each rank evaluates all; they agree on a stop in a step only
+        evaluations = Evaluations(planned.beside, arenas, chosen, emit, None if world else stop)
     link = world.link() if world else None
     spent.went_to("preparing")
-    first_token_s = read_prompt(planned.prompt, arenas, chosen, stop) if planned.prompt else None
+    first_token_s = None
+    if planned.beside and config.generate:
+        first_token_s = read_prompt(planned.beside, arenas, chosen, stop)
     report = Report(execute(planned, arenas, bound, emit, stop, spent, evaluations))
     resident.grew_by("run")
     if config.save is not None:
@@ -138,7 +139,7 @@ def train(
         useful_s = [thread.useful_s for thread in result.threads]
         ranks = world.gathered(communication(report.measured, layout, traffic, useful_s, link))
         result = dataclasses.replace(result, communication=ranks)
-    compiled = objects.compiled_here()
+    compiled = compiled_here()
     canary.time()  # after the peak was read, as what follows
     if not config.has_gradients:
         tokens = generated(arenas, config) if config.generate else None

@@ -56,7 +56,7 @@ def generates(config: TrainConfig) -> bool:
 
 def determined(config: TrainConfig) -> dict[str, Any]:
     """Settings that follow from the prompt and the number of tokens. A step reads a token: the prompt is read before
-    (spec/prompt.py), and the last token is not read, unless it is the only one. Without generation none.
+    (spec/beside.py), and the last token is not read, unless it is the only one. Without generation none.
     """
     if not generates(config) or config.prompt is None:
         return {}

@@ -62,14 +62,6 @@ def in_mode(config: TrainConfig, mode: str, defaults: Mapping[str, Any]) -> Trai
     return dataclasses.replace(config, mode=mode, fusion=fusion, **unread)
 
 
-def evaluation(config: TrainConfig, defaults: Mapping[str, Any]) -> TrainConfig:
-    """What a training run's evaluations repeat: inference of one batch, with its loss."""
-    own = in_mode(config, "infer", defaults)
-    return dataclasses.replace(
-        own, score=True, split=config.read_split, steps=1, warmup=0, trace=None, fusion=None, op_threads=None
-    )
-
-
 def conflicts(config: TrainConfig, defaults: Mapping[str, Any]) -> Iterator[ConfigError]:
     """Settings that the run's mode does not read."""
     given = vars(config)

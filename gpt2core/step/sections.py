@@ -21,7 +21,7 @@ def op_threads(program: Program, table: Mapping[str, int] | None, threads: int) 
     return [min((n for op in loop for n in _of_parts(op, table or {})), default=threads) for loop in program.loops]
 
 
-def check(program: Program, table: Mapping[str, int] | None) -> None:
+def check_op_threads(program: Program, table: Mapping[str, int] | None) -> None:
     """Raise ConfigError for a pattern that matches no op of the program."""
     for pattern in table or {}:
         if not any(_matches(pattern, part, op) for op in program.ops for part in parts(op)):

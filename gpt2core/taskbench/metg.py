@@ -28,10 +28,10 @@ Emit = Callable[[dict[str, Any]], None]
 def measure(config: MetgConfig, tell: Emit, stop: threading.Event) -> dict[str, Any]:
     """Run all sweeps. Raises ConfigError for missing cores, Violated, and Cancelled if `stop` is set."""
     from gpt2core.measure import environment  # after the cheap checks, because they load Numba
-    from gpt2core.node import load, pinning
+    from gpt2core.node import load, topology
     from gpt2core.taskbench.bench import Streams, TaskBench
 
-    cores = pinning.choose_cores(config.cores, config.threads, config.allow_oversubscription)
+    cores = topology.choose_cores(config.cores, config.threads, config.allow_oversubscription)
     pairs = [(pattern, scheduler) for pattern in config.pattern for scheduler in config.scheduler]
     tell({"event": "compiling", "done": 0, "total": 1, "kernel": "schedulers"})
     streams = Streams(cores) if config.kernel == "memory" else None

@@ -70,7 +70,7 @@ def test_a_plan_that_would_not_fit_is_refused_before_it_is_made(monkeypatch):
     planned = prepare.plan(config)
     needed = graph.planning_bytes(planned.program) + sum(planned.memory_bytes.values())
     monkeypatch.setattr(host, "available_memory_bytes", lambda: needed + 1000)
-    assert prepare.plan(config, 1000)
+    assert prepare.plan(config, 1000, prove=True)
     monkeypatch.setattr(graph, "build", lambda *_: pytest.fail("it was made"))
     with pytest.raises(NotEnoughMemory, match=r"tasks; larger slices or a smaller batch"):
-        prepare.plan(config, 1001)
+        prepare.plan(config, 1001, prove=True)

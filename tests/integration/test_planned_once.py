@@ -51,7 +51,7 @@ def test_the_wish_stays_as_it_was() -> None:
 
 def test_a_plan_has_the_products_of_all_its_programs_once() -> None:
     planned = prepare.plan(generating.config("gpt2", prompt=[7] * 24))
-    steps = planned.program, present(planned.prompt).program
+    steps = planned.program, present(planned.beside).program
     operands = [operand for step in steps for op in step.ops for call in op.calls for operand in call.operands]
     products = [operand for operand in operands if isinstance(operand, Product)]
     assert set(planned.products) == set(products) > set(planned.program.products)

@@ -19,8 +19,8 @@ from gpt2core.networks.network import network_of
 from gpt2core.run import canary, prepare, train
 from gpt2core.run.execute import pieces
 from gpt2core.run.report import Report
-from gpt2core.spec import modes
-from gpt2core.spec.config import DEFAULTS, TrainConfig
+from gpt2core.spec.beside import step_beside
+from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import Cancelled, ConfigError
 from gpt2core.spec.result import TrainResult
 from gpt2core.spec.series import without_new
@@ -31,6 +31,7 @@ from taskloom.server.queue.attempts import payload
 from taskloom.server.queue.runs.details import sample_rows
 from taskloom.worker.agent import Agent
 from tests.support.networks import resnets
+from tests.support.present import present
 
 EVERY_2 = {"steps": 5, "warmup": 1, "evaluate_every": 2, "val_samples": 7}
 HOW: list[dict[str, Any]] = [
@@ -120,9 +121,9 @@ def test_the_memory_is_known_beforehand(how: dict[str, Any]) -> None:
     planned = prepare.plan(config)
     arenas = Memory(plan(config)).arenas
     assert planned.memory_bytes == memory_bytes(config) == {kind: arena.nbytes for kind, arena in arenas.items()}
-    assert planned.evaluation is not None
+    assert planned.beside is not None
     plain = memory_bytes(dataclasses.replace(config, evaluate_every=0, split=None))
-    own = planned.evaluation.memory_bytes
+    own = planned.beside.memory_bytes
     grown = {kind: planned.memory_bytes[kind] - plain[kind] for kind in plain}
     assert grown == {**dict.fromkeys(plain, 0), "temporary": own["temporary"]}
     assert own["activations"] < plain["activations"]
@@ -132,7 +133,7 @@ def test_the_split_may_be_another_one() -> None:
     config = resnets.config(steps=1, evaluate_every=1, split="train", val_samples=3)
     data = network_of(config).data(config)
     assert set(data["evaluated"]) == set(data["order"])
-    assert modes.evaluation(config, DEFAULTS).split == "train"
+    assert present(step_beside(config)).split == "train"
 
 
 def test_a_run_that_is_cancelled_ends_within_its_evaluation() -> None:

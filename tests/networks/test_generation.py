@@ -16,11 +16,11 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, code, prepare, train
+from gpt2core.spec.beside import step_beside
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import NotFinite
 from gpt2core.spec.generation import read_bytes
 from gpt2core.spec.models import model_from
-from gpt2core.spec.prompt import prompt_config
 from gpt2core.spec.result import TrainResult
 from gpt2core.step import slicing
 from gpt2core.step.ops import Program
@@ -144,7 +144,7 @@ def test_tasks_of_generation_read_and_write_what_they_declare(network: str, step
 @pytest.mark.parametrize("network", MODELS)
 def test_tasks_that_read_the_prompt_read_and_write_what_they_declare(network: str, precision: str) -> None:
     for length in (1, 34):
-        first = prompt_config(config(network, temperature=1.0, precision=precision, prompt=[7] * length, generate=2))
+        first = step_beside(config(network, temperature=1.0, precision=precision, prompt=[7] * length, generate=2))
         check_accesses(present(first), 0)
 
 
@@ -160,10 +160,10 @@ def test_the_prompt_is_read_in_one_pass(network: str) -> None:
     logits are those of one row."""
     run = config(network, prompt=[7] * 24, threads=2, allow_oversubscription=True)
     planned = prepare.plan(run)
-    assert planned.prompt is not None
-    assert (run.steps, planned.prompt.config.seq) == (run.generate - 1, 24)
-    found, wanted = work(planned.prompt.program), work(planned.program)
-    chunks = {"gates_in": slicing.count(planned.prompt.config)}
+    assert planned.beside is not None
+    assert (run.steps, planned.beside.config.seq) == (run.generate - 1, 24)
+    found, wanted = work(planned.beside.program), work(planned.program)
+    chunks = {"gates_in": slicing.count(planned.beside.config)}
     for name in ("gates_in",) if "lstm" in network else ("qkv", "projection", "fc", "fc_projection"):
         assert found[name] == [wanted[name][0] * chunks.get(name, 1), wanted[name][1] * 24]
     assert found["logits"] == wanted["logits"]
@@ -246,7 +246,7 @@ def test_memory_grows_by_keys_and_values_of_a_position() -> None:
 def test_what_steps_need_of_the_prompt_lies_where_it_was_left(network: str, precision: str, length: int) -> None:
     """All else of either may lie in the memory of the other. Arenas are as large as the larger of both."""
     run = config(network, precision=precision, prompt=[7] * length, generate=4, threads=2)
-    plans = [plan(present(prompt_config(run))), plan(run)]
+    plans = [plan(present(step_beside(run))), plan(run)]
     first, both = (
         {spec.name: (at, spec) for spec, at in zip(each["temporary"].specs, each["temporary"].offsets, strict=True)}
         for each in plans

@@ -45,7 +45,7 @@ def test_another_launcher_gets_the_numbers_where_it_names_them():
 
 
 def test_a_rank_takes_its_share_of_the_cores_that_it_may_use(monkeypatch):
-    monkeypatch.setattr("gpt2core.node.pinning.os.sched_getaffinity", lambda _: {4, 5, 6, 7})
+    monkeypatch.setattr("gpt2core.node.topology.os.sched_getaffinity", lambda _: {4, 5, 6, 7})
     wish = dataclasses.replace(CONFIG, threads=2, scheduler="fork-join")
     unbound = [prepare.plan(wish, rank=rank, place=Place(2, Rank(rank % 2, 2))) for rank in range(4)]
     assert [planned.cores for planned in unbound] == [(4, 5), (6, 7)] * 2

@@ -44,9 +44,9 @@ def test_a_fused_op_has_the_threads_of_its_parts(fused):
 @pytest.mark.parametrize("pattern", ["fcc", "fc[7]", "x*", "fc[", ""])
 def test_a_pattern_without_an_op_is_refused(tiny, pattern):
     with pytest.raises(ConfigError, match="ops of the step program, or patterns of them: tokens, encoder") as refused:
-        sections.check(tiny, {"qkv": 1, pattern: 1})
+        sections.check_op_threads(tiny, {"qkv": 1, pattern: 1})
     assert refused.value.field == "op_threads"
-    sections.check(tiny, {"fc*[1]": 1})
+    sections.check_op_threads(tiny, {"fc*[1]": 1})
 
 
 def test_omp_for_takes_no_dynamic_shares_of_few_threads():

@@ -9,8 +9,7 @@ import pytest
 
 from gpt2core.measure import environment
 from gpt2core.node import host
-from gpt2core.node.pinning import choose_cores
-from gpt2core.node.topology import spread
+from gpt2core.node.topology import choose_cores, spread
 from gpt2core.run import roof
 from gpt2core.spec.config import TrainConfig
 from taskloom import diagnosis

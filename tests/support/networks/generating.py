@@ -15,9 +15,9 @@ from gpt2core.networks.network import network_of
 from gpt2core.run import prepare
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
+from gpt2core.spec.beside import step_beside
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.models import ModelConfig
-from gpt2core.spec.prompt import prompt_config
 from gpt2core.step.memory import Memory
 
 MODELS = {
@@ -53,7 +53,7 @@ def bound(run: TrainConfig, memory: Memory) -> dispatch.Dispatch:
 def generated(run: TrainConfig) -> tuple[list[int], np.ndarray, dict[str, np.ndarray]]:
     """Tokens, the logits (tokens, V) from which each was chosen, and weights."""
     memory, weights = filled(run)
-    first, logits = prompt_config(run), []
+    first, logits = step_beside(run), []
     assert first is not None
     for config, arrays in ((first, Memory(plan(first), memory.arenas)), (run, memory)):
         found, record = bound(config, arrays), new_record(1, config.steps, 0, 64, 0)
