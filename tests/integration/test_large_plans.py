@@ -74,3 +74,4 @@ def test_a_plan_that_would_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(graph, "build", lambda *_: pytest.fail("it was made"))
     with pytest.raises(NotEnoughMemory, match=r"tasks; larger slices or a smaller batch"):
         prepare.plan(config, 1001, prove=True)
+    assert prepare.plan(config, 1001)  # the graph is kept, so nothing is made
