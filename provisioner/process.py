@@ -10,11 +10,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpt2core.process import streams
 from gpt2core.spec import preflight
 from gpt2core.spec.errors import InputError
 from gpt2core.spec.settings import expanded
-from gpt2core.spec.threads import end_with_threads
 from taskloom.contract import http, logs, options
 from taskloom.contract.retry import Refused
 from taskloom.provisioner.jobs import Jobs
@@ -74,8 +72,3 @@ def main(arguments: Sequence[str]) -> int:
         server.close()
         jobs.close()
     return EXIT_OK
-
-
-if __name__ == "__main__":
-    end_with_threads()
-    sys.exit(streams.guarded(lambda: main(sys.argv[1:])))

@@ -10,10 +10,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from gpt2core.node import peaks as roofs
-from gpt2core.process import launch, streams
+from gpt2core.process import launch
 from gpt2core.spec import preflight
 from gpt2core.spec.errors import InputError
-from gpt2core.spec.threads import end_with_threads
 from taskloom.worker import affinity, builds, cache, orphan, signals
 from taskloom.worker.agent import Agent, DrainAsked
 from taskloom.worker.claim_loop import ClaimLoop
@@ -92,8 +91,3 @@ def main(
     finally:
         client.close()
         spool.close()
-
-
-if __name__ == "__main__":
-    end_with_threads()
-    sys.exit(streams.guarded(lambda: main(sys.argv[1:])))
