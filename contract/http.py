@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 import urllib.request
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,14 @@ PROXIES = ("http", "https")  # schemes of proxies that need no further package
 # What a request can raise: no connection, an answer that cannot be decoded, an address that is none or no name.
 FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL, UnicodeError)
 MOST_PORT = 65535
-MOST_BYTES = 64 << 20  # of an answer to a worker or a provisioner
+MOST_BYTES = 64 << 20  # of an answer to a worker or a provisioner, also unpacked
+GZIP = zlib.MAX_WBITS | 16
 
 
 class Client(httpx.Client):
     """A client of one server's API. `through`: the proxy between, in words, or "". short_answers: an answer is refused
-    if it has more than MOST_BYTES, or does not arrive whole within the request's timeout.
+    if it has more than MOST_BYTES, is packed otherwise than by gzip, or does not arrive whole within the request's
+    timeout.
 
     Raises ConfigError, which names the variable, for a proxy or certificates that cannot be used, and httpx.InvalidURL.
     """
@@ -44,6 +47,8 @@ class Client(httpx.Client):
     ) -> None:
         self._short_answers, self._timeout_s = short_answers, timeout_s
         given: dict[str, Any] = {}
+        if short_answers:
+            headers = {**headers, "Accept-Encoding": "gzip"}
         url = httpx.URL(server.rstrip("/") + API)
         if url.port is not None and not 0 < url.port <= MOST_PORT:  # the system would take another one
             raise httpx.InvalidURL(f"{url.port} is no port")
@@ -67,7 +72,7 @@ class Client(httpx.Client):
         try:
             with self.stream(method, path, **request) as answer:
                 if self._short_answers:
-                    answer.stream = _Short(answer.stream, request.get("timeout", self._timeout_s))
+                    answer.stream = _Short(answer, request.get("timeout", self._timeout_s))
                 answer.read()
         except FAILED as error:
             sent = not isinstance(error, httpx.ConnectError)
@@ -85,23 +90,37 @@ class Client(httpx.Client):
 
 
 class _Short(httpx.SyncByteStream):
-    """A body within limits. httpx limits the time of each part; a proxy may send a byte every few seconds."""
+    """A body within limits, unpacked. httpx limits neither the time of a whole body, of which a proxy may send a byte
+    every few seconds, nor what a part unpacks to."""
 
-    def __init__(self, body: Any, most_s: float) -> None:
-        self._body, self._most_s = body, most_s
+    def __init__(self, answer: httpx.Response, most_s: float) -> None:
+        self._body: Any = answer.stream
+        self._coding = answer.headers.pop("Content-Encoding", "").lower()  # httpx would unpack it again
+        self._most_s = most_s
 
     def __iter__(self) -> Iterator[bytes]:
+        if self._coding not in ("", "identity", "gzip"):
+            raise httpx.DecodingError(f"the answer is packed by {self._coding}, which no request accepts")
         size, until = 0, time.monotonic() + self._most_s
+        packed = zlib.decompressobj(GZIP)
         for part in self._body:
-            size += len(part)
+            unpacked = _unpacked(packed, part) if self._coding == "gzip" else part
+            size += max(len(part), len(unpacked))
             if size > MOST_BYTES:
                 raise httpx.ReadError(f"the answer has more than {MOST_BYTES:,} bytes")
             if time.monotonic() > until:
                 raise httpx.ReadTimeout(f"the answer did not arrive whole within {self._most_s:g} s")
-            yield part
+            yield unpacked
 
     def close(self) -> None:
         self._body.close()
+
+
+def _unpacked(packed: zlib._Decompress, part: bytes) -> bytes:
+    try:
+        return packed.decompress(part, MOST_BYTES + 1)
+    except zlib.error as error:
+        raise httpx.DecodingError(str(error)) from error
 
 
 def _problem(answer: httpx.Response) -> dict[str, Any] | None:

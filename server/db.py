@@ -88,6 +88,7 @@ TROUBLE = {  # by SQLite's names of errors, and PostgreSQL's codes
     ("SQLITE_CORRUPT", "SQLITE_NOTADB"): "the database's file is damaged",
     ("53300",): "the database has too many connections; try again",
 }
+NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_SHM", "SQLITE_IOERR_UNLOCK", "SQLITE_IOERR_RDLOCK")
 
 
 def trouble(error: DBAPIError) -> str:
@@ -101,7 +102,9 @@ def trouble(error: DBAPIError) -> str:
 
 def unusable(database: Database, error: DBAPIError) -> StartRefused:
     """The refusal to start with a database that does not work."""
-    return StartRefused(f"the database {database.name} cannot be used: {' '.join(str(error.orig).split())}")
+    code = str(getattr(error.orig, "sqlite_errorname", ""))
+    hint = "; SQLite needs a file system with locks and shared memory" if code.startswith(NO_LOCKS) else ""
+    return StartRefused(f"the database {database.name} cannot be used: {' '.join(str(error.orig).split())}{hint}")
 
 
 def utc(at: float) -> datetime.datetime:

@@ -318,6 +318,9 @@ class AnalysisTooLong(ServerError):
 
     slug, title, status = "analysis-too-long", "Analysis takes too long", 504
 
+    def __init__(self, most_s: float, of: str = "") -> None:
+        super().__init__(f"the analysis was stopped after {most_s:g} s{of}", max_s=most_s)
+
 
 class TooManyQuestions(ServerError):
     """Too many analyses are waiting; try again later."""

@@ -122,7 +122,10 @@ class Settings(BaseSettings):
         description="processes that compute analyses and dry runs; 0: in the server's process, without a deadline; "
         "default: one fewer than the cores, but at least 1 and at most 2",
     )
-    analysis_s: float = Field(60.0, gt=0, description="deadline of an analysis")
+    analysis_s: float = Field(
+        60.0, gt=0, description="processor time after which an analysis is stopped; by the clock it may take ten times "
+        "as long, since claims, heartbeats and runs have priority"
+    )
     max_questions: int = Field(100, ge=1, description="analyses that may run or wait at once")
     exports_at_once: int = Field(2, ge=1, description="exports that are written at once; others wait")
     answer_root: Folder | None = Field(

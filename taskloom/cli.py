@@ -12,6 +12,7 @@ import click
 
 from gpt2core.process import streams
 from gpt2core.spec.errors import CoreError
+from gpt2core.spec.extras import NotLoaded
 from gpt2core.spec.version import version
 from taskloom.commands.output import failure
 from taskloom.errors import TaskloomError
@@ -85,9 +86,10 @@ class Taskloom(click.Group):
             raise click.exceptions.Exit(streams.EXIT_INTERRUPTED) from None
         except TaskloomError as error:
             raise failure(str(error), error.to_dict(), error.exit_code, wants_json) from error
-        except CoreError as error:
-            document = {"error": str(error), "slug": error.slug, **error.fields()}
-            raise failure(str(error), document, error.exit_code, wants_json) from error
+        except (CoreError, ImportError) as error:
+            known = NotLoaded(error) if isinstance(error, ImportError) else error
+            document = {"error": str(known), "slug": known.slug, **known.fields()}
+            raise failure(str(known), document, known.exit_code, wants_json) from error
         except click.ClickException as error:
             if not wants_json:
                 raise

@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ def read(path: Path) -> ExperimentRequest:
 FLOAT, INT, TEXT, DATE = (f"tag:yaml.org,2002:{name}" for name in ("float", "int", "str", "timestamp"))
 OTHERS = tuple(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "binary", "omap", "pairs", "set"))
 MOST_VALUES = 100_000  # of a file, where each alias counts as what it stands for
+MOST_ERRORS = 20  # that are told of a file
 
 
 class _Loader(yaml.SafeLoader):
@@ -113,7 +115,7 @@ def _json(text: str) -> Any:
 
 def _check_names(names: list[str]) -> None:
     """Raises ValueError."""
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(f"given twice: {', '.join(twice)}")
 
@@ -123,7 +125,7 @@ def parse(content: Any) -> ExperimentRequest:
     try:
         return ExperimentRequest.model_validate(content)
     except ValidationError as error:
-        raise_together([_refused(item) for item in error.errors(include_url=False)])
+        raise_together([_refused(item) for item in error.errors(include_url=False)[:MOST_ERRORS]])
         raise  # a validation error has errors
 
 

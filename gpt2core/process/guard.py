@@ -15,6 +15,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
 
@@ -71,17 +72,24 @@ def main() -> int:
 def _watched(command: list[str], owners: list[int], passing: Passing) -> int:
     """Run the launcher and return its exit code. It is asked to end once one of the owners' pipes closes. What it
     leaves in its session is killed: ranks may have groups of their own, and may not yet look after their launcher."""
+    ended, end = os.pipe()  # closes when the launcher has ended
     with subprocess.Popen(command, start_new_session=True) as launcher:
         passing.to(launcher.pid)
-        launched = os.pidfd_open(launcher.pid)
-        select.select([*owners, launched], [], [])
-        with contextlib.suppress(ProcessLookupError):
-            if not select.select([launched], [], [], 0)[0]:
-                signal.pidfd_send_signal(launched, signal.SIGTERM)
-                select.select([launched], [], [], GRACE_S)
+        threading.Thread(target=_look, args=(launcher.pid, end), daemon=True).start()
+        select.select([*owners, ended], [], [])
+        if not select.select([ended], [], [], 0)[0]:
+            os.kill(launcher.pid, signal.SIGTERM)
+            select.select([ended], [], [], GRACE_S)
         _kill_session(launcher.pid)  # a number that nobody else gets before `wait`
         code = launcher.wait()
     return code if code >= 0 else 128 - code
+
+
+def _look(launcher: int, end: int) -> None:
+    """Close `end` once the launcher has ended; `wait` still finds it. (Not by a pidfd: Linux has them since 5.3.)"""
+    with contextlib.suppress(ChildProcessError):  # `wait` was earlier
+        os.waitid(os.P_PID, launcher, os.WEXITED | os.WNOWAIT)
+    os.close(end)
 
 
 def _kill_session(leader: int) -> None:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TextIO
 
+from gpt2core.spec.extras import NotLoaded
+
 UNWRITABLE = {errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}  # errors of streams, which name no file
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
@@ -53,7 +55,8 @@ def say(line: str, stream: TextIO | None = None) -> None:
 def guarded(main: Callable[[], int | None]) -> int:
     """Call the main function of a process that may lack standard streams. Return its exit code; 130 after Ctrl-C; 1,
     with the error in a line, if a file that the error names could not be used, or a stream could not be written; 2
-    without a current folder. Characters that standard output cannot encode are escaped, as on standard error."""
+    without a current folder, or if a library cannot be loaded. Characters that standard output cannot encode are
+    escaped, as on standard error."""
     fill()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -65,6 +68,8 @@ def guarded(main: Callable[[], int | None]) -> int:
         code = EXIT_INTERRUPTED
     except SystemExit as ending:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except ImportError as error:
+        code, failed = EXIT_BAD_INPUT, str(NotLoaded(error))
     except OSError as error:
         if error.filename is None and error.errno == errno.ENOENT:  # of os.getcwd()
             code, failed = EXIT_BAD_INPUT, "the current folder was deleted: change to another one"

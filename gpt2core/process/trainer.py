@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import gc
 import hashlib
 import json
@@ -12,6 +13,7 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +26,7 @@ from gpt2core.spec.extras import NotLoaded
 from gpt2core.spec.preflight import TRAINING, require
 
 CHUNK_BYTES = 1 << 16
+LOOK_EVERY_S = 1.0
 os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 
 
@@ -100,13 +103,24 @@ def end_with_launcher() -> None:
     """Kill this process group, a rank, as soon as the process has ended that started it. (Not by PR_SET_PDEATHSIG: it
     fires when the thread ends that started the rank.)
     """
-    launched = os.pidfd_open(os.getppid())
+    launcher = os.getppid()
+    ended: Callable[[], object]
+    try:
+        ended = functools.partial(select.select, [os.pidfd_open(launcher)], [], [])
+    except (AttributeError, OSError):  # Linux before 5.3, a Python that was built there, a sandbox
+        ended = functools.partial(_outlive, launcher)
 
     def watch() -> None:
-        select.select([launched], [], [])
+        ended()
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, name="launcher", daemon=True).start()
+
+
+def _outlive(parent: int) -> None:
+    """Wait until another process has become the parent."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_EVERY_S)
 
 
 def read_settings() -> dict[str, Any]:

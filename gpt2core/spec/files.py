@@ -25,7 +25,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     mode = part.stat().st_mode & 0o777
     try:
         yield part
-        part.chmod(mode)  # a library may have put a file of its own, readable by its owner alone, in the place
+        if part.stat().st_mode & 0o777 != mode:  # a library may have put a file of its own, for its owner alone, here
+            part.chmod(mode)  # not always: some file systems have no modes, and refuse
         sync(part)
         part.replace(final)
     except BaseException:
@@ -47,6 +48,6 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP) or not path.is_dir():
-            raise
+            raise OSError(error.errno, f"cannot be synced to the disk ({error.strerror})", str(path)) from error
     finally:
         os.close(fd)

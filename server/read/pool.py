@@ -1,5 +1,6 @@
-"""The analysis pool: separate processes compute answers within a deadline. Equal questions are computed once, and only
-while a caller waits.
+"""The analysis pool: separate processes compute answers within a limit of processor time. Equal questions are computed
+once. An answer that will be kept is computed to its end once it is begun, so that a caller who left finds it when it
+asks again; any other computation stops when no caller waits.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -27,10 +28,11 @@ log = logging.getLogger("taskloom.server")
 class _Flight(Generic[T]):
     task: asyncio.Task[T]
     waiters: int = 0
+    goes_on: bool = False  # also without waiters
 
 
 class Flights:
-    """Computations by name: equal questions share one, which stops when no caller waits for it."""
+    """Computations by name: equal questions share one, which stops when no caller waits for it, unless it goes on."""
 
     def __init__(self) -> None:
         self._flights: dict[Hashable, _Flight[Any]] = {}
@@ -52,9 +54,13 @@ class Flights:
             return await asyncio.shield(flight.task)
         finally:
             flight.waiters -= 1
-            if not flight.waiters and not flight.task.done():
+            if not flight.waiters and not flight.goes_on and not flight.task.done():
                 self._forget(name, flight)  # at once, so that no caller joins the aborted computation
                 flight.task.cancel()
+
+    def go_on(self, name: Hashable) -> None:
+        """Compute to the end from now on, also if no caller waits."""
+        self._flights[name].goes_on = True
 
     def _forget(self, name: Hashable, flight: _Flight[Any]) -> None:
         if self._flights.get(name) is flight:
@@ -85,8 +91,9 @@ class Pool:
         self._turns = CapacityLimiter(max(1, settings.processes))
         self.flights = Flights()
         self._closed = False
-        self.deadline_s = settings.analysis_s
-        self._given_up: dict[Hashable, float] = {}  # questions that took too long, with the time of the next try
+        # By the clock, since beside other load a process gets little time; and until such a question is tried again.
+        self.longest_s = self._pause_s = 10 * settings.analysis_s
+        self._given_up: dict[Hashable, tuple[float, Refusal]] = {}  # questions, with the time of the next try
 
     def close(self) -> None:
         """Reject waiting and later callers."""
@@ -111,26 +118,26 @@ class Pool:
             raise refusal
         async with self._turns:
             self._check_given_up(name, args, path)
+            if path is not None:
+                self.flights.go_on((name, args, path))
             try:
-                with anyio.fail_after(self.deadline_s):
+                with anyio.fail_after(self.longest_s):
                     found = await self._run(name, args, path)
             except TimeoutError:
-                self._given_up[name, args, path] = time.monotonic() + 10 * self.deadline_s
-                message = f"the analysis was stopped after {self.deadline_s:g} s"
-                raise AnalysisTooLong(message, max_s=self.deadline_s) from None
+                found = Refusal.of(AnalysisTooLong(self.longest_s))
         if isinstance(found, Refusal):
+            if found.slug == AnalysisTooLong.slug:
+                self._given_up[name, args, path] = time.monotonic() + self._pause_s, found
             raise rebuilt(found)
         return found
 
     def _check_given_up(self, *question: Hashable) -> None:
         """Raises AnalysisTooLong for a question that recently took too long, since it would delay others again."""
         at = time.monotonic()
-        self._given_up = {request: until for request, until in self._given_up.items() if until > at}
+        self._given_up = {request: known for request, known in self._given_up.items() if known[0] > at}
         if question in self._given_up:
-            raise AnalysisTooLong(
-                f"the analysis was recently stopped after {self.deadline_s:g} s; it is not repeated yet",
-                max_s=self.deadline_s,
-            )
+            _, found = self._given_up[question]
+            raise rebuilt(replace(found, detail=f"{found.detail}; it is not repeated yet"))
 
     async def _run(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes | Refusal:
         if not self._settings.processes:

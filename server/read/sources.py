@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from taskloom.server.artifact_store import Store
 from taskloom.server.db import Database
+from taskloom.server.errors import ServerError
 from taskloom.server.settings import Settings
 
 Content = Callable[[Session], Hashable]  # reads a value that changes whenever the inputs of an answer change
@@ -22,6 +23,10 @@ class Refusal:
     slug: str
     detail: str
     fields: dict[str, Any]
+
+    @classmethod
+    def of(cls, error: ServerError) -> Refusal:
+        return cls(error.slug, str(error), error.fields)
 
 
 @dataclass(frozen=True)

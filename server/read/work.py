@@ -9,6 +9,7 @@ import ctypes
 import functools
 import gc
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from gpt2core.spec.locks import lock
 from taskloom.server.artifact_store import Store, storing
 from taskloom.server.db import Database
-from taskloom.server.errors import ServerError
+from taskloom.server.errors import AnalysisTooLong, ServerError
 from taskloom.server.read.sources import Refusal, Sources
 from taskloom.server.settings import Settings
 
@@ -24,8 +25,8 @@ NICENESS = 10  # claims and heartbeats have priority
 
 
 def answer_in_process(settings: str, name: str, args: tuple[Any, ...], path: str | None) -> bytes | Refusal:
-    """Entry point of a process: compute an answer with `answer`."""
-    with as_reader(settings) as sources:
+    """Entry point of a process: compute an answer with `answer`, within `analysis_s` of processor time."""
+    with as_reader(settings) as sources, _within(sources.settings.analysis_s):
         return answer(sources, name, args, path)
 
 
@@ -52,8 +53,23 @@ def answer(sources: Sources, name: str, args: tuple[Any, ...], path: str | None)
                 _write_whole(file, QUESTIONS[name].answer(sources, args))
                 _forget_oldest(file.parent, sources.settings.max_answer_bytes)
     except ServerError as error:
-        return Refusal(error.slug, str(error), error.fields)
+        return Refusal.of(error)
     return b""
+
+
+@contextlib.contextmanager
+def _within(most_s: float) -> Iterator[None]:
+    """Raises AnalysisTooLong, wherever the process is, once the block has taken this much processor time."""
+
+    def stop(*_: object) -> None:
+        raise AnalysisTooLong(most_s, " of processor time")
+
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, most_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
 @functools.cache
@@ -65,12 +81,12 @@ def _sources(settings: str) -> Sources:
 
 @functools.cache
 def _behave() -> None:
-    os.nice(NICENESS)
     gc.disable()  # thousands of results are in use, so a collection takes long and finds little
     from taskloom.server.read import questions  # noqa: F401 (loads all analyses)
 
     gc.collect()
     gc.freeze()  # the collection after an answer would scan all loaded objects: 45 ms
+    os.nice(NICENESS)  # at last: beside other load, loading would take minutes
 
 
 def _give_memory_back() -> None:

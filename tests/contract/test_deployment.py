@@ -93,3 +93,11 @@ def test_the_job_script_of_a_worker_takes_a_key_where_there_is_one(tmp_path, key
     ]  # fmt: skip
     assert ("other users can read this key" in done.stderr) is (mode == 0o640)
     assert "#SBATCH --open-mode=append\n" in script.read_text()
+
+
+@pytest.mark.parametrize("service", ["server", "worker"])
+def test_a_service_that_cannot_start_is_started_until_it_can(service):
+    """systemd gives up after 5 starts within 10 s, which a full disk takes no longer than."""
+    unit = (ROOT / f"deploy/taskloom-{service}.service").read_text()
+    [seconds] = re.findall(r"^RestartSec=(\d+)$", unit, re.M)
+    assert 5 * int(seconds) > 10

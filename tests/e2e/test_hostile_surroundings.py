@@ -111,6 +111,10 @@ WRONG = (
     ("serve", "TASKLOOM_DATABASE_URL", "sqlite:////bin/ls", "/bin/ls"),
     ("serve", "TASKLOOM_DATABASE_URL", "postgresql://u:p@ss:w0rd/1@127.0.0.1/x", "database"),
 )  # fmt: skip
+# A module that cannot be loaded, as where LD_LIBRARY_PATH leads to another library, and a command that needs it.
+UNLOADED = (
+    ("_ssl", "runs"), ("_ssl", "worker"), ("_ssl", "provision"), ("_sqlite3", "serve"), ("_ctypes", "plan"),
+)  # fmt: skip
 LOST = {  # surroundings that lose what a command says, or in which nothing can be written
     "closed output": "exec >&- 2>&-; exec \"$@\"", "a full disk behind output": "exec >/dev/full; exec \"$@\"",
     "no files can grow": "ulimit -f 0; exec \"$@\"",
@@ -264,6 +268,17 @@ def test_every_value_that_cannot_be_used_is_named(run: Run) -> None:
     endings = every(run, [(command, {variable: value}) for command, variable, value, _ in WRONG])
     for each, (_, variable, _, instead) in zip(endings, WRONG, strict=True):
         names(each, variable, instead)
+
+
+@pytest.mark.slow
+def test_a_library_that_cannot_be_loaded_is_named(run: Run, tmp_path: Path) -> None:
+    calls = []
+    for module, command in UNLOADED:
+        (tmp_path / module).mkdir(exist_ok=True)
+        (tmp_path / module / "sitecustomize.py").write_text(f"import sys\nsys.modules[{module!r}] = None\n")
+        calls.append((command, {"PYTHONPATH": f"{tmp_path / module}:{os.environ.get('PYTHONPATH', '')}"}))
+    for ending, (module, _) in zip(every(run, calls), UNLOADED, strict=True):
+        names(ending, module, "")
 
 
 @pytest.mark.slow

@@ -153,23 +153,49 @@ def test_what_takes_too_long_is_given_up_and_its_process_ends(start_server, meas
     api = start_server(analysis_processes=1)
     measured(api)
     ask(api)
-    api.reading.answers.pool.deadline_s = 0.5  # the process has started
+    api.reading.answers.pool.longest_s = 0.5  # the process has started
     child = only_child()
     child.suspend()
     problem = ask(api, "memory", 504)
     assert (problem["type"], problem["max_s"]) == ("/problems/analysis-too-long", 0.5)
+    assert "not repeated yet" in ask(api, "memory", 504)["detail"]
     child.wait(DEADLINE_S)
     assert not children()
 
 
-def test_with_the_last_client_that_waits_its_work_ends(start_server, measured):
+def leave(api, kind):
+    """Ask, and leave before there is an answer."""
+    with pytest.raises(httpx.ReadTimeout):
+        api.http.get(f"/api/v1/analysis/{kind}?experiment_id=1", timeout=1)
+
+
+def test_what_is_begun_is_answered_to_who_asks_again_and_what_waits_ends_with_its_last_client(start_server, measured):
+    api = start_server(analysis_processes=1)
+    measured(api)
+    ask(api)
+    child = only_child()
+    child.suspend()
+    with ThreadPoolExecutor(2) as pool:
+        leave(api, "memory")
+        stays = pool.submit(ask, api, "roofline")
+        leave(api, "efficiency")
+        again = pool.submit(ask, api, "memory")
+        until(lambda: len(api.reading.answers.pool.flights) == 2, "memory and roofline")
+        child.resume()
+        assert stays.result(DEADLINE_S)
+        assert again.result(DEADLINE_S)
+    assert only_child() == child
+    assert len(files(api)) == 3
+
+
+def test_with_the_last_client_of_a_dry_run_its_work_ends(start_server, measured):
     api = start_server(analysis_processes=1)
     measured(api)
     ask(api)
     child = only_child()
     child.suspend()
     with pytest.raises(httpx.ReadTimeout):
-        api.http.get("/api/v1/analysis/memory?experiment_id=1", timeout=1)
+        api.http.post("/api/v1/experiments?dry_run=true", json={"base": {"model": "tiny"}}, timeout=1)
     child.wait(DEADLINE_S)
     assert ask(api, "memory")
 
@@ -204,24 +230,49 @@ def test_more_questions_than_may_wait_are_refused(start_server, measured):
 
 
 SCANNED = """
-import gc, sys
+import gc, os, sys
 from taskloom.server.read import work
 from taskloom.server.settings import Settings
 given = Settings(database_url=sys.argv[1]).model_dump_json()
+os.nice = lambda _: print(int("taskloom.server.read.questions" in sys.modules))
 for _ in range(2):
     work.answer_in_process(given, "variants", (1,), None)
 print(len(gc.get_objects()), gc.get_freeze_count())
 """
 
 
-def test_the_collection_after_an_answer_does_not_scan_the_loaded_analyses(api, measured, database_url):
+def test_a_process_gives_way_once_analyses_are_loaded_and_its_collections_do_not_scan_them(api, measured, database_url):
     measured(api)
     told = subprocess.run(
         [sys.executable, "-c", SCANNED, database_url], capture_output=True, text=True, check=True, timeout=DEADLINE_S
     )
-    scanned, loaded = map(int, told.stdout.split())
+    was_loaded, scanned, loaded = map(int, told.stdout.split())
+    assert was_loaded
     assert loaded > 50_000
     assert scanned < loaded / 5
+
+
+BUSY = """
+import sys
+from taskloom.server.read import questions, work
+from taskloom.server.settings import Settings
+def find(sources, how):
+    while how == "long":
+        pass
+    return [how]
+questions.QUESTIONS = {"find": questions.Question(find, list)}
+given = Settings(database_url="sqlite:///x.db", analysis_s=0.1).model_dump_json()
+for how in ("long", "short"):
+    print(work.answer_in_process(given, "find", (how,), None))
+"""
+
+
+def test_a_limit_is_one_of_processor_time():
+    told = subprocess.run([sys.executable, "-c", BUSY], capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+    refused, answered = told.stdout.splitlines()
+    assert "analysis-too-long" in refused
+    assert "after 0.1 s of processor time" in refused
+    assert answered == str(b'["short"]')
 
 
 @pytest.mark.both_databases

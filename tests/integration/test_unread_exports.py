@@ -59,12 +59,16 @@ def test_unread_exports_take_little_memory_and_end(server):
     until(lambda: not exports(server)._turns.borrowed_tokens and not exports(server)._waiting, "the end of all exports")
 
 
-def test_an_export_ends_with_its_client(server):
+def test_an_export_ends_with_its_client_and_its_process_is_kept(server):
+    before = set(psutil.Process().children())
     with contextlib.ExitStack() as opened:
-        for _ in range(6):
-            request(server, opened, "csv")
-        until(lambda: exports(server)._turns.borrowed_tokens == 2)
+        for each in [request(server, opened, "csv") for _ in range(6)][:2]:
+            each.recv(1)
+        writers = set(psutil.Process().children()) - before
+        assert writers
     until(lambda: not exports(server)._turns.borrowed_tokens and not exports(server)._waiting, "the end of all exports")
+    assert server.http.get("/api/v1/exports/steps").status_code == 200
+    assert writers <= set(psutil.Process().children())
 
 
 def test_more_exports_than_may_wait_are_refused(start_server, make_result):

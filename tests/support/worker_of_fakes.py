@@ -10,7 +10,7 @@ from pathlib import Path
 from gpt2core.node import load
 from gpt2core.spec.threads import end_with_threads
 from taskloom.worker import claim_loop, peaks
-from taskloom.worker.__main__ import main
+from taskloom.worker.process import main
 
 HERE = Path(__file__).parent
 load.MOST_BUSY_CORES = float("inf")  # other tests run at the same time

@@ -1,6 +1,7 @@
 """Files that people edit: marks of editors, line ends, keys given twice, numbers, and what is no text."""
 
 import json
+import time
 
 import click
 import pytest
@@ -246,3 +247,11 @@ def test_a_state_of_a_provisioner_that_is_none_is_named(tmp_path, content):
     (tmp_path / "state.json").write_text(content)
     with pytest.raises(FileError, match=r"state\.json: not the state of a provisioner"):
         Jobs("a", tmp_path / "state.json")
+
+
+def test_a_file_of_nothing_but_wrong_fields_is_refused_soon(tmp_path):
+    wrong = json.dumps({f"field {number}": 1 for number in range(60_000)})
+    began_s = time.process_time()
+    with pytest.raises(ConfigError, match="field 0 = 1 is not accepted: no such field"):
+        request(tmp_path, "a.json", wrong)
+    assert time.process_time() - began_s < 20

@@ -93,3 +93,22 @@ def test_a_disk_that_fails_is_not_hidden(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="Input/output error"):
         files.sync(tmp_path)
+
+
+def test_where_modes_cannot_be_set_files_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: Path, _: int) -> None:
+        raise PermissionError(1, "Operation not permitted", str(self))
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    files.write_text(tmp_path / "a", "kept")
+    assert (tmp_path / "a").read_text() == "kept"
+
+
+def test_a_file_that_cannot_be_synced_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: int) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", refused)
+    with pytest.raises(OSError, match="cannot be synced to the disk") as raised:
+        files.write_text(tmp_path / "a", "kept")
+    assert str(tmp_path) in str(raised.value.filename)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import socket
 import threading
@@ -118,6 +119,22 @@ def test_an_answer_without_end_is_not_kept_in_memory(monkeypatch: pytest.MonkeyP
         with pytest.raises(Unreachable, match="the answer has more than 100,000 bytes"):
             client.heartbeat(5, "n:0", 1, Progress())
         client.close()
+
+
+def test_an_answer_is_unpacked_within_the_same_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MOST_BYTES", 100_000)
+    answer = json.dumps({"needs": [], "workers": []}).encode()
+    with scripted() as script:
+        script.answer(200, gzip.compress(answer + b" " * 90_000), Content_Encoding="GZip")
+        ask("provisioner", script.url)
+        assert script.asked[0].headers["Accept-Encoding"] == "gzip"
+        script.answer(200, gzip.compress(answer + b" " * 200_000), Content_Encoding="gzip")
+        with pytest.raises(Unreachable, match="the answer has more than 100,000 bytes"):
+            ask("provisioner", script.url)
+        for coding in ("gzip, gzip", "br"):
+            script.answer(200, gzip.compress(gzip.compress(answer)), Content_Encoding=coding)
+            with pytest.raises(Unreachable, match=f"packed by {coding}"):
+                ask("provisioner", script.url)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from taskloom.commands.forwarded import arguments, forwarded
 from taskloom.contract.keys import LONGEST_S, Scope
 from taskloom.contract.options import CREATE_KEY, MOST_DAYS, PEAKS, PROVISION, SCOPES, SERVE, WORKER, Option, add_to
-from taskloom.provisioner.__main__ import parser as provisioner
+from taskloom.provisioner.process import parser as provisioner
 from taskloom.worker.settings import Drain, Peaks
 from taskloom.worker.settings import parser as worker
 

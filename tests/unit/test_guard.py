@@ -94,3 +94,30 @@ def test_a_launcher_ends_with_the_starter_of_its_guard() -> None:
         starter.kill()
         gone(launcher)
         gone(guard)
+
+
+RANK = """
+import os, sys, threading
+from gpt2core.process import trainer
+def refused(pid):
+    raise OSError(38, "Function not implemented")
+if sys.argv[1] == "an old kernel":
+    os.pidfd_open = refused
+if sys.argv[1] == "an old Python":
+    del os.pidfd_open
+os.setpgid(0, 0)
+trainer.end_with_launcher()
+print(os.getpid(), flush=True)
+threading.Event().wait()
+"""
+RANKS_LAUNCHER = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+
+
+@pytest.mark.parametrize("where", ["this machine", "an old kernel", "an old Python"])
+def test_a_rank_ends_with_its_launcher(where: str) -> None:
+    command = [sys.executable, "-c", RANKS_LAUNCHER, RANK, where]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        rank = psutil.Process(int(launcher.stdout.readline()))
+        launcher.kill()
+        gone(rank)

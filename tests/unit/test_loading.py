@@ -15,7 +15,7 @@ ALL_COMMANDS = tuple(f"taskloom.commands.{name}" for name in COMMANDS)
 @pytest.mark.parametrize(
     ("rooms", "absent"),
     [
-        (("taskloom.worker.__main__",), {"numba", "numpy"}),
+        (("taskloom.worker.process",), {"numba", "numpy"}),
         (ALL_COMMANDS, {"numba", "scipy"}),
         (("taskloom.cli", "taskloom.commands.serve", "taskloom.commands.worker"), {"pydantic", "httpx", "rich"}),
         (("taskloom.commands.train",), {"pydantic", "httpx", "numpy"}),

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from taskloom.server import database_url, db
 from taskloom.server.db import Database
@@ -197,3 +198,15 @@ def test_an_error_that_does_not_end_is_told_at_once(tmp_path):
     with contextlib.closing(connection), pytest.raises(sqlite3.OperationalError, match="readonly"):
         db._use_wal(connection, begun + 60)
     assert time.monotonic() - begun < 30
+
+
+@pytest.mark.parametrize(("name", "hints"), [("SQLITE_IOERR_SHMMAP", True), ("SQLITE_IOERR_LOCK", True),
+                                             ("SQLITE_IOERR_WRITE", False)])  # fmt: skip
+def test_a_file_system_without_locks_is_told_at_the_start(tmp_path, name, hints):
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = name
+    database = Database(f"sqlite:///{tmp_path}/a.db")
+    refusal = str(db.unusable(database, OperationalError("PRAGMA", None, error)))
+    assert ("needs a file system with locks" in refusal) is hints
+    assert "disk I/O error" in refusal
+    database.close()

@@ -31,6 +31,7 @@ from taskloom.server.read.sources import Refusal
 from taskloom.server.settings import Settings
 
 READ_BYTES = 64 << 10
+END_S = 5.0  # for a writer to see that nobody reads
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def write(database: Database, price: float | None, export: Export, pipe: str) ->
         except BrokenPipeError:
             return None
         except ServerError as error:
-            return Refusal(error.slug, str(error), error.fields)
+            return Refusal.of(error)
     return None
 
 
@@ -117,6 +118,8 @@ class Exports:
                 yield _rest(first, reader, writing)
             finally:
                 transport.close()  # ends a writer that still writes
+                with anyio.move_on_after(END_S, shield=True):  # its process is kept then; another starts slowly
+                    await asyncio.wait([writing])
                 writing.cancel()
                 await asyncio.wait([writing])
 

@@ -1,0 +1,74 @@
+"""Process of `taskloom provision`. SIGTERM or SIGINT ends it; its Slurm jobs continue."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpt2core.spec import preflight
+from gpt2core.spec.errors import InputError
+from gpt2core.spec.settings import expanded
+from taskloom.contract import http, logs, options
+from taskloom.contract.retry import Refused
+from taskloom.provisioner.jobs import Jobs
+from taskloom.provisioner.loop import Provisioner, log
+from taskloom.provisioner.metrics import Metrics
+from taskloom.provisioner.pools import read
+from taskloom.provisioner.preflight import SLURM, checks, default_state
+from taskloom.provisioner.server import Server
+
+EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
+
+
+def parser() -> argparse.ArgumentParser:
+    out = argparse.ArgumentParser(prog="taskloom provision", description=__doc__)
+    out.add_argument("pools", type=Path)
+    options.add_to(out, options.PROVISION)
+    return out
+
+
+def main(arguments: Sequence[str]) -> int:
+    if list(arguments) == [preflight.OPTION]:
+        preflight.tell([SLURM], sys.stdout)
+        return EXIT_OK
+    given = parser().parse_args(arguments)
+    logs.to_standard_error(logs.JsonFormatter(), "httpx")
+    try:
+        pools = read(given.pools, given.server)
+        state = expanded(Path(given.state), "--state") if given.state else default_state(pools.name)
+        preflight.require(checks(pools, state))
+        jobs = Jobs(pools.name, state)
+        server = Server(pools.server, pools.token())
+        metrics = Metrics(given.metrics_port)
+    except (InputError, OSError, ValueError) as error:
+        print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        provisioner = Provisioner(pools, jobs, server, metrics)
+        if given.plan:
+            lines = provisioner.plan()
+            if lines is not None:
+                print(json.dumps({"plan": lines}) if given.json else "\n".join(lines))
+            return EXIT_FAILED if lines is None else EXIT_OK
+        address = http.shown(pools.server)
+        text = f"provisioning {len(pools.pools)} pools for {address}"
+        if not jobs.is_locked:
+            log("no-locks", f"the file system of {state} has no locks: no other provisioner may use this file")
+        log("started", text, server=address, metrics=metrics.url)
+        provisioner.run(stop, given.once)
+        log("stopped", "provisioner stopped; its jobs continue")
+    except Refused as error:
+        print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
+        return EXIT_SERVER
+    finally:
+        server.close()
+        jobs.close()
+    return EXIT_OK
