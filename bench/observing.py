@@ -40,7 +40,7 @@ from gpt2core.measure.tracing import new_record
 tracing.new_record = lambda *arguments: new_record(*arguments[:6], False, *arguments[7:])
 evidence.Watcher.read_if_due = lambda self: None
 execute.Stages.counting = lambda self, thread: contextlib.nullcontext()
-report.Report.evidence = lambda self, step_s: ({}, [], [])
+report.Report.evidence = lambda self: ({}, [], [])
 sys.exit(__main__.main())
 """
 

@@ -1,9 +1,7 @@
 """Each setting has one role, from which the lists of comparability follow."""
 
 import dataclasses
-import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -108,10 +106,3 @@ def test_the_form_gets_the_groups_of_settings_from_the_schema():
     groups = {name: schema["x-group"] for name, schema in properties.items() if "x-group" in schema}
     assert groups == {item.name: item.metadata["group"] for item in SETTINGS if "group" in item.metadata}
     assert properties["seq"]["x-unit"] == "tokens"
-
-
-
-def test_the_name_of_a_series_on_the_history_page_has_main_settings():
-    page = (Path(__file__).parents[2] / "server/ui/pages/history.js").read_text()
-    (listed,) = re.findall(r"const SHOWN = \[([^\]]*)\]", page)
-    assert set(re.findall(r"'(\w+)'", listed)) <= {*MAIN, "mode"}  # series of both modes are listed together
