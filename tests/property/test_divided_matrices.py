@@ -24,7 +24,7 @@ from gpt2core.spec.models import ModelConfig
 from gpt2core.step import graph
 from gpt2core.step.rank import Rank
 from gpt2core.step.tensors import SCRATCH
-from tests.support.divided import train_divided, trained
+from tests.support.divided import have_the_norms_of_one, have_the_same_weights, train_divided
 
 MODEL = ModelConfig(layers=2, heads=4, channels=32, vocab=200, context=16)  # the last of 4 ranks has 8 tokens
 SMALL = TrainConfig(
@@ -53,11 +53,7 @@ def test_the_losses_are_those_of_one_rank(ranks, how):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_norm_counts_each_gradient_once(ranks):
     """Also of those weights that all ranks have."""
-    wish = {"grad_clip": 0.5}
-    norms = [each.memory.arrays["gradient_norms"].tolist() for each in trained(ranked(ranks, **wish))]
-    assert norms == [norms[0]] * ranks
-    np.testing.assert_allclose(norms[0], train(ranked(1, **wish)).gradient_norms, rtol=1e-5)
-    assert min(norms[0]) > 0.5
+    have_the_norms_of_one(*(ranked(count, grad_clip=0.5) for count in (1, ranks)))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -65,9 +61,7 @@ def test_fusion_changes_no_bit(precision):
     found = [train_divided(ranked(2, precision=precision, **how)) for how in WAYS[:3]]
     for losses, weights in found[1:]:
         assert losses == found[0][0]
-        for mine, theirs in zip(weights, found[0][1], strict=True):
-            for name, array in mine.items():
-                np.testing.assert_array_equal(array, theirs[name], name)
+        have_the_same_weights(weights, found[0][1])
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -22,7 +22,7 @@ from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import SYNCS
 from gpt2core.step import graph
 from gpt2core.step.rank import Rank
-from tests.support.divided import train_divided, trained
+from tests.support.divided import have_the_norms_of_one, have_the_same_weights, train_divided, trained
 
 MODEL = Vgg(width=2, hidden=24, classes=7)
 SMALL = TrainConfig(
@@ -63,19 +63,13 @@ def test_the_accuracy_is_that_of_one_rank():
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_the_norm_counts_each_gradient_once(ranks):
     """Those that ranks fold, those of divided matrices, and those of weights that all ranks have."""
-    wish = {"grad_clip": 0.5}
-    norms = [each.memory.arrays["gradient_norms"].tolist() for each in trained(ranked(ranks, **wish))]
-    assert norms == [norms[0]] * ranks
-    np.testing.assert_allclose(norms[0], train(ranked(1, **wish)).gradient_norms, rtol=1e-5)
-    assert min(norms[0]) > 0.5
+    have_the_norms_of_one(*(ranked(count, grad_clip=0.5) for count in (1, ranks)))
 
 
 def test_fusion_changes_no_bit():
     (losses, weights), (others, theirs) = (train_divided(ranked(2, **how)) for how in WAYS[:2])
     assert others == losses
-    for mine, other in zip(weights, theirs, strict=True):
-        for name, array in mine.items():
-            np.testing.assert_array_equal(array, other[name], name)
+    have_the_same_weights(weights, theirs)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

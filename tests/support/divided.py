@@ -17,6 +17,7 @@ from gpt2core.networks.exchanged import layout_of
 from gpt2core.networks.network import network_of
 from gpt2core.ranks.cells import CELLS, TRAFFIC_CELLS
 from gpt2core.run.prepare import fill, plan
+from gpt2core.run.train import train
 from gpt2core.schedulers import dispatch
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.memory import Memory
@@ -79,6 +80,21 @@ def trained(config: TrainConfig) -> list[One]:
                 for each in ranks:
                     each.run(number, step)
     return ranks
+
+
+def have_the_norms_of_one(one: TrainConfig, several: TrainConfig) -> None:
+    """All ranks have the same norms of gradients, which are those of one rank and above the limit."""
+    norms = [each.memory.arrays["gradient_norms"].tolist() for each in trained(several)]
+    assert norms == [norms[0]] * several.ranks
+    np.testing.assert_allclose(norms[0], train(one).gradient_norms, rtol=1e-5)
+    assert min(norms[0]) > several.grad_clip
+
+
+def have_the_same_weights(some: list[Weights], others: list[Weights]) -> None:
+    """The weights of each rank have the same bits."""
+    for mine, theirs in zip(some, others, strict=True):
+        for name, array in mine.items():
+            np.testing.assert_array_equal(array, theirs[name], name)
 
 
 def copy(ranks: list[One], kind: str, number: int) -> None:
