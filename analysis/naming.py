@@ -33,10 +33,13 @@ def experiment_name(request: Mapping[str, Any]) -> str:
 
 
 def configuration(config: Mapping[str, Any]) -> str:
-    """A configuration by its main settings: tiny, inference, task, slices 1x64, batch 4, 2 threads."""
+    """A configuration by its main settings, and by others of its size and order that are not the default: tiny,
+    inference, task, slices 1x64, batch 4, 2 threads, op order diagonals."""
     shown = {name: config[name] for name in MAIN if name not in with_role("length") and config.get(name) is not None}
+    others = {name: config[name] for name in with_role("size", "order", "slices")
+              if name not in (*MAIN, "mode") and config.get(name) not in (None, DEFAULTS[name])}  # fmt: skip
     mode = ["inference"] if config.get("mode") == "infer" else []
-    return ", ".join([_model(shown.pop("model", {})), *mode, settings(shown)])
+    return ", ".join(filter(None, [_model(shown.pop("model", {})), *mode, settings(shown), settings(others)]))
 
 
 def _model(given: Any) -> str:

@@ -52,5 +52,13 @@ def test_a_configuration_is_named_by_its_main_settings(config: dict[str, Any], n
     assert configuration(config) == name
 
 
+def test_configurations_that_only_another_setting_tells_apart_have_two_names() -> None:
+    both = [{"model": {"name": "lstm-deep"}, "scheduler": "fork-join", "threads": 2, "op_order": order}
+            for order in ("layers", "diagonals")]  # fmt: skip
+    assert [configuration(each) for each in both] == [
+        "lstm-deep, fork-join, 2 threads", "lstm-deep, fork-join, 2 threads, op order diagonals",
+    ]  # fmt: skip
+
+
 def test_a_name_has_at_most_200_characters() -> None:
     assert len(experiment_name({"axes": {"cores": [[*range(64)], [*range(32)]]}})) == 200
