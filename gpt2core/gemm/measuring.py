@@ -57,8 +57,8 @@ def measure(product: Product, libraries: Sequence[Library]) -> Choice:
     words, scratch = new_scratch()
     rng = np.random.default_rng(0)
     p = product
-    a, b, c = operand(rng, p.m * p.k, p.half_a), operand(rng, p.k * p.n, p.half_b), matrix(p.m * p.n)
     tried = candidates(product, libraries)
+    a, b, c = operand(rng, p.m * p.k, p.half_a), operand(rng, p.k * p.n, p.half_b), matrix(p.m * p.n)
     best = dict.fromkeys(tried, np.inf)
     shape = (p.half_a, p.half_b, p.trans_a, p.trans_b, p.m, p.n, p.k)
     panels = matrix(math.prod(panels_shape(p.n, p.k)) if p.packed else 0)

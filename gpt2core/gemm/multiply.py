@@ -16,7 +16,7 @@ from gpt2core.compile.clock import ticks
 from gpt2core.compile.jit import address_of, cgutils, entry, intrinsic, kernel, runtime, types
 from gpt2core.compile.lanes import HALF_BYTES, WORD
 from gpt2core.gemm.microkernel import multiply_packed, multiply_panels
-from gpt2core.gemm.operands import WHOLE, Band, Operand, Out, into, plain
+from gpt2core.gemm.operands import WHOLE, Band, Operand, Out, into
 from gpt2core.gemm.packing import pack_panels, pack_rows
 from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 from gpt2core.gemm.tiles import multiply_on_tiles
@@ -254,7 +254,8 @@ def pack_whole(panels, b, trans_b, n, k):
 def time_packed(by, m, n, k, a, panels, c):
     """Ticks of one product of our own with a packed B."""
     begin = ticks()
-    multiply(by, m, n, k, plain(address_of(a, 0), k), plain(address_of(panels, 0), 0), into(address_of(c, 0), n, 0))
+    left, right = Operand(address_of(a, 0), k, 0, 0), Operand(address_of(panels, 0), 0, 0, 0)
+    multiply(by, m, n, k, left, right, Out(address_of(c, 0), n, 0, 0))
     return ticks() - begin
 
 

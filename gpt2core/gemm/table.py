@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +87,21 @@ def choose(
 
     A kept choice never changes, since it determines how results are rounded. It is kept with the load during the
     measurement; `taskloom doctor` names choices made under load. tell gets events `measuring` (done, total, product).
+    Raises MachineError for a file that is not such a table.
     """
     worth = worth_choosing(products)
     if len(libraries) == 1 or not worth:
         return Products(libraries[:1], {})
     path = _path(libraries)
-    with cache.locked(path):  # a second process waits, then uses the first one's choices
-        table, kept = _read(path)
+    with cache.revising(path) as stored:  # a second process waits, then uses the first one's choices
+        table = stored.setdefault("id", uuid.uuid4().hex[:8])
+        try:
+            kept = {
+                Product(*row["product"]): Kept(Choice(*row["choice"]), row.get("busy_cores"))
+                for row in stored.get("choices", ())
+            }
+        except (KeyError, TypeError) as error:
+            raise cache.damaged(path, error) from error
         missing = [product for product in worth if product not in kept]
         others, made = load.Others(), {}
         for done, product in enumerate(missing):
@@ -102,7 +110,11 @@ def choose(
         if made:
             busy_cores = others.busy_cores()
             kept |= {product: Kept(choice, busy_cores) for product, choice in made.items()}
-            _write(path, table, kept)
+            rows = [
+                {"product": astuple(product), "choice": astuple(each.choice), "busy_cores": each.busy_cores}
+                for product, each in kept.items()
+            ]
+            stored |= {"schema": SCHEMA, "choices": rows}
     busy_cores = max(kept[product].busy_cores or 0.0 for product in worth)
     doubt = "" if busy_cores <= load.MOST_BUSY_CORES else (
         f"libraries of products were chosen while other processes kept up to {busy_cores:.1f} cores busy, so the run "
@@ -114,31 +126,3 @@ def choose(
 def _path(libraries: Sequence[Library]) -> Path:
     about = [SCHEMA, host.cpu_model(), *((each.name, each.version) for each in libraries), *numba_settings()]
     return cache.path("products", about, ".json")
-
-
-def _read(path: Path) -> tuple[str, dict[Product, Kept]]:
-    """The table's id and choices; a new id if there is none. Raises MachineError for a file that is not one."""
-    try:
-        found = cache.read_json(path)
-        if found is None:
-            return uuid.uuid4().hex[:8], {}
-        return found["id"], {
-            Product(*each["product"]): Kept(Choice(*each["choice"]), each.get("busy_cores"))
-            for each in found["choices"]
-        }
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise MachineError(
-            f"{path} is not a table of products ({error}); remove it, and the products are measured again"
-        ) from error
-
-
-def _write(path: Path, table: str, choices: Mapping[Product, Kept]) -> None:
-    rows = [
-        {
-            "product": [p.trans_a, p.trans_b, p.m, p.n, p.k, p.half_a, p.half_b, p.packed],
-            "choice": [each.choice.name, each.choice.piece],
-            "busy_cores": each.busy_cores,
-        }
-        for p, each in choices.items()
-    ]
-    cache.write_json(path, {"schema": SCHEMA, "id": table, "choices": rows})

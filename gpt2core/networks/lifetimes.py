@@ -82,16 +82,16 @@ def small(config: TrainConfig) -> TrainConfig:
 
 @functools.lru_cache(maxsize=64)  # a sweep sizes thousands of runs
 def _lives(config: TrainConfig, late: int) -> list[Life]:
-    step = sketch(config)
-    add_step(step, config, no_update)
-    return step.lives(late)
+    return sketched(config)[0].lives(late)
 
 
-def sketch(config: TrainConfig) -> Sketch:
-    """An empty sketch of the step of a `small` configuration."""
+@functools.lru_cache(maxsize=16)
+def sketched(config: TrainConfig) -> tuple[Sketch, tuple[Parameter, ...]]:
+    """The step of a `small` configuration, and the parameters whose gradients ranks fold: see add_step."""
     plans = {kind: plan_arena(specs) for kind, specs in network_of(config).tensors(config).items()}
-    return Sketch(plans, config.fused)
+    step = Sketch(plans, config.fused)
+    return step, tuple(add_step(step, config, _no_update))
 
 
-def no_update(step: Builder, _blocks: Sequence[Parameter], _layer: int | None, _gradients: Arena | Own) -> None:
-    step.op("update", "update", no_update, ONE_TILE, (), filler=True)
+def _no_update(step: Builder, _blocks: Sequence[Parameter], _layer: int | None, _gradients: Arena | Own) -> None:
+    step.op("update", "update", _no_update, ONE_TILE, (), filler=True)

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
 Update = Callable[[Builder, Sequence[Parameter], int | None, Arena | Own], None]  # optimizers/update.py
 
 
-def add_step(step: Builder, config: TrainConfig, update: Update, exchange: Exchange | None = None) -> None:
-    """Add one step of the run's mode. exchange: of a run of several ranks, of which config is a part."""
+def add_step(
+    step: Builder, config: TrainConfig, update: Update, exchange: Exchange | None = None
+) -> Sequence[Parameter]:
+    """Add one step of the run's mode. exchange: of a run of several ranks, of which config is a part. Return the
+    parameters whose gradients ranks fold, in the order in which these become complete."""
     if config.has_gradients:
-        Training(step, config, update, exchange).add()
-    else:
-        network_of(config).forward(config, step)
-        goal.add(step, config)
-        step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
+        training = Training(step, config, update, exchange)
+        training.add()
+        return training.complete
+    network_of(config).forward(config, step)
+    goal.add(step, config)
+    step.tape = Tape()  # a used one refers to the step, whose memory a large graph needs
+    return ()
 
 
 class Training:

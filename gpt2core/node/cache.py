@@ -17,6 +17,7 @@ from typing import Any
 
 from gpt2core.node.files import replacing, unreadable
 from gpt2core.spec import settings
+from gpt2core.spec.errors import MachineError
 from gpt2core.spec.locks import lock
 
 
@@ -66,6 +67,28 @@ def read_json(file: Path) -> Any:
 def write_json(file: Path, value: Any) -> None:
     """Store a value as JSON. Raises UnreadableFile if it cannot be written."""
     _replace(file, json.dumps(value).encode())
+
+
+@contextlib.contextmanager
+def revising(file: Path) -> Iterator[dict[str, Any]]:
+    """The object in a JSON file, empty if the file is missing. What the block changes in it is stored at its end; until
+    then other processes wait.
+
+    Raises MachineError if the file is not a JSON object, UnreadableFile if it cannot be written.
+    """
+    with locked(file):
+        try:
+            value = dict(read_json(file) or {})
+        except (OSError, ValueError, TypeError) as error:
+            raise damaged(file, error) from error
+        before = dict(value)
+        yield value
+        if value != before:
+            write_json(file, value)
+
+
+def damaged(file: Path, error: Exception) -> MachineError:
+    return MachineError(f"{file} does not have what was stored ({error}); remove it, and it is made again")
 
 
 @contextlib.contextmanager

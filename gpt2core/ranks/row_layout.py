@@ -11,10 +11,10 @@ from typing import NamedTuple
 from gpt2core.ranks.layout import SHARES, Layout, Message, message
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step import slicing
-from gpt2core.step.grid import Range
+from gpt2core.step.grid import F32, Range
 from gpt2core.step.parameters import Parameter
 from gpt2core.step.rank import Way
-from gpt2core.step.tensors import TensorSpec
+from gpt2core.step.tensors import TensorSpec, plan_arena
 
 
 class Rows(NamedTuple):
@@ -24,6 +24,13 @@ class Rows(NamedTuple):
     width: int
     times: int
     way: Way
+
+
+def own_elements(mine: Sequence[TensorSpec], whole: Sequence[TensorSpec]) -> tuple[Range, ...]:
+    """Elements of a rank's weights of which no other rank has any: those of tensors that one rank alone has in another
+    shape."""
+    places = zip(mine, whole, plan_arena(mine).offsets, strict=True)
+    return tuple((at // F32, at // F32 + spec.size) for spec, one, at in places if spec.shape != one.shape)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,10 +11,10 @@ from gpt2core.gemm import libraries, table
 from gpt2core.gemm.libraries import Library
 from gpt2core.node.pages import Residency
 from gpt2core.process import launch
+from gpt2core.process.beside import compiling_beside
 from gpt2core.run.prepare import Emit, RunPlan
 from gpt2core.spec.config import TrainConfig
 from gpt2core.step.ops import Product
-from gpt2core.step.signature import Kernel
 
 if TYPE_CHECKING:
     from gpt2core.ranks.world import World
@@ -64,35 +60,16 @@ def load_libraries(config: TrainConfig, products: Sequence[Product]) -> list[Lib
 def compile_entries(planned: RunPlan, products: Sequence[Library], emit: Emit) -> None:
     """Compile or load every kernel, and our code for these libraries. If one is not in the cache, events report
     progress, and another process compiles the scheduler's loop and the last kernels."""
+    config = planned.config
     kernels = list(dict.fromkeys(each for step in planned.programs for each in step.kernels))
     entries = list(dict.fromkeys([*(each.entry for each in products), *(kernel_entry(*each) for each in kernels)]))
     if all(entry.is_kept for entry in entries):
         for entry in entries:
             _ = entry.address
         return
-    with _compiling_beside(planned, kernels[::-1]):
+    names = [f"{kernel.__module__}:{kernel.__name__}:{','.join(dtypes)}" for kernel, dtypes in reversed(kernels)]
+    with compiling_beside(planned.cores, launch.loop_command(config.scheduler, config.runtime, names)):
         for number, name in enumerate([*(entry.name for entry in entries), "scheduler"]):
             emit({"event": "compiling", "done": number, "total": len(entries) + 1, "kernel": name})
             if number < len(entries):
                 _ = entries[number].address
-
-
-@contextlib.contextmanager
-def _compiling_beside(planned: RunPlan, kernels: Sequence[tuple[Kernel, tuple[str, ...]]]) -> Iterator[None]:
-    """Let another process compile the scheduler's loop and then these kernels, if this run has a second core.
-    That process has ended at the end of the block. This process compiles the missing ones when it first uses them.
-    """
-    cores = set(planned.cores)
-    if len(cores) < 2:
-        yield
-        return
-    names = [f"{kernel.__module__}:{kernel.__name__}:{','.join(dtypes)}" for kernel, dtypes in kernels]
-    command = launch.loop_command(planned.config.scheduler, planned.config.runtime, names)
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr) as other:
-        with contextlib.suppress(OSError):  # it has ended, or a sandbox forbids it
-            os.sched_setaffinity(other.pid, cores)
-        try:
-            yield
-        except BaseException:
-            other.kill()
-            raise

@@ -1,4 +1,4 @@
-"""Prepares a run: its plan, and filled memory."""
+"""Plans a run, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from gpt2core.compile.collector import without_collector
 from gpt2core.networks import program
@@ -19,9 +16,7 @@ from gpt2core.run import proofs
 from gpt2core.run.memory import check_fits
 from gpt2core.spec.beside import step_beside
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.optimizers import learning_rates, optimizer_of
 from gpt2core.step import graph, sections
-from gpt2core.step.memory import Memory
 from gpt2core.step.ops import Product, Program
 from gpt2core.step.rank import Place, Rank
 from gpt2core.step.tensors import ArenaPlan
@@ -110,22 +105,3 @@ def plan(
         other = step_beside(config)
         beside = None if other is None else dataclasses.replace(plan(other, prove=prove), cores=cores)
     return RunPlan(wish, config, network, cores, arenas, step, tasks, rank, beside)
-
-
-def fill(arenas: Memory, config: TrainConfig, data: Mapping[str, NDArray[np.generic]], rank: int = 0) -> None:
-    """Write a rank's weights from the checkpoint or the seed, the network's data, and the optimizer's settings."""
-    network = network_of(config)
-    network.fill(config, rank, arenas.weights)
-    if "settings" in arenas.arrays:
-        settings = optimizer_of(config).settings
-        of_biases = config.weight_decay if network.decays_biases else 0.0
-        arenas.arrays["settings"][:] = [*(getattr(config, name) for name in settings), of_biases, config.grad_clip]
-    if rates := learning_rates(config):
-        arenas.arrays["rates"][:] = rates
-    if config.stop_at is not None:
-        arenas.arrays["goal"][:] = list(config.stop_at.values())
-    for name, array in data.items():
-        if name in arenas.arrays:
-            arenas.arrays[name][...] = array
-        else:
-            arenas.arrays[name] = array

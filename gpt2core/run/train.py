@@ -24,10 +24,11 @@ from gpt2core.run.code import load_code
 from gpt2core.run.communication import communication, new_traffic
 from gpt2core.run.evaluation import Evaluations
 from gpt2core.run.execute import execute
+from gpt2core.run.fill import fill
 from gpt2core.run.first_touch import first_touch
 from gpt2core.run.memory import RESERVE_BYTES
 from gpt2core.run.outputs import generated, outputs
-from gpt2core.run.prepare import Emit, fill, plan, silent
+from gpt2core.run.prepare import Emit, plan, silent
 from gpt2core.run.prompt import read_prompt
 from gpt2core.run.rank_traces import of_all_ranks
 from gpt2core.run.report import Report

@@ -1,8 +1,10 @@
-"""Lives of a step's tensors: which op uses each first and last, in program order, without kernels and tiles."""
+"""What follows from a step's ops without kernels and tiles: lives of tensors, which op uses each first and last, in
+program order; and the exchanges of rows between ranks."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,6 +12,7 @@ from gpt2core.spec.errors import GraphError
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import Cost, Grid, Range
 from gpt2core.step.ops import Given, Mode, Tensor, Use
+from gpt2core.step.rank import Way
 from gpt2core.step.signature import Kernel
 from gpt2core.step.tensors import ArenaPlan
 
@@ -35,12 +38,14 @@ class Uses(NamedTuple):
 
 class Sketch(Builder):
     """Follows the ops of one micro-batch. Fused ops, and ops side by side, count as one, since their tiles run at the
-    same time."""
+    same time. `exchanged`: number of exchanges by kind, width of a row and way, in the order in which each begins."""
 
     def __init__(self, plans: Mapping[str, ArenaPlan], fusion: str) -> None:
         super().__init__(plans, fusion)
         self._ops: list[Uses] = []
         self._before: dict[Tensor, Tensor] = {}  # in whose place a tensor is computed
+        self.exchanged: Counter[tuple[str, int, Way]] = Counter()
+        self.rows = self._note_rows
 
     def op(
         self, name: str, phase: str, kernel: Kernel, grid: Grid, cost: Sequence[Cost], /,  # noqa: ARG002
@@ -48,6 +53,12 @@ class Sketch(Builder):
     ) -> None:  # fmt: skip
         uses = [(use.mode, use.of) for use in given.values() if isinstance(use, Use) and isinstance(use.of, Tensor)]
         self._ops.append(Uses(sorted(uses, key=lambda use: use[0] not in READS), layer, filler))
+
+    def _note_rows(
+        self, _step: Builder, name: str, _phase: str, _layer: int | None, own: Tensor, _others: Tensor,
+        way: Way = "sum", /,
+    ) -> None:  # fmt: skip
+        self.exchanged[name, self.shape(own)[1], way] += 1
 
     def complete_when(self, poll: Kernel) -> None:
         """Nothing: lives follow from the accesses."""

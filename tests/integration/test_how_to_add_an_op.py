@@ -18,7 +18,8 @@ from gpt2core import layers
 from gpt2core.gemm import libraries, table
 from gpt2core.networks import gpt2, memory, program
 from gpt2core.networks.network import network_of
-from gpt2core.run import prepare, train
+from gpt2core.run import train
+from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import FUSIONS
 from gpt2core.spec.models import ModelConfig
@@ -71,7 +72,7 @@ def check_declarations(config: TrainConfig) -> None:
     data = network_of(config).data(config)
     chosen = table.choose(libraries.load(config.blas, config.precision), [], lambda _: None)
     poison.check(
-        program.build(config), memory.plan(config), lambda held: prepare.fill(held, config, data), chosen
+        program.build(config), memory.plan(config), lambda held: fill(held, config, data), chosen
     )
 
 

@@ -16,6 +16,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, code, prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.spec.beside import step_beside
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import NotFinite
@@ -151,7 +152,7 @@ def test_tasks_that_read_the_prompt_read_and_write_what_they_declare(network: st
 def check_accesses(run: TrainConfig, step: int) -> None:
     data = network_of(run).data(run)
     libraries = table.choose(code.load_libraries(run, program.build(run).products), [], prepare.silent)
-    poison.check(program.build(run), plan(run), lambda memory: prepare.fill(memory, run, data), libraries, step)
+    poison.check(program.build(run), plan(run), lambda memory: fill(memory, run, data), libraries, step)
 
 
 @pytest.mark.parametrize("network", MODELS)

@@ -13,6 +13,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from tests.support import poison
 from tests.support.networks import cases
@@ -49,7 +50,7 @@ def test_tasks_read_and_write_what_they_declare() -> None:
     how = config(steps=1)
     data = network_of(how).data(how)
     libraries = table.choose(gemm.load(how.blas, how.precision), [], lambda _: None)
-    poison.check(program.build(how), plan(how), lambda memory: prepare.fill(memory, how, data), libraries)
+    poison.check(program.build(how), plan(how), lambda memory: fill(memory, how, data), libraries)
 
 
 def test_its_memory_is_known_without_a_trainer() -> None:

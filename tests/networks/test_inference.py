@@ -19,6 +19,7 @@ from gpt2core.networks import halves, program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, outputs, prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import TrainConfig
@@ -143,7 +144,7 @@ def test_steps_of_inference_allocate_nothing(model):
     bytes."""
     infer = config(model, mode="infer", steps=101, blas="own")
     step, memory = program.build(infer), Memory(plan(infer))
-    prepare.fill(memory, infer, network_of(infer).data(infer))
+    fill(memory, infer, network_of(infer).data(infer))
     products = table.choose([gemm.ours()], step.products, prepare.silent)
     dispatch.run_once(step, memory, products)
     bound, control = dispatch.bind(step, memory, 1, products), memory.arrays["control"]
@@ -167,7 +168,7 @@ def test_tasks_of_inference_read_and_write_what_they_declare(model, precision, l
     infer = config(model, precision=precision, mode="infer", logits=logits, score=True)
     data = network_of(infer).data(infer)
     libraries = table.choose(gemm.load(infer.blas, infer.precision), [], prepare.silent)
-    poison.check(program.build(infer), plan(infer), lambda memory: prepare.fill(memory, infer, data), libraries)
+    poison.check(program.build(infer), plan(infer), lambda memory: fill(memory, infer, data), libraries)
 
 
 @pytest.mark.parametrize(

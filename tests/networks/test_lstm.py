@@ -17,6 +17,7 @@ from gpt2core.networks.lstm.tensors import Lstm
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import FUSIONS, OP_ORDERS, SYNCS
@@ -104,7 +105,7 @@ def test_tasks_read_and_write_what_they_declare(case: str, how: dict[str, Any]) 
     config = lstms.config(case, steps=1, **allowed(case, how))
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
-    poison.check(program.build(config), plan(config), lambda memory: prepare.fill(memory, config, data), libraries)
+    poison.check(program.build(config), plan(config), lambda memory: fill(memory, config, data), libraries)
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)

@@ -19,6 +19,7 @@ from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import model_in, network_of
 from gpt2core.networks.reader.tensors import PRESETS
 from gpt2core.run import canary, prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, InputError, ShapeMismatch
 from gpt2core.spec.fields import FUSIONS, SYNCS
@@ -170,7 +171,7 @@ def test_document_and_query_do_not_wait_for_each_other() -> None:
 def test_tasks_read_and_write_what_they_declare(how: TrainConfig) -> None:
     data = network_of(how).data(how)
     libraries = table.choose(gemm.load(how.blas, how.precision), [], prepare.silent)
-    poison.check(program.build(how), plan(how), lambda memory: prepare.fill(memory, how, data), libraries)
+    poison.check(program.build(how), plan(how), lambda memory: fill(memory, how, data), libraries)
 
 
 def test_inference_has_the_probabilities_and_the_loss_of_training() -> None:

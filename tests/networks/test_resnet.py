@@ -16,6 +16,7 @@ from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.networks.resnet.tensors import PRESETS, Resnet
 from gpt2core.run import canary, prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.spec.config import OF_NETWORK, TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import FUSIONS, SYNCS
@@ -78,7 +79,7 @@ def test_tasks_read_and_write_what_they_declare(how: dict[str, Any]) -> None:
     config = resnets.config(steps=1, **how)
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
-    poison.check(program.build(config), plan(config), lambda memory: prepare.fill(memory, config, data), libraries)
+    poison.check(program.build(config), plan(config), lambda memory: fill(memory, config, data), libraries)
 
 
 def test_with_fusion_a_block_is_one_task_a_slice() -> None:
@@ -179,7 +180,7 @@ def test_initial_weights_have_their_distributions_and_follow_the_seed() -> None:
 def test_weights_decay_and_biases_do_not() -> None:
     config = resnets.config(steps=1, weight_decay=0.5)
     memory = Memory(plan(config))
-    prepare.fill(memory, config, network_of(config).data(config))
+    fill(memory, config, network_of(config).data(config))
     assert memory.arrays["settings"].tolist()[-3:] == [0.5, 0.0, 0.0]  # of weights, of biases, limit of the norm
 
 

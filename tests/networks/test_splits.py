@@ -16,6 +16,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from tests.support import poison
@@ -61,7 +62,7 @@ def test_tasks_read_and_write_what_they_declare(logits: str) -> None:
     config = infer(steps=1, logits=logits, val_samples=6, split="val")
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], prepare.silent)
-    poison.check(program.build(config), plan(config), lambda memory: prepare.fill(memory, config, data), libraries)
+    poison.check(program.build(config), plan(config), lambda memory: fill(memory, config, data), libraries)
 
 
 def test_a_split_has_its_own_images(tmp_path: Path) -> None:

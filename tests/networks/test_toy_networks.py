@@ -13,6 +13,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.step.memory import Memory
@@ -55,7 +56,7 @@ def test_tasks_read_and_write_what_they_declare(network: str) -> None:
     config = cases.config(network, steps=1)
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
-    poison.check(program.build(config), plan(config), lambda memory: prepare.fill(memory, config, data), libraries)
+    poison.check(program.build(config), plan(config), lambda memory: fill(memory, config, data), libraries)
 
 
 def test_a_chunk_of_time_waits_only_for_its_neighbour_in_its_own_group() -> None:

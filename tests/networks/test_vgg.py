@@ -17,6 +17,7 @@ from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import model_in, network_of
 from gpt2core.networks.vgg.tensors import PRESETS, Vgg
 from gpt2core.run import canary, prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, ShapeMismatch
 from gpt2core.spec.fields import FUSIONS, SYNCS
@@ -80,7 +81,7 @@ def test_tasks_read_and_write_what_they_declare(how: dict[str, Any]) -> None:
     config = TrainConfig.from_dict({**given, "steps": 1, **how})
     data = network_of(config).data(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
-    poison.check(program.build(config), plan(config), lambda memory: prepare.fill(memory, config, data), libraries)
+    poison.check(program.build(config), plan(config), lambda memory: fill(memory, config, data), libraries)
 
 
 def test_an_evaluation_is_an_inference_of_the_validation_images(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from gpt2core.gemm import table
 from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import prepare
+from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.fields import FUSIONS
 from gpt2core.spec.models import ModelConfig
@@ -48,7 +48,7 @@ def test_tasks_read_and_write_what_they_declare(blas, precision, fusion, change)
     network = network_of(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
     poison.check(
-        program.build(config), plan(config), lambda held: prepare.fill(held, config, network.data(config)), libraries
+        program.build(config), plan(config), lambda held: fill(held, config, network.data(config)), libraries
     )
 
 
@@ -59,5 +59,5 @@ def test_rows_of_bfloat16_that_are_no_whole_pairs():
     network = network_of(config)
     libraries = table.choose(gemm.load(config.blas, config.precision), [], lambda _: None)
     poison.check(
-        program.build(config), plan(config), lambda held: prepare.fill(held, config, network.data(config)), libraries
+        program.build(config), plan(config), lambda held: fill(held, config, network.data(config)), libraries
     )

@@ -17,6 +17,7 @@ from gpt2core.measure.tracing import new_record
 from gpt2core.networks.memory import plan as memory_plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import canary, prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import TrainConfig
@@ -183,7 +184,7 @@ def test_any_order_that_the_graph_allows_gives_the_same_bits(seed):
     weights = []
     for order in orders:
         memory = Memory(memory_plan(config))
-        prepare.fill(memory, config, network_of(config).data(config))
+        fill(memory, config, network_of(config).data(config))
         bound = dispatch.bind(planned.program, memory, 1, table.choose([gemm.ours()], [], lambda _: None))
         record = new_record(1, config.steps, 0, 64, 0)
         serial_loop(0, bound.tasks[order], bound.context, record, memory.arrays["control"], config.steps)

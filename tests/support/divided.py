@@ -16,7 +16,8 @@ from gpt2core.gemm.table import Products
 from gpt2core.networks.exchanged import layout_of
 from gpt2core.networks.network import network_of
 from gpt2core.ranks.cells import CELLS, TRAFFIC_CELLS
-from gpt2core.run.prepare import fill, plan
+from gpt2core.run.fill import fill
+from gpt2core.run.prepare import plan
 from gpt2core.run.train import train
 from gpt2core.schedulers import dispatch
 from gpt2core.spec.config import TrainConfig

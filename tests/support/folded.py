@@ -23,7 +23,8 @@ from gpt2core.networks.network import network_of
 from gpt2core.networks.reverse import Training
 from gpt2core.optimizers.update import update_of
 from gpt2core.ranks import exchange
-from gpt2core.run.prepare import fill, plan
+from gpt2core.run.fill import fill
+from gpt2core.run.prepare import plan
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.scheduler import Job, Stage
 from gpt2core.spec import schedulers

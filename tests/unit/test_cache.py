@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpt2core.node import cache
-from gpt2core.spec.errors import UnreadableFile
+from gpt2core.spec.errors import MachineError, UnreadableFile
 from gpt2core.spec.locks import Taken
 
 
@@ -68,6 +68,27 @@ def test_json_is_what_was_written(tmp_path: Path) -> None:
     file.write_text("{")
     with pytest.raises(ValueError, match="Expecting"):
         cache.read_json(file)
+
+
+def test_a_revised_object_is_stored_if_it_changed_and_nothing_failed(tmp_path: Path) -> None:
+    file = tmp_path / "inner" / "table.json"
+    with cache.revising(file) as empty:
+        assert empty == {}
+    assert not file.exists()
+    with cache.revising(file) as value:
+        value["a"] = 1
+        assert (tmp_path / "inner" / "table.lock").exists()
+    with pytest.raises(KeyError), cache.revising(file) as value:
+        del value["a"], value["b"]
+    assert cache.read_json(file) == {"a": 1}
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "7"])
+def test_what_is_not_an_object_is_named(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "table.json"
+    file.write_text(content)
+    with pytest.raises(MachineError, match="remove it"), cache.revising(file):
+        pass
 
 
 def test_one_holder_at_a_time_also_when_the_lock_is_deleted_meanwhile(tmp_path: Path) -> None:

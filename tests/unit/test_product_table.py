@@ -141,7 +141,7 @@ def test_a_table_that_is_none_is_refused(cache):
     load("auto", [WIDE], silent)
     (table,) = cache.glob("products-*.json")
     table.write_text(json.dumps({"id": "x", "choices": [{"product": [1]}]}))
-    with pytest.raises(MachineError, match="is not a table of products"):
+    with pytest.raises(MachineError, match="does not have what was stored"):
         load("auto", [WIDE], silent)
 
 

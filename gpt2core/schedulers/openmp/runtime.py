@@ -82,18 +82,18 @@ def load(wanted: str, cores: Sequence[int]) -> Runtime:
     """
     global _runtime
     with _lock:
+        here = None if _runtime is None else _runtime.file
+        file = here if here and wanted == AUTO else openmp.choose(wanted)
+        check_alone(here)
         if _runtime is None:
-            file = openmp.choose(wanted)
-            check_alone(None)
             _runtime = _load(file, tuple(cores))
-        elif wanted != AUTO and openmp.choose(wanted).path != _runtime.file.path:
+        elif file.path != _runtime.file.path:
             raise MachineError(f"this process has loaded {_runtime.file.path}; another runtime needs another process")
         if _runtime.cores != tuple(cores):
             raise MachineError(
                 f"{_runtime.file.name} binds its threads to the cores {list(_runtime.cores)} in this process; "
                 f"{list(cores)} need another process"
             )
-        check_alone(_runtime.file)
         return _runtime
 
 

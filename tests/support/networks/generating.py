@@ -13,6 +13,7 @@ from gpt2core.networks import halves, program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import prepare
+from gpt2core.run.fill import fill
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.beside import step_beside
@@ -37,7 +38,7 @@ def filled(run: TrainConfig) -> tuple[Memory, dict[str, np.ndarray]]:
     """Memory with larger initial weights, and these."""
     memory = Memory(plan(run))
     data = network_of(run).data(run) if run.generate else {}
-    prepare.fill(memory, run, data)
+    fill(memory, run, data)
     for weight in memory.weights.values():
         halves.fill(weight, halves.widened(weight) * LARGER)
     return memory, {name: halves.widened(weight).copy() for name, weight in memory.weights.items()}

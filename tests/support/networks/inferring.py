@@ -14,6 +14,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
 from gpt2core.run import prepare, train
+from gpt2core.run.fill import fill
 from gpt2core.schedulers import dispatch
 from gpt2core.schedulers.serial.loop import serial_loop
 from gpt2core.spec.config import TrainConfig
@@ -24,7 +25,7 @@ from gpt2core.step.memory import Memory
 def filled(settings: TrainConfig) -> Memory:
     """Memory before the first step, with weights and data."""
     memory = Memory(plan(settings))
-    prepare.fill(memory, settings, network_of(settings).data(settings))
+    fill(memory, settings, network_of(settings).data(settings))
     return memory
 
 
