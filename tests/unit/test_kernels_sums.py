@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpt2core.layers.divided_loss import (
-    exponentials,
-    fold_cross_entropy,
-    fold_cross_entropy_of_halves,
-    sums_of_exponentials,
-)
+from gpt2core.layers.divided_loss import fold_cross_entropy, sums_of_exponentials
 from gpt2core.layers.embedding import encoder_backward, encoder_forward, encoder_forward_of_part
 from gpt2core.layers.loss import cross_entropy
 from gpt2core.layers.sums import fold_rows
@@ -46,10 +41,6 @@ def test_every_rank_adds_in_rank_order(draw, ranks):
         np.testing.assert_array_equal(out, expected + bias)
 
 
-KERNELS = {"float32": (exponentials, fold_cross_entropy),
-           "bfloat16": (sums_of_exponentials, fold_cross_entropy_of_halves)}  # fmt: skip
-
-
 def as_float(logits: np.ndarray) -> np.ndarray:
     """Values of float32, or of the bits of bfloat16."""
     return logits if logits.dtype == np.float32 else (logits.astype(np.uint32) << 16).view(np.float32)
@@ -57,21 +48,20 @@ def as_float(logits: np.ndarray) -> np.ndarray:
 
 def softmax(logits: np.ndarray, ranks: int, targets: np.ndarray, V: int, micros: int) -> tuple[np.ndarray, np.ndarray]:
     """The losses that each of the ranks finds, and the gradients of all logits."""
-    tell, fold = KERNELS["float32" if logits.dtype == np.float32 else "bfloat16"]
     W = logits.shape[1] // ranks
     mine = [np.ascontiguousarray(logits[:, W * rank : W * (rank + 1)]) for rank in range(ranks)]
     own, losses = np.full((ranks, N, 3), np.nan, np.float32), np.full((ranks, N), np.nan, np.float32)
     tokens = [min(W, V - W * rank) for rank in range(ranks)]
     for rank in range(ranks):
-        tell(mine[rank], own[rank], targets, tokens[rank], W * rank, 0, N)
+        sums_of_exponentials(mine[rank], own[rank], targets, tokens[rank], W * rank, 0, N)
     for rank in range(ranks):
-        fold(mine[rank], losses[rank], own[rank], others(own, rank), targets, rank, tokens[rank], W * rank, micros, 0,
-             N)  # fmt: skip
+        fold_cross_entropy(mine[rank], losses[rank], own[rank], others(own, rank), targets, rank, tokens[rank],
+                           W * rank, micros, 0, N)  # fmt: skip
         np.testing.assert_array_equal(losses[rank], losses[0])
     return losses, np.concatenate(mine, axis=1)
 
 
-@pytest.fixture(params=KERNELS)
+@pytest.fixture(params=["float32", "bfloat16"])
 def logits(request: pytest.FixtureRequest, draw: np.random.Generator) -> np.ndarray:
     """Of 29 tokens and 3 padded columns: the last of 4 ranks has 5 tokens."""
     drawn = (10 * draw.standard_normal((N, 32))).astype(np.float32)
