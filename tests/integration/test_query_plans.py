@@ -169,3 +169,20 @@ def test_the_mean_time_of_an_experiment_is_read_again_only_after_a_run_of_it_has
     node.beat(lease)
     node.upload(lease, make_result())
     assert [estimated(), estimated()] == [1, 0]
+
+
+def test_an_estimate_is_kept_until_a_run_or_a_worker_changes(api, plans):
+    node = api.worker("w2", node="n2")
+    kept = eta.Etas(api.context.settings)
+
+    def statements():
+        plans.asked.clear()
+        with api.context.database.read() as session:
+            kept.estimate(session)
+        return len(plans.asked)
+
+    assert [statements() > 1, statements(), statements()] == [True, 1, 1]
+    node.claim()
+    assert [statements() > 1, statements()] == [True, 1]
+    api.sql("UPDATE worker SET seen_at = 0 WHERE worker_id = 'w2'")
+    assert [statements() > 1, statements()] == [True, 1]

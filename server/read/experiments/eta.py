@@ -2,13 +2,15 @@
 finished runs of the same shapes, divided by the number of present workers. An experiment whose next run meets no
 present worker that could execute it has no estimate, and others do not wait for it.
 
-The cost of an estimate grows with the queue, not with the number of ended runs. Means are cached between estimates.
+The cost of an estimate grows with the queue, not with the number of ended runs. Means are cached between estimates,
+and an estimate until a run or a worker changes.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,18 +19,21 @@ from sqlalchemy import ColumnElement, ScalarSelect, Select, case, func, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.experiments import EtaBasis
+from taskloom.server.db import db_now
 from taskloom.server.queue.attempts.node_time import COLUMNS
 from taskloom.server.queue.experiments import durations
 from taskloom.server.queue.runs import queue
 from taskloom.server.queue.runs.queue import Queued, Wish
 from taskloom.server.queue.tables.experiments import Experiment
-from taskloom.server.queue.tables.runs import Run
+from taskloom.server.queue.tables.runs import Run, RunEvent
 from taskloom.server.queue.tables.states import OPEN
+from taskloom.server.queue.tables.workers import Worker
 from taskloom.server.settings import Settings
 
 OF_EXPERIMENT = 30  # latest runs of an experiment, whose mean is used
 AT_ONCE = 500  # experiments per statement
 LATEST = 200  # latest ended runs, whose mean is used for experiments without an ended run
+KEPT_S = 15.0  # most seconds for which an estimate is kept, since the remaining time of workers decreases
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,18 @@ class Etas:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._active: Mapping[int, _Active] = {}  # of the last estimate
+        self._kept: tuple[tuple[Any, ...], float, Eta] | None = None  # its mark, until when it is kept, and itself
 
     def estimate(self, session: Session) -> Eta:
         """Estimate with experiments in the order of priority and age, and one run per worker at a time."""
+        here, kept, at = mark(session, self._settings), self._kept, time.monotonic()
+        if kept is not None and kept[0] == here and at < kept[1]:
+            return kept[2]
+        found = self._estimate(session)
+        self._kept = here, at + KEPT_S, found
+        return found
+
+    def _estimate(self, session: Session) -> Eta:
         unfinished = select(Experiment.id).where(Experiment.finished_at.is_(None))
         active = self._read(session, _open(session, unfinished))
         usual_s = _usual_s(session)
@@ -116,6 +130,17 @@ class Etas:
                 active[experiment_id] = _Active(opened[experiment_id], rank, wishes.get(experiment_id), mean_s)
         self._active = active
         return active
+
+
+def mark(session: Session, settings: Settings) -> tuple[Any, ...]:
+    """A value that changes with runs and workers, read from the end of an index and a small table."""
+    events = select(func.max(RunEvent.id)).scalar_subquery()
+    present = Worker.seen_at > db_now() - settings.block_release_s
+    known = select(
+        events, func.count(), func.max(Worker.registered_at), func.max(Worker.left_at), func.max(Worker.removed_at),
+        func.count().filter(present), func.count().filter(Worker.measuring_peaks.is_(True)),
+    )  # fmt: skip
+    return tuple(session.execute(known.select_from(Worker)).one())
 
 
 def _open(session: Session, experiments: Select[int]) -> dict[int, _Open]:

@@ -19,10 +19,9 @@ from taskloom.server.db import Database, now, utc
 from taskloom.server.queue.experiments import details
 from taskloom.server.queue.runs.queue import Outlook, Queued, Wish
 from taskloom.server.queue.tables.experiments import Experiment
-from taskloom.server.queue.tables.runs import Run, RunEvent, is_queued
-from taskloom.server.queue.tables.workers import Worker
+from taskloom.server.queue.tables.runs import Run, is_queued
 from taskloom.server.queue.workers import registry
-from taskloom.server.read.experiments.eta import Eta, Etas
+from taskloom.server.read.experiments.eta import Eta, Etas, mark
 from taskloom.server.settings import Settings
 
 HOUR_S, DAY_S = 3600.0, 86400.0
@@ -84,25 +83,20 @@ class Overviews:
             begun, before_s = time.monotonic(), self._clock_s()
             if self._kept is not None and begun < self._pace.next_at:
                 return self._kept, self._pace.next_at - begun
-            mark = _mark(self._database)
-            if self._kept is None or mark != self._mark or begun >= self._pace.at_latest:
-                self._kept, self._mark = look(self._database, self._settings, self._etas), mark
+            here = _mark(self._database, self._settings)
+            if self._kept is None or here != self._mark or begun >= self._pace.at_latest:
+                self._kept, self._mark = look(self._database, self._settings, self._etas), here
                 self._pace.looked(begun, self._clock_s() - before_s)
             else:
                 self._pace.add_read(begun)
             return self._kept, 0.0
 
 
-def _mark(database: Database) -> tuple[Any, ...]:
-    """A value that changes with runs, workers or alerts, read from the ends of indexes and small tables."""
+def _mark(database: Database, settings: Settings) -> tuple[Any, ...]:
+    """A value that changes with runs, workers or alerts."""
     with database.read() as session:
-        events = session.execute(select(func.max(RunEvent.id))).scalar_one()
-        known = select(
-            func.count(), func.max(Worker.registered_at), func.max(Worker.left_at), func.max(Worker.removed_at),
-            func.count().filter(Worker.measuring_peaks.is_(True)),
-        )  # fmt: skip
-        raised = select(func.count(), func.max(Alert.changed_at))
-        return (events, *session.execute(known).one(), *session.execute(raised.select_from(Alert)).one())
+        raised = select(func.count(), func.max(Alert.changed_at)).select_from(Alert)
+        return (*mark(session, settings), *session.execute(raised).one())
 
 
 def look(database: Database, settings: Settings, etas: Etas) -> Overview:
