@@ -69,16 +69,16 @@ def of_all_ranks(own, others, rank, n):
     """Of row n over all ranks: the largest logit, the sum of the exponentials in rank order, and the loss. Not a
     kernel, which may reorder the sum."""
     N, total = own.shape[0], np.float32(0)
-    top, wanted = own[n, 0], own[n, 2]
+    top, logit = own[n, 0], own[n, 2]
     for at in range(n, others.shape[0], N):
         top = maximum32(top, others[at, 0])
-        wanted += others[at, 2]  # all but one are 0
+        logit += others[at, 2]  # all but one are 0
     for peer in range(others.shape[0] // N + 1):
-        told = own[n]
+        part = own[n]
         if peer != rank:
-            told = others[place_of(peer, rank) * N + n]
-        total += told[1] * exp32(told[0] - top)
-    return top, total, np.float32(math.log(total)) + top - wanted
+            part = others[place_of(peer, rank) * N + n]
+        total += part[1] * exp32(part[0] - top)
+    return top, total, np.float32(math.log(total)) + top - logit
 
 
 def forward_backward(

@@ -55,7 +55,7 @@ def test_a_backup_belongs_to_its_user_and_only_the_latest_are_kept(database: dic
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"TASKLOOM_DATABASE_URL": "sqlite:////nowhere/a.db"}, "no such database"),
         ({"TASKLOOM_DATABASE_URL": "mysql://a/b"}, "neither sqlite:///FILE nor postgresql://"),
@@ -65,11 +65,11 @@ def test_a_backup_belongs_to_its_user_and_only_the_latest_are_kept(database: dic
     ],
 )  # fmt: skip
 def test_a_failure_leaves_no_backup_and_deletes_none(
-    database: dict[str, str], tmp_path: Path, settings: dict[str, str], told: str
+    database: dict[str, str], tmp_path: Path, settings: dict[str, str], message: str
 ) -> None:
     earlier = tmp_path / "backups/20260101T000000Z"
     earlier.mkdir(parents=True)
-    assert told in run(earlier.parent, "1", status=1, **{**database, **settings})
+    assert message in run(earlier.parent, "1", status=1, **{**database, **settings})
     assert backups(earlier.parent) == [earlier.name]
 
 
@@ -110,9 +110,9 @@ def test_a_pooler_is_refused_since_it_would_keep_the_settings_of_pg_dump(
     (tmp_path / "artifacts").mkdir()
     settings = {"TASKLOOM_ARTIFACT_ROOT": str(tmp_path / "artifacts")}
     with pooled(database_url, "transaction") as url:
-        told = run(tmp_path / "backups", status=1, TASKLOOM_DATABASE_URL=url, **settings)
+        output = run(tmp_path / "backups", status=1, TASKLOOM_DATABASE_URL=url, **settings)
         database = Database(url)
         assert migrate.is_current(database)
         database.close()
-    assert "give a URL of PostgreSQL itself" in told
+    assert "give a URL of PostgreSQL itself" in output
     assert backups(tmp_path / "backups") == []

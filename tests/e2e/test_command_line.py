@@ -17,7 +17,7 @@ import pytest
 
 from gpt2core.spec.result import NODE_TIME
 from taskloom import Client
-from tests.support.command_line import TINY, cli, taskloom, told
+from tests.support.command_line import TINY, cli, json_of, taskloom
 from tests.support.patience import until
 from tests.support.processes import House
 from tests.support.trace_checks import check_chrome, check_paraver
@@ -62,7 +62,7 @@ def test_a_daemon_that_cannot_start_says_so_in_one_json_line(command: tuple[str,
 def test_from_submission_to_comparison(home: House, client: Client, tmp_path: Path) -> None:
     home.start_worker(trainer=None)
     axes = ("--scheduler", "fork-join,task", "--primary", "scheduler=task vs scheduler=fork-join")
-    run = told(
+    run = json_of(
         taskloom("submit", *TINY, *axes, "--repetitions", "1", "--wait", "--json", server=home.url),
     )
     assert run["experiment"]["state"] == "finished"
@@ -80,27 +80,27 @@ def test_from_submission_to_comparison(home: House, client: Client, tmp_path: Pa
         {part: sum(each[part] for each in spent) for part in parts}
     )
 
-    shown = told(cli("runs", "show", ids[0], "--json", server=home.url))
+    shown = json_of(cli("runs", "show", ids[0], "--json", server=home.url))
     assert shown["spec"]["seq"] == 16
-    assert len(told(cli("runs", "samples", ids[0], "--json", server=home.url))["items"]) == 3
+    assert len(json_of(cli("runs", "samples", ids[0], "--json", server=home.url))["items"]) == 3
     many = cli("runs", "samples", f"experiment_id={shown['experiment_id']}", "--json", server=home.url).stdout
     assert [len(json.loads(line)["items"]) for line in many.splitlines()] == [3, 3]
-    listed = told(cli("runs", "list", "--state", "succeeded", "--json", server=home.url))
+    listed = json_of(cli("runs", "list", "--state", "succeeded", "--json", server=home.url))
     assert sorted(str(each["id"]) for each in listed) == sorted(ids)
-    assert told(cli("experiments", "list", "--json", server=home.url))[0]["runs"] == 2
+    assert json_of(cli("experiments", "list", "--json", server=home.url))[0]["runs"] == 2
     experiment_id = str(run["experiment"]["id"])
-    rows = told(cli("experiments", "scaling", experiment_id, "--json", server=home.url))["rows"]
+    rows = json_of(cli("experiments", "scaling", experiment_id, "--json", server=home.url))["rows"]
     assert {row["scheduler"] for row in rows} == {"fork-join", "task"}
-    compared = told(cli("compare", *ids, "--json", server=home.url))
+    compared = json_of(cli("compare", *ids, "--json", server=home.url))
     assert compared["verdict"] in ("faster", "slower", "same", "undecided")
     declared = ("--noise-floor", "0.25", "--leave-out-flagged", "--json")
-    assert told(cli("compare", *ids, *declared, server=home.url))["noise_floor"] == 0.25
+    assert json_of(cli("compare", *ids, *declared, server=home.url))["noise_floor"] == 0.25
     page, document = tmp_path / "report.html", tmp_path / "report.json"
     for target in (page, document):
         reported = cli("experiments", "report", experiment_id, "--json", "-o", str(target), server=home.url)
-        assert told(reported)["schema"] == "taskloom.report/1"
+        assert json_of(reported)["schema"] == "taskloom.report/1"
     assert page.read_text().startswith("<!doctype html>")
-    assert json.loads(document.read_text()) == told(reported)
+    assert json.loads(document.read_text()) == json_of(reported)
     sentence, summary = run["experiment"]["verdict"]["sentence"], tmp_path / "summary.md"
     tests = cli("report", experiment_id, "--format", "junit", "--fail-on", "undecided", server=home.url)
     assert (tests.returncode, len(ElementTree.fromstring(tests.stdout).findall(".//failure"))) == (1, 1)
@@ -173,13 +173,13 @@ def test_submit_reads_files_and_dry_runs_queue_nothing(home: House, client: Clie
     request.write_text(
         'repetitions = 2\n[base]\nmodel = "tiny"\nseq = 16\n[axes]\nthreads = [1]\nbatch_slice = [1, 2]\n'
     )
-    plan = told(cli("submit", str(request), "--dry-run", "--json", server=home.url))
+    plan = json_of(cli("submit", str(request), "--dry-run", "--json", server=home.url))
     assert (plan["runs"], plan["variants"]) == (4, 2)
     assert list(client.experiments()) == []
-    told(cli("submit", str(request), "--json", server=home.url))
+    json_of(cli("submit", str(request), "--json", server=home.url))
     assert len(list(client.runs())) == 4
     ruled = ("submit", str(request), "--repetitions", "1", "--trace-first", "--stop", "rel_ci=0.5,max_repetitions=1")
-    asked = told(cli(*ruled, "--json", server=home.url))["request"]
+    asked = json_of(cli(*ruled, "--json", server=home.url))["request"]
     assert (asked["stop"], asked["trace"]) == ({"rel_ci": 0.5, "max_repetitions": 1}, "first")
     shown = cli("experiments", "show", "2", server=home.url).stdout
     assert "stopping rule: continues after 0 repetitions and 0 s of workers' time; no interval yet" in shown
@@ -196,21 +196,21 @@ def test_what_the_server_refuses_names_the_field(home: House) -> None:
 @pytest.mark.slow
 def test_a_calibration_goes_to_the_node_that_is_named(home: House, client: Client) -> None:
     asked = ("experiments", "calibrate", *TINY, "--repetitions", "6", "--json", "--require", "node=a1")
-    made = told(cli(*asked, server=home.url))
+    made = json_of(cli(*asked, server=home.url))
     request = client.experiment(made["id"]).request
     assert (request["calibrates"], request["requires"]) == (True, {"labels": {"node": "a1"}})
     assert cli(*asked, "--require", "a1", server=home.url).returncode == 2
 
 
 def test_runs_are_cancelled_and_retried(home: House) -> None:
-    told(cli("submit", *TINY, "--json", server=home.url))
-    assert told(cli("runs", "cancel", "1", "--json", server=home.url))["state"] == "cancelled"
-    assert told(cli("runs", "retry", "1", "--json", server=home.url))["state"] == "queued"
+    json_of(cli("submit", *TINY, "--json", server=home.url))
+    assert json_of(cli("runs", "cancel", "1", "--json", server=home.url))["state"] == "cancelled"
+    assert json_of(cli("runs", "retry", "1", "--json", server=home.url))["state"] == "queued"
     again = cli("runs", "retry", "1", "--json", server=home.url)
     assert again.returncode == 3
     assert json.loads(again.stderr)["type"] == "/problems/invalid-transition"
-    assert told(cli("experiments", "cancel", "1", "--json", server=home.url))["by_state"]["cancelled"] == 1
-    assert told(cli("experiments", "retry", "1", "--json", server=home.url))["by_state"] == {"queued": 1}
+    assert json_of(cli("experiments", "cancel", "1", "--json", server=home.url))["by_state"]["cancelled"] == 1
+    assert json_of(cli("experiments", "retry", "1", "--json", server=home.url))["by_state"] == {"queued": 1}
     assert cli("runs", "show", "99", server=home.url).returncode == 2
 
 
@@ -222,7 +222,7 @@ def test_serve_and_worker_become_the_processes_they_start(home: House, client: C
     listening = server.event("listening")
     assert listening["pid"] == server.popen.pid
     assert listening["url"] != home.url
-    told(cli("submit", *TINY, "--json", server=home.url))
+    json_of(cli("submit", *TINY, "--json", server=home.url))
     options = ("--server", home.url, "--spool", str(home.spool), "--once", "--json")
     worker = home.start("cli-worker", "-m", "taskloom.cli", "worker", *options)
     assert worker.wait() == 0
@@ -257,7 +257,7 @@ def test_serve_says_when_its_port_is_taken(tmp_path: Path) -> None:
 
 
 def test_doctor_names_every_check() -> None:
-    found = told(taskloom("doctor", "--json"))
+    found = json_of(taskloom("doctor", "--json"))
     names = {check["name"] for check in found["checks"]}
     assert {"cores", "affinity", "SMT", "governor", "turbo", "load", "memory", "BLAS", "perf counters"} <= names
     assert all(check["status"] in ("ok", "warn") for check in found["checks"])
@@ -268,15 +268,15 @@ def test_doctor_names_every_check() -> None:
 def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(home: House, tmp_path: Path) -> None:
     home.start_worker(None)
     axes = ("--scheduler", "fork-join,task", "--repetitions", "1", "--trace", "--wait", "--json")
-    done = told(cli("submit", *TINY, *axes, server=home.url))
+    done = json_of(cli("submit", *TINY, *axes, server=home.url))
     assert [run["state"] for run in done["runs"]] == ["succeeded", "succeeded"]
-    run = told(cli("runs", "show", "1", "--json", server=home.url))
+    run = json_of(cli("runs", "show", "1", "--json", server=home.url))
     assert [attempt["purpose"] for attempt in run["history"]] == ["timing", "tracing"]
     one = ("runs", "trace", "1", "--format", "paraver", "-o", "one.prv", "--json")
-    files = told(cli(*one, server=home.url, folder=tmp_path))["files"]
+    files = json_of(cli(*one, server=home.url, folder=tmp_path))["files"]
     assert files == ["one.prv", "one.pcf", "one.row"]
     check_paraver((tmp_path / "one.prv").read_text())
-    told(cli("runs", "trace", "1", "2", "-o", "both.json", "--json", server=home.url, folder=tmp_path))
+    json_of(cli("runs", "trace", "1", "2", "-o", "both.json", "--json", server=home.url, folder=tmp_path))
     events = check_chrome((tmp_path / "both.json").read_text())
     names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert {name.split(": ")[1].split(",")[0] for name in names} == {"fork-join", "task sync step"}
@@ -293,14 +293,14 @@ def test_runs_are_traced_in_attempts_of_their_own_and_shown_beside_each_other(ho
 def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> None:
     request = tmp_path / "one.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
-    told(cli("submit", str(request), "--json", server=home.url))
+    json_of(cli("submit", str(request), "--json", server=home.url))
     assert "position 1: no worker is registered" in cli("runs", "show", "1", server=home.url).stdout
     worker = home.start_worker("leaving", "--once")
     assert worker.wait() == 0
-    items = told(cli("runs", "artifacts", "1", "--json", server=home.url))["items"]
+    items = json_of(cli("runs", "artifacts", "1", "--json", server=home.url))["items"]
     assert [item["name"] for item in items] == ["profile.json.gz", "trace.json.gz"]
     assert "application/gzip" in cli("runs", "artifacts", "1", server=home.url).stdout
-    done = told(cli("runs", "artifacts", "1", "profile.json.gz", "--json", server=home.url, folder=tmp_path))
+    done = json_of(cli("runs", "artifacts", "1", "profile.json.gz", "--json", server=home.url, folder=tmp_path))
     assert (tmp_path / done["path"]).read_bytes() == b"profile"
     assert cli("runs", "artifacts", "1", "nothing", server=home.url, folder=tmp_path).returncode == 2
     assert not (tmp_path / "nothing").exists()
@@ -313,18 +313,18 @@ def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> N
 def test_histories_are_told(home: House, tmp_path: Path) -> None:
     request = tmp_path / "one.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
-    told(cli("submit", str(request), "--json", server=home.url))
+    json_of(cli("submit", str(request), "--json", server=home.url))
     assert home.start_worker("train", "--once").wait() == 0
-    of_run = told(cli("runs", "changes", "1", "--json", server=home.url))
+    of_run = json_of(cli("runs", "changes", "1", "--json", server=home.url))
     assert [(each["verb"], each["state"]) for each in of_run] == [
         ("submit", "queued"), ("claim", "leased"), ("start", "running"), ("succeed", "succeeded"),
     ]  # fmt: skip
-    assert told(cli("experiments", "changes", "1", "--json", server=home.url)) == of_run
-    assert len(told(cli("runs", "changes", "1", "--limit", "2", "--json", server=home.url))) == 2
+    assert json_of(cli("experiments", "changes", "1", "--json", server=home.url)) == of_run
+    assert len(json_of(cli("runs", "changes", "1", "--limit", "2", "--json", server=home.url))) == 2
     shown = cli("runs", "changes", "1", server=home.url).stdout
     assert "succeed" in shown
     assert "worker:" in shown
-    assert told(cli("experiments", "alerts", "--json", server=home.url)) == []
+    assert json_of(cli("experiments", "alerts", "--json", server=home.url)) == []
     assert cli("runs", "changes", "99", server=home.url).returncode == 2
 
 
@@ -338,7 +338,7 @@ def test_what_trainers_print_is_followed_and_shown(home: House, tmp_path: Path) 
     assert sorted(done.stderr.splitlines()) == ["run 1: the reactor is melting", "run 2: the reactor is melting"]
     assert cli("runs", "log", "1", "--follow", server=home.url).stdout == "the reactor is melting\n"
     assert cli("runs", "log", "1", "--tail", "1", server=home.url).stdout == "the reactor is melting\n"
-    line = told(cli("runs", "log", "2", "--json", server=home.url))
+    line = json_of(cli("runs", "log", "2", "--json", server=home.url))
     assert (line["run_id"], line["line_no"], line["text"]) == (2, 1, "the reactor is melting")
     assert cli("submit", str(request), "--follow-logs", server=home.url).returncode == 2
 
@@ -348,9 +348,9 @@ def test_old_runs_are_pruned(home: House, tmp_path: Path) -> None:
     request = tmp_path / "two.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}, "axes": {"seed": [1, 2]}}))
     home.start_worker("leaving")
-    told(cli("submit", str(request), "--wait", "--json", server=home.url))
-    would = told(cli("prune", "--older-than", "0s", "--dry-run", "--json", server=home.url))
+    json_of(cli("submit", str(request), "--wait", "--json", server=home.url))
+    would = json_of(cli("prune", "--older-than", "0s", "--dry-run", "--json", server=home.url))
     assert (would["runs"], would["artifacts"], would["files"]) == (2, 4, 2)
     assert "deleted 2 runs with 2 attempts" in cli("prune", "--older-than", "0s", server=home.url).stdout
-    assert told(cli("runs", "list", "--json", server=home.url)) == []
+    assert json_of(cli("runs", "list", "--json", server=home.url)) == []
     assert cli("prune", "--older-than", "soon", server=home.url).returncode == 2

@@ -73,11 +73,11 @@ def test_with_it_everything_works(run: Run, home: House) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [(WORKER, "--spool or TASKLOOM_SPOOL = "), (("provision", "pools.toml", "--plan"), "--state = ")],
     ids=["worker", "provision"],
 )
-def test_a_home_folder_that_cannot_be_written_is_named(run: Run, arguments: tuple[str, ...], told: str) -> None:
+def test_a_home_folder_that_cannot_be_written_is_named(run: Run, arguments: tuple[str, ...], message: str) -> None:
     code, printed = run(*arguments, HOME="/proc/1")
     assert (code, printed.count("\n")) == (2, 1)
-    assert told in printed
+    assert message in printed

@@ -24,7 +24,7 @@ from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.options import WORKER
 from taskloom.server.settings import Settings
 from tests.support import every_command, fake_slurm
-from tests.support.command_line import TINY, taskloom, told
+from tests.support.command_line import TINY, json_of, taskloom
 from tests.support.patience import DEADLINE_S
 from tests.support.processes import House
 from tests.support.processors import WITH_MKL
@@ -256,10 +256,10 @@ def tried(
 )  # fmt: skip
 def test_variables_of_libraries_change_no_bit(monkeypatch: pytest.MonkeyPatch, how: tuple[str, ...]) -> None:
     train = ("train", *TINY, "--data", "synthetic", *how, "--json")
-    found = [told(taskloom(*train))["weights_sha256"]]
+    found = [json_of(taskloom(*train))["weights_sha256"]]
     for name, value in CONTRADICTING.items():
         monkeypatch.setenv(name, value)
-    found.append(told(taskloom(*train))["weights_sha256"])
+    found.append(json_of(taskloom(*train))["weights_sha256"])
     assert found[0] == found[1]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import taskloom, told
+from tests.support.command_line import json_of, taskloom
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ SMALL = ("--threads", "1", "--width", "4", "--repetitions", "1", "--max-grain", 
 def test_metg_prints_its_result_and_draws_it(tmp_path: Path) -> None:
     figure = tmp_path / "metg.svg"
     patterns = ("--pattern", "stencil_1d", "--pattern", "tree")
-    found = told(taskloom("metg", *SMALL, *patterns, "--plot", str(figure), "--json"))
+    found = json_of(taskloom("metg", *SMALL, *patterns, "--plot", str(figure), "--json"))
     assert found["schema"] == "taskloom.metg/1"
     assert set(found) == {
         "schema", "config", "environment", "peak_per_s", "unit", "busy_cores", "warnings", "metg", "sweeps"

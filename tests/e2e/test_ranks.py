@@ -32,7 +32,7 @@ from gpt2core.spec.schedulers import SCHEDULERS, scheduler
 from taskloom import trace_files
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.messages import messages
-from tests.support.command_line import taskloom, told
+from tests.support.command_line import json_of, taskloom
 from tests.support.divided import train_divided
 from tests.support.folded import train_folded
 from tests.support.ranked import COMPILES_S, OPEN_MPI, SMALL
@@ -262,10 +262,10 @@ SURROUNDINGS = {
 def test_the_command_trains_with_ranks_on_this_machine_inside_a_job_of_several_nodes(monkeypatch):
     common = ("train", "--model", "tiny", "--batch", "4", "--seq", "16", "--steps", "3", "--json",
               "--allow-oversubscription")  # fmt: skip
-    one = told(taskloom(*common))
+    one = json_of(taskloom(*common))
     for name, value in SURROUNDINGS.items():
         monkeypatch.setenv(name, value)
-    two = told(taskloom(*common, "--ranks", "2"))
+    two = json_of(taskloom(*common, "--ranks", "2"))
     assert two["losses"] == pytest.approx(one["losses"], rel=1e-5)
     assert two["config"]["ranks"] == 2
     assert two["config"]["batch"] == 4
@@ -280,7 +280,7 @@ def test_a_thread_that_waits_for_messages_is_not_useful_while_a_task_holds_it():
     common = ("train", "--model", "tiny", "--batch", "4", "--seq", "16", "--steps", "3", "--json", "--ranks", "2",
               "--allow-oversubscription", "--threads", "2")  # fmt: skip
     for scheduler_name in ("fork-join", "task"):
-        found = told(taskloom(*common, "--scheduler", scheduler_name))
+        found = json_of(taskloom(*common, "--scheduler", scheduler_name))
         useful_s = [thread["useful_s"] for thread in found["threads"]]
         assert found["communication"][0]["useful_s"] == useful_s
         waits_s = sum(op["time_s"] for op in found["ops"] if op["op"].endswith("_arrived"))

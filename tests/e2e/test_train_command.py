@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.command_line import TINY, taskloom, told
+from tests.support.command_line import TINY, json_of, taskloom
 from tests.support.patience import until
 from tests.support.processes import Process, gone
 from tests.support.trace_checks import check_chrome, check_paraver
@@ -20,7 +20,7 @@ from tests.support.trace_checks import check_chrome, check_paraver
 
 def test_train_prints_the_result_and_nothing_else(tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))[:1]
-    result = told(taskloom("train", *TINY, "--cores", str(cores[0]), "--json", folder=tmp_path))
+    result = json_of(taskloom("train", *TINY, "--cores", str(cores[0]), "--json", folder=tmp_path))
     assert result["schema"] == "taskloom.result/2"
     assert len(result["losses"]) == len(result["step_s"]) == 3
     assert set(result["phase_s"]) == {"data", "forward", "loss", "backward", "update"}
@@ -30,8 +30,8 @@ def test_train_prints_the_result_and_nothing_else(tmp_path: Path) -> None:
 def test_a_checkpoint_says_what_model_it_holds(tmp_path: Path) -> None:
     sizes = ("--layers", "1", "--heads", "1", "--channels", "16", "--vocab", "256", "--context", "8")
     few = ("--batch", "1", "--seq", "8", "--steps", "1", "--json")
-    told(taskloom("train", *sizes, *few, "--save", "model.bin", folder=tmp_path))
-    again = told(taskloom("train", *few, "--checkpoint", "model.bin", folder=tmp_path))
+    json_of(taskloom("train", *sizes, *few, "--save", "model.bin", folder=tmp_path))
+    again = json_of(taskloom("train", *few, "--checkpoint", "model.bin", folder=tmp_path))
     assert again["config"]["model"] | {"name": ""} == {
         "layers": 1, "heads": 1, "channels": 16, "vocab": 256, "context": 8, "name": "",
     }  # fmt: skip
@@ -43,11 +43,11 @@ def test_a_checkpoint_says_what_model_it_holds(tmp_path: Path) -> None:
 def test_a_checkpoint_of_an_lstm_needs_no_sizes(tmp_path: Path) -> None:
     sizes = ("--network", "lstm", "--embedding", "6", "--hidden", "8", "--layers", "1", "--vocab", "256")
     few = ("--batch", "1", "--seq", "8", "--steps", "1", "--json")
-    told(taskloom("train", *sizes, *few, "--save", "model.safetensors", folder=tmp_path))
+    json_of(taskloom("train", *sizes, *few, "--save", "model.safetensors", folder=tmp_path))
     model = {"network": "lstm", "embedding": 6, "hidden": 8, "layers": 1, "vocab": 256, "context": 1024,
              "tied": False, "name": "lstm"}  # fmt: skip
     for named in ((), ("--network", "lstm")):
-        again = told(taskloom("train", *named, *few, "--checkpoint", "model.safetensors", folder=tmp_path))
+        again = json_of(taskloom("train", *named, *few, "--checkpoint", "model.safetensors", folder=tmp_path))
         assert again["config"]["model"] == model
         assert again["checkpoint"] == {"format": "safetensors", "dtype": "F32"}
     for other, reason in (
@@ -70,11 +70,11 @@ def test_train_prints_tables_for_people() -> None:
 
 @pytest.mark.slow
 def test_train_writes_traces_for_both_viewers(tmp_path: Path) -> None:
-    result = told(taskloom("train", *TINY, "--trace", "run.json.gz", "--json", folder=tmp_path))
+    result = json_of(taskloom("train", *TINY, "--trace", "run.json.gz", "--json", folder=tmp_path))
     events = check_chrome(gzip.decompress((tmp_path / "run.json.gz").read_bytes()).decode())
     assert {"qkv", "adamw", "step 2"} <= {event["name"] for event in events}
     assert result["config"]["trace"] == "run.json.gz"
-    told(taskloom("train", *TINY, "--trace", "run.prv", "--json", folder=tmp_path))
+    json_of(taskloom("train", *TINY, "--trace", "run.prv", "--json", folder=tmp_path))
     assert check_paraver((tmp_path / "run.prv").read_text())["2"]
     assert "qkv forward" in (tmp_path / "run.pcf").read_text()
     assert (tmp_path / "run.row").read_text().startswith("LEVEL CPU SIZE 1")
@@ -84,19 +84,19 @@ def test_train_writes_traces_for_both_viewers(tmp_path: Path) -> None:
 
 
 def test_train_plans_without_running() -> None:
-    plan = told(taskloom("train", "--model", "gpt2-124m", "--plan", "--json"))
+    plan = json_of(taskloom("train", "--model", "gpt2-124m", "--plan", "--json"))
     assert plan["memory_bytes"]["weights"] >= 4 * 124_000_000
     assert plan["tasks"] > 0
 
 
 def test_an_lstm_is_planned_without_running() -> None:
-    plan = told(taskloom("train", "--model", "lstm-deep", "--batch", "4", "--seq", "64", "--plan", "--json"))
+    plan = json_of(taskloom("train", "--model", "lstm-deep", "--batch", "4", "--seq", "64", "--plan", "--json"))
     assert plan["memory_bytes"]["weights"] >= 4 * (2 * 10000 * 512 + 8 * 8 * 512 * 512)
     assert (plan["batch_slice"], plan["token_slice"]) == (4, 16)
 
 
 def test_train_draws_the_graph(tmp_path: Path) -> None:
-    told(taskloom("train", *TINY, "--plan", "--graph", str(tmp_path / "graph.dot"), "--json"))
+    json_of(taskloom("train", *TINY, "--plan", "--graph", str(tmp_path / "graph.dot"), "--json"))
     assert (tmp_path / "graph.dot").read_text().startswith("digraph")
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from taskloom import Client
-from tests.support.command_line import cli, taskloom, told
+from tests.support.command_line import cli, json_of, taskloom
 from tests.support.patience import until
 from tests.support.processes import House, house
 
@@ -20,19 +20,19 @@ SPACE = ("--scheduler", "fork-join,task", "--space", "sync=step,none", "--space"
 
 def test_a_tuning_from_the_command_to_the_file_of_the_winner(home: House, client: Client, tmp_path: Path) -> None:
     home.start_worker(None, "--cores", "0").event("registered")
-    plan = told(cli("tune", *PROBLEM, *SPACE, "--dry-run", "--json", server=home.url))["tuning"]
+    plan = json_of(cli("tune", *PROBLEM, *SPACE, "--dry-run", "--json", server=home.url))["tuning"]
     assert (plan["valid"], plan["combinations"]) == (6, 8)
     file = tmp_path / "best.yaml"
     counts = ("--runs", "3", "--block", "3", "--confirm", "6", "--fresh", "2")
     done = taskloom("tune", *PROBLEM, *SPACE, *counts, "--wait", "--export", str(file), "--json", server=home.url)
-    found = told(done)
+    found = json_of(done)
     assert (found["phase"], found["reason"], found["missing"]) == ("ended", "complete", [])
     assert found["sentence"].endswith("drawn at random after it was chosen).")
     assert found["confirmed"]["pairs"] == 6
     assert [trial["state"] for trial in found["trials"]] == ["measured"] * 3
     assert found["share"]["drawn"] == 2
     assert yaml.safe_load(file.read_text()) == {"base": found["base"]}
-    again = told(cli("submit", str(file), "--repetitions", "1", "--json", server=home.url))
+    again = json_of(cli("submit", str(file), "--repetitions", "1", "--json", server=home.url))
     assert json.loads(json.dumps(again["request"]["base"])) == found["base"]
     until(lambda: client.experiment(again["id"]).state == "finished", "the winner's run")
     assert client.experiment(again["id"]).by_state == {"succeeded": 1}

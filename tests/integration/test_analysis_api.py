@@ -299,16 +299,17 @@ def test_equal_runs_say_what_a_node_can_tell_apart(api, make_result):
     ten = next(each for each in found["detectable"] if each["pairs"] == 10)
     assert (seen["node"], seen["pairs"], seen["relative"]) == ("n1", 10, pytest.approx(ten["relative"]))
 
-    def told(**asked):
+    def detects(**asked):
         plan = api.post("/experiments?dry_run=true", {"base": {"model": "tiny"}, **asked})
         return plan["detectable"][0]["relative"]
 
     (known,) = analyses.calibrations(api.context.database)
     axes = {"scheduler": ["serial", "fork-join", "task"], "token_slice": [16, 32, 64]}
-    assert told(axes=axes, repetitions=9) == present(known.at(9, 8)) > present(known.at(9, 6))  # with two pooled ratios
-    assert told(axes=axes, repetitions=8) is None
-    assert told(axes=axes, repetitions=8, stop={"rel_ci": 0.1, "max_repetitions": 30}) == known.at(30, 8, True)
-    assert told(axes=axes, repetitions=10, order="sequential") is None
+    # With two pooled ratios.
+    assert detects(axes=axes, repetitions=9) == present(known.at(9, 8)) > present(known.at(9, 6))
+    assert detects(axes=axes, repetitions=8) is None
+    assert detects(axes=axes, repetitions=8, stop={"rel_ci": 0.1, "max_repetitions": 30}) == known.at(30, 8, True)
+    assert detects(axes=axes, repetitions=10, order="sequential") is None
 
 
 @pytest.mark.parametrize(

@@ -75,17 +75,17 @@ def test_stored_runs_of_two_commits_are_compared(api, make_result):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((NEW, "0" * 40), f"no run that succeeded measured commit {'0' * 40}"),
         ((NEW, NEW, "--filter", "threads = 7"), f"no run that succeeded measured commit {NEW} and has threads = 7"),
         ((NEW, NEW, "--filter", "thraeds = 7"), "did you mean 'threads'"),
     ],
 )
-def test_a_commit_without_runs_is_named(measured, arguments, told):
+def test_a_commit_without_runs_is_named(measured, arguments, message):
     done = compared(measured, *arguments)
     assert done.exit_code in (2, 3)
-    assert told in " ".join(done.output.split())
+    assert message in " ".join(done.output.split())
 
 
 def test_the_trainers_commit_is_taken_where_no_submitter_named_it(measured):
@@ -99,8 +99,8 @@ def test_the_submitters_commit_and_the_trainers_are_shown(measured):
     run, earlier = measured.get("/runs")["items"]
     assert only(run, [*NAMED, *TRAINER]) == {**SHOWN, **TRAINER}
     assert only(measured.get("/runs/1"), [*NAMED, *TRAINER]) == {**SHOWN, **TRAINER}
-    told = {**dict.fromkeys(TRAINER), "trainer_version": "0.1.0+gabcdef0", "trainer_commit": "abcdef0"}
-    assert only(earlier, [*NAMED, *TRAINER]) == {**NONE, **told}
+    expected = {**dict.fromkeys(TRAINER), "trainer_version": "0.1.0+gabcdef0", "trainer_commit": "abcdef0"}
+    assert only(earlier, [*NAMED, *TRAINER]) == {**NONE, **expected}
 
 
 def test_a_submission_answers_its_commit_also_when_it_is_repeated(api):

@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.both_databases
 
 
-def told(api, path):
+def changes(api, path):
     items = api.get(path)["items"]
     assert [row["id"] for row in items] == sorted(row["id"] for row in items)
     assert [row["at"] for row in items] == sorted(row["at"] for row in items)
@@ -30,7 +30,7 @@ def test_every_change_of_a_run_has_its_time_actor_and_reason(api, make_result):
     node.upload(failed, error={"slug": "out-of-memory"})
     api.post("/runs/1/retry")
     node.upload(node.claim(), make_result())
-    assert told(api, "/runs/1/changes") == [
+    assert changes(api, "/runs/1/changes") == [
         ("submit", "queued", None, None, "local", None),
         ("claim", "leased", 1, "leased", "worker:w1", None),
         ("start", "running", 1, "running", "worker:w1", None),
@@ -44,7 +44,7 @@ def test_every_change_of_a_run_has_its_time_actor_and_reason(api, make_result):
         ("claim", "leased", 4, "leased", "worker:w1", None),
         ("succeed", "succeeded", 4, "succeeded", "worker:w1", None),
     ]
-    assert told(api, "/experiments/1/changes") == told(api, "/runs/1/changes")
+    assert changes(api, "/experiments/1/changes") == changes(api, "/runs/1/changes")
 
 
 def test_what_a_worker_says_after_its_lease_ran_out_is_in_the_history(api, make_result):
@@ -57,7 +57,7 @@ def test_what_a_worker_says_after_its_lease_ran_out_is_in_the_history(api, make_
     node.register(boot_id="boot-2")
     node.upload(node.claim(), make_result())
     node.upload(lease, make_result())
-    assert told(api, "/runs/1/changes")[2:] == [
+    assert changes(api, "/runs/1/changes")[2:] == [
         ("requeue", "queued", 1, "lost", "server", "no heartbeat before its lease expired"),
         ("renew", "running", 1, "running", "worker:w1", "heartbeat after its lease had expired"),
         ("requeue", "queued", 1, "lost", "worker:w1", "its worker was started again"),
@@ -80,19 +80,19 @@ def test_a_cancellation_names_the_key_that_asked_for_it_and_a_deadline_the_serve
     api.let_deadline_pass(late["attempt_id"])
     api.reap()
     api.post("/experiments/1/cancel")
-    assert told(api, "/runs/1/changes")[2:] == [
+    assert changes(api, "/runs/1/changes")[2:] == [
         ("request-cancel", "leased", None, None, "key:1", None),
         ("cancel", "cancelled", 1, "cancelled", "worker:w1", "cancelled"),
     ]
-    assert told(api, "/runs/2/changes")[-1] == ("fail", "failed", 1, "failed", "server", "deadline-exceeded")
-    assert told(api, "/runs/3/changes")[-1] == ("cancel", "cancelled", None, None, "key:1", None)
+    assert changes(api, "/runs/2/changes")[-1] == ("fail", "failed", 1, "failed", "server", "deadline-exceeded")
+    assert changes(api, "/runs/3/changes")[-1] == ("cancel", "cancelled", None, None, "key:1", None)
 
 
 def test_a_block_that_the_stopping_rule_adds_says_so(api, make_result):
     api.submit(stop={"rel_ci": 0.1})
     node = api.worker()
     node.upload(node.claim(), make_result([9, 1, 1], batch_slice=4))
-    assert told(api, "/runs/2/changes") == [
+    assert changes(api, "/runs/2/changes") == [
         ("submit", "queued", None, None, "server", "the stopping rule asks for repetition 2")
     ]
 

@@ -49,10 +49,10 @@ def other_processor(result):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told", "rule"),
+    ("spoil", "sentence", "rule"),
     [(one_bit, "disagree", 9), (foreign_load, "foreign load", 7), (other_processor, "Some CPU / Other CPU", 6)],
 )
-def test_one_run_that_spoils_a_comparison_is_told_wherever_it_counts(api, make_result, spoil, told, rule):
+def test_one_run_that_spoils_a_comparison_is_told_wherever_it_counts(api, make_result, spoil, sentence, rule):
     made = api.submit(
         base={"token_slice": 64, "batch_slice": 1}, axes={"scheduler": ["fork-join", "task"]}, repetitions=6
     )
@@ -66,12 +66,12 @@ def test_one_run_that_spoils_a_comparison_is_told_wherever_it_counts(api, make_r
         node.upload(lease, result)
     a, b = (f"experiment_id={made['id']},scheduler={scheduler}" for scheduler in ("fork-join", "task"))
     compared = api.get("/analysis/compare", a=a, b=b)
-    assert told in " ".join([compared["reason"], *compared["differs"], *compared["marks"]])
+    assert sentence in " ".join([compared["reason"], *compared["differs"], *compared["marks"]])
     assert (compared["verdict"] == "refused") == (spoil is one_bit)
     if spoil is not one_bit:  # the ratio is shown with a reason
         assert "runs was disturbed" in compared["reason"] or "not like for like" in compared["reason"]
     table = api.get("/analysis/scaling", experiment_id=made["id"])
-    assert any(told in warning for warning in table["warnings"])
+    assert any(sentence in warning for warning in table["warnings"])
     assert (table["brief"] != table["warnings"]) == (spoil is foreign_load)
     assert [row["agrees"] for row in table["rows"]] == [True, spoil is not one_bit]
     report = api.get("/analysis/report", experiment_id=made["id"])

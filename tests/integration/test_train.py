@@ -172,25 +172,25 @@ def test_a_stop_ends_the_run_at_a_steps_end(scheduler):
 def test_a_model_that_does_not_fit_says_what_would():
     with pytest.raises(NotEnoughMemory) as caught:
         train.train(TrainConfig(model=model_from("gpt2-1.5b"), batch=4096, seq=1024, data="synthetic"))
-    told: dict[str, Any] = caught.value.fields()
-    assert told["needed_bytes"] > told["available_bytes"]
+    fields: dict[str, Any] = caught.value.fields()
+    assert fields["needed_bytes"] > fields["available_bytes"]
     assert "would" in str(caught.value)
-    assert str(told["needed_bytes"]) in str(caught.value)
+    assert str(fields["needed_bytes"]) in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("just_fits", "told"),
+    ("just_fits", "advice"),
     [
         ({"batch": 2}, "batch 2 with seq 1024 would fit"),
         ({"batch": 1, "seq": 256}, "batch 1 with seq 256 would fit"),
         ({"batch": 1, "model": "gpt2-774m"}, "no batch of this model fits; gpt2-774m with batch 1 would"),
     ],
 )
-def test_what_would_fit_is_worked_out(just_fits, told):
+def test_what_would_fit_is_worked_out(just_fits, advice):
     asked = TrainConfig(model=model_from("gpt2-1.5b"), batch=64, seq=1024)
     available = sum(memory_bytes(dataclasses.replace(asked, **just_fits)).values())
-    assert memory.what_fits(asked, available) == told
-    assert memory.what_fits(asked, available - 1) != told
+    assert memory.what_fits(asked, available) == advice
+    assert memory.what_fits(asked, available - 1) != advice
     assert memory.what_fits(asked, 0) == "neither this model nor a preset fits with batch 1"
 
 

@@ -37,7 +37,7 @@ def cli(
     return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
-def told(done: subprocess.CompletedProcess[str]) -> Any:
+def json_of(done: subprocess.CompletedProcess[str]) -> Any:
     """The JSON on standard output of a command that succeeded."""
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

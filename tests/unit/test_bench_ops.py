@@ -100,11 +100,11 @@ def test_a_result_of_the_trainer_has_what_is_compared():
     assert len(found["losses"]) == 3
 
 
-@pytest.mark.parametrize(("option", "value", "told"), [
+@pytest.mark.parametrize(("option", "value", "message"), [
     ("--rounds", "0", "rounds = 0"), ("--shape", "x", "shape = 'x'"), ("--scheduler", "tasks", "scheduler"),
     ("--precision", "fp8", "precision"), ("--warmup", "6", "warmup"),
 ])  # fmt: skip
-def test_bad_options_are_named(option, value, told, capsys):
+def test_bad_options_are_named(option, value, message, capsys):
     with pytest.raises(SystemExit):
         ops.main(["--before", "/nowhere", option, value])
-    assert told in capsys.readouterr().err.splitlines()[-1]
+    assert message in capsys.readouterr().err.splitlines()[-1]

@@ -102,15 +102,15 @@ def test_a_weight_is_read_from_other_memory_each_time(monkeypatch, weight, copie
         assert len(seen) == 2 * sum(repetitions.values())
 
 
-@pytest.mark.parametrize(("option", "value", "told"), [
+@pytest.mark.parametrize(("option", "value", "message"), [
     ("--others", "mlk", "others = 'mlk'"), ("--others", "own/1536", "others = 'own/1536'"),
     ("--others", "mkl/x", "others = 'mkl/x'"), ("--precisions", "fp8", "precisions = 'fp8'"),
     ("--rounds", "0", "rounds = 0"), ("--shape", "4", "shape = '4'"), ("--model", "gpt9", "model = 'gpt9'"),
 ])  # fmt: skip
-def test_bad_options_are_named(option, value, told, capsys):
+def test_bad_options_are_named(option, value, message, capsys):
     with pytest.raises(SystemExit):
         products.main([option, value])
-    assert told in capsys.readouterr().err.splitlines()[-1]
+    assert message in capsys.readouterr().err.splitlines()[-1]
 
 
 def record(at, *ratios):

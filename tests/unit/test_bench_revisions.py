@@ -160,7 +160,7 @@ def test_a_case_says_what_is_run_in_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "message"),
     [
         ("tiny:task:1:bf16:8", "case = 'tiny:task:1:bf16:8' is not accepted: MODEL:VARIANT:THREADS, "),
         ("tiny:task", "case = 'tiny:task' is not accepted: MODEL:VARIANT:THREADS, "),
@@ -173,12 +173,12 @@ def test_a_case_says_what_is_run_in_turns() -> None:
     ],
 )
 def test_a_case_that_cannot_run_is_refused_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str, message: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--before", str(tmp_path), "--cases", f"metg,{case}"])
     assert ended.value.code == 2
-    assert told in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_metg_has_enough_turns() -> None:

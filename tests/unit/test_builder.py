@@ -237,7 +237,7 @@ def test_reductions_of_a_cell_are_in_no_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "told"),
+    ("change", "error", "message"),
     [
         ({"x": Read(Tensor("z"))}, GraphError, "there is no tensor z"),
         ({"x": Read(Tensor("w", 2))}, GraphError, r"w\[2\] does not exist: w has 2 layers"),
@@ -251,22 +251,22 @@ def test_reductions_of_a_cell_are_in_no_order() -> None:
         ({"more": 1}, TypeError, "unknown {'more'}"),
     ],
 )
-def test_what_does_not_fit_the_kernel_is_refused(change, error, told) -> None:
-    with pytest.raises(error, match=told):
+def test_what_does_not_fit_the_kernel_is_refused(change, error, message) -> None:
+    with pytest.raises(error, match=message):
         sums(Builder(PLANS), **change)
 
 
 @pytest.mark.parametrize(
-    ("name", "kernel_of", "told"),
+    ("name", "kernel_of", "message"),
     [("y", fill, r"x takes float32 array of rank 2; y is float32 \(6,\)"),
      ("x", note_float, r"found takes float64 array of rank 1; x is float32 \(6, 3\)")],
 )  # fmt: skip
-def test_arrays_of_another_rank_or_type_are_refused(name, kernel_of, told) -> None:
+def test_arrays_of_another_rank_or_type_are_refused(name, kernel_of, message) -> None:
     step = Builder(PLANS)
     parameter = next(iter(signature(kernel_of).operands))
     given: dict[str, Any] = {parameter: Write(Tensor(name), ROWS)}
     step.op("wrong", "forward", kernel_of, HALVES, [(1, 1)] * 2, **given)
-    with pytest.raises(TypeError, match=told):
+    with pytest.raises(TypeError, match=message):
         dispatch.bind(step.build(), Memory(PLANS), 1)
 
 

@@ -26,7 +26,7 @@ def process(make_result: MakeResult) -> Callable[..., Process]:
 
 
 @pytest.mark.parametrize(
-    ("disturbed", "told"),
+    ("disturbed", "sentences"),
     [
         ((), []),
         ((("foreign_s", 1.0),), ["1 of 3 runs disturbed (foreign load 10 %)"]),
@@ -39,10 +39,10 @@ def process(make_result: MakeResult) -> Callable[..., Process]:
     ],
 )
 def test_disturbed_runs_in_one_line(
-    process: Callable[..., Process], disturbed: tuple[tuple[str, Any], ...], told: list[str]
+    process: Callable[..., Process], disturbed: tuple[tuple[str, Any], ...], sentences: list[str]
 ) -> None:
     runs = [process(i, **dict(disturbed[i : i + 1])) for i in range(3)]
-    assert summary(runs) == told
+    assert summary(runs) == sentences
     assert len(marks(runs)) == len(disturbed)
 
 

@@ -22,7 +22,7 @@ def planned(pairs: int, needed: int, **more: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("plan", "told"),
+    ("plan", "lines"),
     [
         (
             {"family": planned(8, 9, comparisons=6, pooled=2)},
@@ -45,9 +45,9 @@ def planned(pairs: int, needed: int, **more: object) -> dict[str, Any]:
         ({"family": None}, []),
     ],
 )  # fmt: skip
-def test_a_plan_says_what_its_pairs_can_decide(plan: dict[str, Any], told: list[str]) -> None:
+def test_a_plan_says_what_its_pairs_can_decide(plan: dict[str, Any], lines: list[str]) -> None:
     made = DryRun.model_validate({**PLAN, **plan})
-    assert decidable(made) == told
+    assert decidable(made) == lines
     assert dry_run(made).title == "72 runs of 9 variants; largest run: 1 MiB"
 
 

@@ -50,13 +50,13 @@ def test_a_key_that_others_can_read_is_refused_by_everyone_who_reads_it(file, tm
     monkeypatch.delenv("TASKLOOM_TOKEN", raising=False)
     assert read(tmp_path / "pools.toml").token() == KEY
     file.chmod(mode)
-    told = f"other users can read this key .mode {mode:04o}.: chmod 600 {file}"
-    with pytest.raises(FileError, match=told):
+    message = f"other users can read this key .mode {mode:04o}.: chmod 600 {file}"
+    with pytest.raises(FileError, match=message):
         parse([], {"TASKLOOM_TOKEN_FILE": str(file)})
-    with pytest.raises(PoolsFileRefused, match=told):
+    with pytest.raises(PoolsFileRefused, match=message):
         read(tmp_path / "pools.toml").token()
     monkeypatch.setenv("TASKLOOM_TOKEN_FILE", str(file))
-    with pytest.raises(FileError, match=told):
+    with pytest.raises(FileError, match=message):
         Client("http://127.0.0.1:9")
     monkeypatch.setenv("TASKLOOM_TOKEN", KEY)
     Client("http://127.0.0.1:9").close()  # its value takes precedence

@@ -124,7 +124,7 @@ def test_the_title_says_how_many_ranks():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"ranks": [7]}, "`ranks` is not a list of objects"),
         ({"ranks": 7}, "`ranks` is not a list of objects"),
@@ -136,6 +136,6 @@ def test_the_title_says_how_many_ranks():
         ({"completed": {"task": [2], "at_ns": [[1]]}}, "an entry for each step"),
     ],
 )
-def test_what_is_no_trace_of_ranks_is_refused(change, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_is_no_trace_of_ranks_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
         trace_of({**OF_RANKS, **change})

@@ -135,19 +135,19 @@ def test_addresses_sockets_and_lists_of_hosts_are_read(url):
 
 @pytest.mark.parametrize("command", [["--port", "0"], ["--port", "0", "--json"], ["keys", "list"]], ids=" ".join)
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "message"),
     [
         ("TASKLOOM_LEASE_S", "60s", "TASKLOOM_LEASE_S = '60s' is not accepted: a number"),
         ("TASKLOOM_DATABASE_URL", UNREADABLE[0], "the database URL cannot be read"),
     ],
 )
-def test_a_process_ends_with_one_line_and_exit_code_2(tmp_path, command, variable, value, told):
+def test_a_process_ends_with_one_line_and_exit_code_2(tmp_path, command, variable, value, message):
     done = subprocess.run(
         [sys.executable, "-P", "-m", "taskloom.server", *command], env={**os.environ, variable: value}, cwd=tmp_path,
         capture_output=True, text=True, timeout=DEADLINE_S, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
     assert "w0rd" not in done.stderr
     assert done.stderr.startswith('{"error": "') == ("--json" in command)
 

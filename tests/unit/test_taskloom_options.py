@@ -175,7 +175,7 @@ def test_a_question_names_two_sides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("threads=2", "primary = 'threads=2' is not accepted: SETTING=VALUE,... vs"),
         ("threads=1 vs threads=2 vs threads=3", "SETTING=VALUE"),
@@ -187,10 +187,10 @@ def test_a_question_names_two_sides() -> None:
         ("allow_oversubscription=no vs threads=1", "'no' is not accepted: true or false"),
     ],
 )
-def test_a_question_that_cannot_be_read_is_explained(text: str, told: str) -> None:
+def test_a_question_that_cannot_be_read_is_explained(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         question(text)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 TOML = '[base]\nthreads = 2\n[axes]\nscheduler = ["task"]\n'
@@ -240,8 +240,8 @@ def test_a_file_with_several_wrong_values_is_refused_for_all_of_them(tmp_path: P
         assert f"{each} is not accepted: " in done.stderr
     done = CliRunner().invoke(main, ["submit", "--batch", "x,1,y", "--lr", "low"])
     assert all(f"= {each} is not accepted" in done.stderr for each in ("'x'", "'y'", "'low'"))
-    told = CliRunner().invoke(main, ["submit", "--batch", "0", "--lr", "-1", "--threads", "1,0", "--dry-run", "--json"])
-    named = json.loads(told.stderr)
+    done = CliRunner().invoke(main, ["submit", "--batch", "0", "--lr", "-1", "--threads", "1,0", "--dry-run", "--json"])
+    named = json.loads(done.stderr)
     assert [each["field"] for each in (named, *named["others"])] == ["base.batch", "base.lr", "axes.threads.1"]
 
 
@@ -324,9 +324,9 @@ def test_bad_usage_is_one_json_line_with_json(arguments: list[str], named: str) 
     done = CliRunner().invoke(main, [*arguments, "--json"])
     assert (done.exit_code, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    told = json.loads(line)
-    assert told["slug"] == "bad-usage"
-    assert named in told["error"]
+    event = json.loads(line)
+    assert event["slug"] == "bad-usage"
+    assert named in event["error"]
     plain = CliRunner().invoke(main, arguments)
     assert (plain.exit_code, plain.stderr.partition(" ")[0]) == (2, "Usage:")
 

@@ -144,7 +144,7 @@ def test_busy_cores_between_edges():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"schema": "x"}, "schema is 'x'"),
         ({"cores": [1]}, "a core for each thread"),
@@ -160,8 +160,8 @@ def test_busy_cores_between_edges():
         ({"flagged": [[]]}, "an entry for each step"),
     ],
 )
-def test_what_is_no_trace_is_refused(change, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_is_no_trace_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
         trace_of({**FOUND, **change})
 
 

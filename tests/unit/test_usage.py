@@ -62,11 +62,11 @@ def test_another_threads_faults_are_not_this_ones(desk):
 
 
 def test_the_run_delay_is_the_kernels(desk):
-    def told() -> int:
+    def run_delay_ns() -> int:
         return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1])
 
-    low = told()
-    assert low <= read(desk)[usage.RUN_DELAY_NS] <= told()
+    low = run_delay_ns()
+    assert low <= read(desk)[usage.RUN_DELAY_NS] <= run_delay_ns()
 
 
 def test_without_a_schedstat_the_delay_is_unknown(desk):

@@ -115,7 +115,7 @@ def test_a_filled_request_is_itself_and_given_fields_stay():
 
 
 @pytest.mark.parametrize(
-    ("terms", "place", "told"),
+    ("terms", "place", "message"),
     [
         ({"networks": ["nothing"]}, ("networks", 0), "model: one of"),
         ({"networks": [{"batch": 2}]}, ("networks", 0), "`model`"),
@@ -129,12 +129,12 @@ def test_a_filled_request_is_itself_and_given_fields_stay():
         ({"nothing": 1}, ("nothing",), "Extra"),
     ],
 )
-def test_wrong_settings_of_the_template_are_refused_at_their_field(terms, place, told):
+def test_wrong_settings_of_the_template_are_refused_at_their_field(terms, place, message):
     with pytest.raises(ValidationError) as caught:
         ExperimentRequest.model_validate({"template": "workload", "workload": terms})
     (error,) = caught.value.errors()
     assert error["loc"] == ("workload", *place)
-    assert told in error["msg"]
+    assert message in error["msg"]
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,6 @@ def _end_all(
                 run.error = {"slug": "quarantined", "detail": f"lost {run.losses} times; not retried automatically"}
         queued = queued or run.state == "queued"
         said = attempt.id, run.id, attempt.state, run.state
-        told = functools.partial(log.warning, "attempt %s of run %s is %s; the run is %s", *said)
-        event.listen(session, "after_commit", lambda _, told=told: told(), once=True)  # a full disk may undo it
+        warn = functools.partial(log.warning, "attempt %s of run %s is %s; the run is %s", *said)
+        event.listen(session, "after_commit", lambda _, warn=warn: warn(), once=True)  # a full disk may undo it
     return queued
