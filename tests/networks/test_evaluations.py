@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from gpt2core.measure import counters
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import canary, prepare, train
+from gpt2core.run import prepare, train
 from gpt2core.run.execute import pieces
 from gpt2core.run.report import Report
 from gpt2core.spec.beside import step_beside
@@ -40,14 +39,7 @@ HOW: list[dict[str, Any]] = [
     {"scheduler": "task", "threads": 3, "sync": "none"},
     {"scheduler": "task", "threads": 2, "fusion": "none"},
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_canary() -> Iterator[None]:
-    """Leave out the canary, which takes longer than these runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
-        yield
+pytestmark = pytest.mark.usefixtures("no_canary")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from gpt2core.networks import program
 from gpt2core.networks.lstm.tensors import Lstm
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import canary, prepare, train
+from gpt2core.run import prepare, train
 from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -46,12 +45,7 @@ def allowed(case: str, how: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in how.items() if case != "lstm_carried" or name != "grad_accum"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def no_canary() -> Iterator[None]:
-    """Leave out the canary, which takes longer than these runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
-        yield
+pytestmark = pytest.mark.usefixtures("no_canary")
 
 
 @CASES

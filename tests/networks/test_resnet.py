@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import network_of
 from gpt2core.networks.resnet.tensors import PRESETS, Resnet
-from gpt2core.run import canary, prepare, train
+from gpt2core.run import prepare, train
 from gpt2core.run.fill import fill
 from gpt2core.spec.config import OF_NETWORK, TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -36,14 +35,7 @@ HOW: list[dict[str, Any]] = [
     *({"scheduler": scheduler, "threads": 2, "fusion": f} for f in FUSIONS for scheduler in ("fork-join", "task")),
 ]
 CHANGES: list[dict[str, Any]] = [{}, {"grad_accum": 2, "grad_clip": 0.5}]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_canary() -> Iterator[None]:
-    """Leave out the canary, which takes longer than these runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
-        yield
+pytestmark = pytest.mark.usefixtures("no_canary")
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)

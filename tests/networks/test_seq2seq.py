@@ -1,9 +1,7 @@
-"""The network seq2seq: every scheduler, PyTorch's losses, padding, declared accesses, inference, files."""
+"""The network seq2seq: padding, what waits for what, inference, files of pairs (others: test_padded_words.py)."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,106 +10,16 @@ import pytest
 
 from gpt2core.data import pairs
 from gpt2core.data.sources import write_tokens
-from gpt2core.gemm import libraries as gemm
-from gpt2core.gemm import table
-from gpt2core.networks import program
-from gpt2core.networks.memory import memory_bytes, plan
-from gpt2core.networks.network import model_in, network_of
-from gpt2core.networks.seq2seq.tensors import PRESETS
-from gpt2core.run import canary, prepare, train
-from gpt2core.run.fill import fill
-from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.errors import ConfigError, InputError, ShapeMismatch
-from gpt2core.spec.fields import FUSIONS, SYNCS
-from gpt2core.spec.models import model_from
-from gpt2core.spec.result import TrainResult
-from gpt2core.step import graph, slicing
-from taskloom.contract.runs import RunSpec
-from taskloom.server.queue.experiments.memory import run_memory_bytes
-from tests.support import poison
-from tests.support.apart import processes
-from tests.support.networks import cases, seq2seqs
-from tests.support.networks.inferring import computed, halves_are_close
+from gpt2core.networks.network import network_of
+from gpt2core.run import prepare, train
+from gpt2core.spec.errors import ConfigError, InputError
+from gpt2core.step import slicing
+from tests.support.networks import seq2seqs
+from tests.support.networks.inferring import computed
 from tests.support.networks.seq2seqs import MODEL, SOURCES, TARGETS
 
-GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "seq2seq.npz")["losses"]
-SUMMED: dict[str, Any] = {"grad_accum": 2, "grad_clip": 0.5, "steps": 3}
-FEW: list[dict[str, Any]] = [
-    {"fusion": "none"},
-    {"scheduler": "fork-join", "threads": 3, "assignment": "dynamic"},
-    {"scheduler": "fork-join", "threads": 2, "fusion": "rows"},
-    *({"scheduler": "task", "sync": sync, "threads": threads} for sync, threads in zip(SYNCS, (1, 3, 8), strict=True)),
-]
 ROUNDING = 1e-6  # of the sum of exponentials, whose order is the compiler's
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_canary() -> Iterator[None]:
-    """Leave out the canary, which takes longer than these runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
-        yield
-
-
-def test_training_follows_pytorch_with_the_same_bits_under_every_scheduler() -> None:
-    """Losses of ten steps agree to a relative 1e-5 with those of a torch module, which tests/golden stores."""
-    first = train.train(seq2seqs.config())
-    np.testing.assert_allclose(first.losses, GOLDEN, rtol=1e-5)
-    for how in FEW:
-        result = train.train(seq2seqs.config(**how))
-        assert (result.losses, result.weights_sha256) == (first.losses, first.weights_sha256), how
-    assert GOLDEN[-1] < GOLDEN[0]
-    for batch_slice, token_slice in ((5, 10), (1, 1)):
-        other = train.train(seq2seqs.config(batch_slice=batch_slice, token_slice=token_slice))
-        np.testing.assert_allclose(other.losses, GOLDEN, rtol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("change", [{"steps": 3}, SUMMED], ids=str)
-def test_all_schedulers_and_numbers_of_threads_give_the_same_bits(change: dict[str, Any]) -> None:
-    fusions = FUSIONS if "grad_clip" not in change else FUSIONS[:2]
-    fused = [{"scheduler": name, "threads": 2, "fusion": each} for name in ("fork-join", "task") for each in fusions]
-    outcomes = {
-        (tuple(result.losses), result.weights_sha256)
-        for how in [*cases.HOW, *fused]
-        for result in [train.train(seq2seqs.config(**change, **how))]
-    }
-    assert len(outcomes) == 1
-
-
-def run_without_canary(config: TrainConfig) -> TrainResult:
-    canary.UNAVAILABLE = "bits are compared, not times"
-    return train.train(config)
-
-
-@pytest.mark.slow
-def test_loops_and_tasks_of_openmp_give_the_same_bits() -> None:
-    """In another process, which has no OpenMP runtime but the run's."""
-    every = [
-        {},
-        {"scheduler": "omp-for", "threads": 2},
-        {"scheduler": "omp-for", "threads": 2, "assignment": "dynamic"},
-        *({"scheduler": "omp-task", "threads": 2, "sync": sync} for sync in SYNCS),
-    ]
-    with processes() as apart:
-        results = [apart("bits", run_without_canary, seq2seqs.config(steps=3, **how)) for how in every]
-    assert len({(tuple(result.losses), result.weights_sha256) for result in results}) == 1
-
-
-def test_accumulated_and_clipped_gradients_have_the_same_bits_under_every_scheduler() -> None:
-    first = train.train(seq2seqs.config(**SUMMED))
-    for how in ({"scheduler": "fork-join", "threads": 2}, {"scheduler": "task", "threads": 3, "sync": "none"}):
-        result = train.train(seq2seqs.config(**SUMMED, **how))
-        assert (result.losses, result.weights_sha256) == (first.losses, first.weights_sha256), how
-
-
-def test_products_in_bf16_have_the_same_bits_under_every_scheduler() -> None:
-    how = {"precision": "bf16"}
-    first = train.train(seq2seqs.config(**how))
-    np.testing.assert_allclose(first.losses, GOLDEN, rtol=1e-2)
-    for other in ({"scheduler": "fork-join", "threads": 2, "fusion": "rows"}, {"scheduler": "task", "threads": 3}):
-        result = train.train(seq2seqs.config(**how, **other))
-        assert (result.losses, result.weights_sha256) == (first.losses, first.weights_sha256), other
+pytestmark = pytest.mark.usefixtures("no_canary")
 
 
 def test_a_loss_is_the_mean_over_all_words_however_a_step_is_cut_into_batches() -> None:
@@ -138,13 +46,6 @@ def test_padding_changes_neither_losses_nor_weights(tmp_path: Path) -> None:
         np.testing.assert_allclose(longer[name], array, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-def test_every_two_tasks_that_conflict_are_ordered() -> None:
-    for change in ({}, {"fusion": "none"}, SUMMED):
-        for sync in SYNCS:
-            step = program.build(seq2seqs.config(**change))
-            graph.validate(step, graph.build(step, sync))
-
-
 def test_the_directions_of_the_encoder_do_not_wait_for_each_other() -> None:
     """Only a direction's chunks follow each other, forwards or backwards in time."""
     tasks = prepare.plan(seq2seqs.config(scheduler="task", fusion="none", batch_slice=5)).graph
@@ -156,21 +57,6 @@ def test_the_directions_of_the_encoder_do_not_wait_for_each_other() -> None:
         ("recurrence_encoder_reverse s2", "recurrence_encoder_reverse s1"),
         ("recurrence_encoder_reverse s1", "recurrence_encoder_reverse s0"),
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        seq2seqs.config(steps=1, fusion="none"), seq2seqs.config(steps=1), seq2seqs.config(steps=1, precision="bf16"),
-        seq2seqs.inference(steps=1, score=True),
-        seq2seqs.inference(steps=1, score=True, precision="bf16"),
-    ],
-    ids=["none", "all", "bf16", "infer", "infer-bf16"],
-)  # fmt: skip
-def test_tasks_read_and_write_what_they_declare(how: TrainConfig) -> None:
-    data = network_of(how).data(how)
-    libraries = table.choose(gemm.load(how.blas, how.precision), [], prepare.silent)
-    poison.check(program.build(how), plan(how), lambda memory: fill(memory, how, data), libraries)
 
 
 def test_inference_has_the_logits_and_the_loss_of_training() -> None:
@@ -185,44 +71,6 @@ def test_inference_has_the_logits_and_the_loss_of_training() -> None:
         assert set(result.phase_s) == {"data", "forward"}
         found.add(result.outputs_sha256)
     assert len(found) == 1
-
-
-def test_inference_in_bf16_has_half_of_the_bytes_and_the_logits_within_a_percent() -> None:
-    halves_are_close(seq2seqs.inference, "logits")
-
-
-def test_its_memory_is_known_beforehand() -> None:
-    for how in (seq2seqs.config(scheduler="task", threads=3), seq2seqs.config(**SUMMED), seq2seqs.inference(),
-                seq2seqs.inference(precision="bf16")):  # fmt: skip
-        planned = prepare.plan(how)
-        assert planned.memory_bytes == memory_bytes(planned.config)
-        assert run_memory_bytes(how) == sum(planned.memory_bytes.values())
-    medium = TrainConfig(model_from("seq2seq-medium"), 16, 40, threads=2)
-    trained, inferred = (memory_bytes(how) for how in (medium, dataclasses.replace(medium, mode="infer")))
-    assert inferred["activations"] < trained["activations"] / 2
-    assert (inferred["gradients"], inferred["optimizer"]) == (0, 0)
-
-
-def test_a_preset_is_a_model_by_name_and_has_defaults_of_its_own() -> None:
-    config = TrainConfig.from_dict({"model": "seq2seq-tiny"})
-    assert TrainConfig.from_dict(config.to_dict()) == config
-    spec = RunSpec.model_validate_json(RunSpec.model_validate(config.to_dict()).model_dump_json())
-    assert TrainConfig.from_dict(spec.model_dump(exclude_none=True)) == config
-    assert (config.model, config.data) == (PRESETS["seq2seq-tiny"], "synthetic")
-
-
-def test_a_file_has_the_model_and_the_same_weights(tmp_path: Path) -> None:
-    first, second = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    one = train.train(seq2seqs.config(steps=1, save=str(first)))
-    model = model_in(str(first))
-    assert (model.network, model.embedding, model.hidden, model.vocab) == ("seq2seq", 6, 10, 23)  # type: ignore[attr-defined]
-    again = train.train(seq2seqs.config(steps=1, lr=0, weight_decay=0, checkpoint=str(first), save=str(second)))
-    assert again.weights_sha256 == one.weights_sha256
-    assert first.read_bytes() == second.read_bytes()
-    with pytest.raises(ShapeMismatch, match=r"source_embedding.weight has shape \(23, 6\).* needs \(23, 8\)"):
-        train.train(seq2seqs.config(model={**MODEL, "embedding": 8}, checkpoint=str(first)))
-    with pytest.raises(ConfigError, match=r"ends in \.safetensors, the file format of a seq2seq"):
-        prepare.plan(seq2seqs.config(save=str(tmp_path / "c.bin")))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from gpt2core.gemm import table
 from gpt2core.networks import program
 from gpt2core.networks.memory import plan
 from gpt2core.networks.network import network_of
-from gpt2core.run import canary, prepare, train
+from gpt2core.run import prepare, train
 from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
@@ -24,14 +23,7 @@ from tests.support.networks import resnets
 from tests.support.networks.inferring import computed
 
 RECORD = 3073
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_canary() -> Iterator[None]:
-    """Leave out the canary, which takes longer than these runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
-        yield
+pytestmark = pytest.mark.usefixtures("no_canary")
 
 
 def infer(**settings: object) -> TrainConfig:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from gpt2core.networks import program
 from gpt2core.networks.memory import memory_bytes, plan
 from gpt2core.networks.network import model_in, network_of
 from gpt2core.networks.vgg.tensors import PRESETS, Vgg
-from gpt2core.run import canary, prepare, train
+from gpt2core.run import prepare, train
 from gpt2core.run.fill import fill
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError, ShapeMismatch
@@ -37,14 +36,7 @@ HOW: list[dict[str, Any]] = [
     {"scheduler": "fork-join", "threads": 2, "fusion": "rows"},
     *({"scheduler": "task", "threads": 2, "fusion": fusion} for fusion in FUSIONS),
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_canary() -> Iterator[None]:
-    """Leave out the canary, which takes longer than these runs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canary, "UNAVAILABLE", "bits are compared, not times")
-        yield
+pytestmark = pytest.mark.usefixtures("no_canary")
 
 
 def test_training_follows_pytorch_with_the_same_bits_under_every_scheduler() -> None:
