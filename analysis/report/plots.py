@@ -9,7 +9,6 @@ from gpt2core.spec.result import median
 from gpt2core.spec.wording import slices
 from taskloom.analysis.causes import RooflineRow
 from taskloom.analysis.growth import Growth, GrowthPoint
-from taskloom.analysis.memory import MemoryRow
 from taskloom.analysis.outlook import Forecast
 from taskloom.analysis.report.colours import ARENA, MODES, PHASE, TIME, colour_of, op_colour
 from taskloom.analysis.report.conclusion import (
@@ -354,16 +353,3 @@ def _mib(point: GrowthPoint, name: str) -> float:
     """A size at this point; 0 if it is unknown."""
     size: int | None = getattr(point, name)
     return (size or 0) / 2**20
-
-
-def earlier_growth(rows: Sequence[MemoryRow]) -> list[Growth]:
-    """Growth of the first variant's arenas of training, for a report without that of both modes."""
-    if not rows:
-        return []
-    found = rows[0].memory
-    return [
-        Growth(axis, 0, {other: getattr(shapes[0], other)}, "",
-               [GrowthPoint(getattr(shape, axis), shape.total_bytes, 0, 0) for shape in shapes], 0.0, None, "")
-        for shapes, axis, other in ((found.with_batch, "batch", "seq"), (found.with_seq, "seq", "batch"))
-        if len(shapes) > 1
-    ]  # fmt: skip

@@ -390,7 +390,7 @@ def memory(report: Report) -> str:
         + table(["variant (sizes in MiB)", *kinds, "peak RSS", "arenas / peak RSS", "equals the formula"], rows)
         + (table(["variant (resident, MiB)", *pieces, "peak RSS", "sum / peak RSS"], resident) if resident else "")
         + figure(
-            plots.memory_growth(report.memory_growth or plots.earlier_growth(report.memory)),
+            plots.memory_growth(report.memory_growth),
             " ".join(["Lines: size of all arenas together, by the formula.",
                       *(one.sentence for one in report.memory_growth)]),
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from taskloom.analysis.growth import growth
 from taskloom.analysis.memory import MemoryRow, memory
 from taskloom.analysis.processes import Process
 from taskloom.analysis.profile import profile_of
@@ -27,6 +28,10 @@ PROFILE = {
 STEP_S = {("fork-join", 1): 8.0, ("fork-join", 2): 6.0, ("task", 1): 8.0, ("task", 2): 4.0}
 OPS = [{"op": "fc", "phase": "forward", "calls": 8, "time_s": 12.0, "flop": 10**12, "bytes": 10**9},
        {"op": "adamw", "phase": "backward", "calls": 8, "time_s": 4.0, "flop": 10**9, "bytes": 10**10}]  # fmt: skip
+GROWN = growth(
+    {"batch": 4, "seq": 64}, {"batch": (1, 64), "seq": (1, 128)}, "last",
+    lambda mode, shape: {"weights": 1000, "activations": (1 + (mode == "train")) * shape["batch"] * shape["seq"]},
+)  # fmt: skip
 
 
 def make_processes(make_result: Callable[..., dict[str, Any]]) -> list[Process]:
@@ -66,7 +71,7 @@ def make_report(
         for group in by_variant(processes)
     ]  # fmt: skip
     profiles = {p.run_id: profile_of(PROFILE) for p in processes if p.config["threads"] == 1}
-    made = build(asked, processes, profiles, rows, primary=primary, traces=traces)
+    made = build(asked, processes, profiles, rows, primary=primary, traces=traces, growth=GROWN)
     return as_read(made)
 
 
