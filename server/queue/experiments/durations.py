@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Row, Select, case, func, select
+from sqlalchemy import Row, Select, case, select
 from sqlalchemy.orm import Session
 
 from taskloom.server.queue.attempts.node_time import COLUMNS
@@ -24,9 +24,11 @@ from taskloom.server.queue.tables.runs import Run
 Basis = Literal["same-shape", "guess"]
 CHUNK = 500  # shapes per query
 LATEST = 30  # runs of a shape
+SEARCHED = 4 * LATEST  # timed runs of a shape, for those that took all their steps: a goal may end a run before
 OTHERS = 200  # latest runs of any shape
 STEPS, COMPILING, WAITING = ("warmup_s", "timed_s"), "compiling_s", "claiming_s"
 FIXED = tuple(name for name in COLUMNS if name not in (*STEPS, COMPILING, WAITING))
+TIMED, STOP_AT = Run.median_step_s.is_not(None), Run.spec["stop_at"].as_string()
 NOMINAL_FIXED_S, NOMINAL_STEP_S = 2.0, 3e-9  # of a run; of a step, per byte of memory, on one thread
 
 
@@ -74,24 +76,19 @@ def _columns() -> list[Any]:
             *(column.label(name) for name, column in COLUMNS.items())]  # fmt: skip
 
 
-def _complete() -> tuple[ColumnElement[bool], ...]:
-    """Runs that took all their steps: a goal may end a run before."""
-    return Run.median_step_s.is_not(None), Run.spec["stop_at"].as_string().is_(None)
-
-
 def _known(session: Session, shapes: Collection[str], check: Callable[[], None]) -> dict[str, Took]:
-    """Median times of the shapes that have run."""
+    """Median times of the shapes that have run. A shape's latest runs are read from the end of its index, since it may
+    have run 50,000 times. PostgreSQL reads all of them if it is to test their goals."""
     known: dict[str, Took] = {}
     listed = list(shapes)
     for first in range(0, len(listed), CHUNK):
-        check()
-        newest = func.row_number().over(partition_by=Run.shape, order_by=Run.id.desc()).label("newest")
-        of_shapes = Run.shape.in_(listed[first : first + CHUNK])
-        runs = select(Run.shape, newest, *_columns()).where(of_shapes, *_complete()).subquery()
-        by_shape: dict[str, list[Took]] = {}
-        for row in session.execute(select(runs).where(runs.c.newest <= LATEST)):
-            by_shape.setdefault(row.shape, []).append(_took(row))
-        known |= {shape: _medians(times) for shape, times in by_shape.items()}
+        found = select(Run.shape).where(Run.shape.in_(listed[first : first + CHUNK])).distinct()
+        for shape in session.scalars(found).all():
+            check()
+            of_shape = select(STOP_AT.label("stop_at"), *_columns()).where(Run.shape == shape, TIMED)
+            newest = session.execute(of_shape.order_by(Run.id.desc()).limit(SEARCHED))
+            if times := [_took(row) for row in newest if row.stop_at is None][:LATEST]:
+                known[shape] = _medians(times)
     return known
 
 
@@ -118,7 +115,7 @@ def _others(session: Session) -> list[tuple[Took, int, int]]:
     threads = case((Run.spec["ranks"].as_integer() > 1, Run.cores_needed), else_=Run.spec["threads"].as_integer())
     latest: Select[Any] = (
         select(Run.memory_needed_bytes, threads.label("threads"), *_columns())
-        .where(*_complete())
+        .where(TIMED, STOP_AT.is_(None))
         .order_by(Run.id.desc())
         .limit(OTHERS)
     )
