@@ -100,7 +100,7 @@ export function Design({of, topic}) {
 						of=${[
 							...Object.entries(document.environment.known).map(([name, value]) => [
 								words(name),
-								typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value)
+								value == null ? '–' : typeof value === 'object' ? JSON.stringify(value) : String(value)
 							]),
 							['differences', document.environment.differs.join('; ') || 'none between the runs']
 						]}
@@ -167,7 +167,7 @@ export function Settings({of}) {
 			<${Pairs}
 				of=${Object.entries(of.spec).map(([name, value]) => [
 					words(name),
-					value === null ? html`<span class="soft">chosen by the trainer</span>` : setting(value)
+					value === null ? html`<span class="soft">default</span>` : setting(value)
 				])}
 			/>
 		</section>

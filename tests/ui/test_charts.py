@@ -27,7 +27,7 @@ def dots(page):
 def test_a_chart_shows_the_runs_and_its_address_is_the_chart(world, tab):
     page = tab.open(f"experiment?id={world.compared}&view=chart")
     figure = page.locator("figure.plot")
-    expect(figure.get_by_role("heading", name="median step s by scheduler")).to_be_visible()
+    expect(figure.get_by_role("heading", name="median step by scheduler")).to_be_visible()
     expect(figure).to_contain_text("milliseconds a step")
     known = {run["id"]: run for run in runs(world, f"experiment_id = {world.compared}")}
     expect(dots(page)).to_have_count(len(known))

@@ -7,7 +7,7 @@ import {Answered, Copy, Empty, Head, Pairs, Refused, Table, Time} from '../piece
 import {State} from '../words.js';
 
 const SCOPES = /** @type {[string, string][]} */ ([
-	['read', 'see everything but keys'],
+	['read', 'see all but keys'],
 	['submit', 'also submit, cancel and retry'],
 	['worker', 'run a worker'],
 	['admin', 'everything']

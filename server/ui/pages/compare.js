@@ -253,7 +253,11 @@ export default function Compare() {
 			? html`<${Answered} answer=${answer} height=${420}>
 					${(/** @type {import('../schemas').Schemas['Comparison']} */ of) => html`<div class="stack">
 						<p class=${`verdict ${doubtful(of) ? 'undecided' : of.verdict}`}>
-							<${State} of=${of.verdict} calm=${doubtful(of)} /> ${of.sentence}
+							<${State}
+								of=${of.verdict}
+								says=${of.verdict === 'undecided' ? '' : undefined}
+								calm=${doubtful(of)}
+							/> ${of.sentence}
 							<small>${of.reason}</small>
 							${of.family?.sentence &&
 							html`<small>

@@ -113,7 +113,7 @@ function Among({of}) {
 				(page?.next_cursor ? `; compared with the first ${count(page.items.length)} runs` : '')
 			: ', the only run of its variant so far'}.${!!of.flagged_steps &&
 		html`<small class="state warn">
-			${plural(of.flagged_steps, 'timed step')} disturbed. They are included and flagged.
+			${plural(of.flagged_steps, 'disturbed step is', 'disturbed steps are')} included and flagged.
 		</small>`}
 	</p>`;
 }

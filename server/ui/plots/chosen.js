@@ -25,6 +25,9 @@ const HISTORY = ['memory_bytes', 'canary_s', 'op_s'];
 const KNOWN = Object.keys(METRICS).filter(name => !HISTORY.includes(name));
 const BEST_SHARE = 0.1;
 
+/** A name in words, without the seconds that the axis states in its own unit. @param {string} name */
+const titled = name => words(name.replace(/(?<!per)_s$/, ''));
+
 /** A metric of a run that has it. @param {Run} run @param {string} name */
 const metricOf = (run, name) => /** @type {number} */ (run[name]);
 
@@ -272,7 +275,7 @@ export function Chart({source, settings, variants = [], version}) {
 			? [row.low, row.high]
 			: null;
 	};
-	const options = (/** @type {string[]} */ among) => among.map(name => [name, words(name)]);
+	const options = (/** @type {string[]} */ among) => among.map(name => [name, titled(name)]);
 	const every = x === EVERY;
 	return html`<section class="panel">
 		<div class="filters">
@@ -285,7 +288,7 @@ export function Chart({source, settings, variants = [], version}) {
 			`}
 		</div>
 		<${Plot}
-			title=${`${words(y)} by ${words(x)}`}
+			title=${`${titled(y)} by ${titled(x)}`}
 			name="chart"
 			draw=${(/** @type {number} */ width) =>
 				every ? combinations(runs, names, y, width) : panels({runs, x, y, colour, facet, colourOf, interval, width})}

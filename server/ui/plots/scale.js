@@ -31,15 +31,26 @@ export function scale(low, high, start, end, base = 0, tight = false) {
 	return Object.assign(place, {low, high, start, end, ticks});
 }
 
-/** @param {number} low @param {number} high @param {number} base @param {number} about */
+/**
+ * Powers of the base; of 10 also twice and five times as much, where these few are all.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} base
+ * @param {number} about
+ */
 function powers(low, high, base, about) {
 	const first = Math.ceil(Math.log(low) / Math.log(base) - 1e-9);
 	const last = Math.floor(Math.log(high) / Math.log(base) + 1e-9);
 	const stride = base === 2 ? 1 : Math.max(1, Math.ceil((last - first) / about));
-	return Array.from(
+	const found = Array.from(
 		{length: Math.max(0, Math.floor((last - first) / stride) + 1)},
 		(_, i) => base ** (first + i * stride)
 	);
+	if (base !== 10 || found.length > 2) return found;
+	const finer = [first - 1, first, first + 1]
+		.flatMap(power => [1, 2, 5].map(factor => factor * 10 ** power))
+		.filter(value => value >= low && value <= high);
+	return finer.length > 2 * about ? found : finer;
 }
 
 /** @param {number} low @param {number} high @param {number} about */

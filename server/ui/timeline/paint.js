@@ -321,11 +321,11 @@ function paintTicks({g, width, right, foot, view, x, colour}, origin) {
 	const stride = unit * /** @type {number} */ ([1, 2, 5, 10].find(factor => unit * factor >= raw));
 	g.fillStyle = colour('soft');
 	g.textAlign = 'end';
-	g.fillText(timeSaid(view.to - view.from, view.to - view.from), LEFT - 8, foot + 17);
+	g.fillText(`↔ ${timeSaid(view.to - view.from, view.to - view.from)}`, LEFT - 8, foot + 17);
 	g.textAlign = 'center';
 	for (let tick = Math.ceil((view.from - origin) / stride) * stride + origin; tick <= view.to; tick += stride) {
 		g.fillRect(Math.round(x(tick)), foot, 1, 5);
-		g.fillText(timeSaid(tick - origin, stride * 10), Math.min(Math.max(x(tick), LEFT + 18), right - 20), foot + 17);
+		g.fillText(timeSaid(tick - origin, stride * 10), Math.min(Math.max(x(tick), LEFT + 26), right - 20), foot + 17);
 	}
 }
 
