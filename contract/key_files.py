@@ -12,6 +12,7 @@ from typing import TextIO
 
 from gpt2core.spec.errors import FileError
 from gpt2core.spec.settings import expanded
+from taskloom.contract import edited
 from taskloom.contract.keys import is_token
 
 TOKEN, TOKEN_FILE = "TASKLOOM_TOKEN", "TASKLOOM_TOKEN_FILE"
@@ -31,14 +32,14 @@ def read(path: Path) -> str:
     """The token in a file, alone or in the JSON of `keys create --json`. Raises FileError, also if another user can
     read the file."""
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with edited.open_text(path) as file:
             status = os.fstat(file.fileno())
             # Of another owner's file, such as root's for a service, only the others' permission can be judged.
             mine = status.st_uid == os.geteuid()
             if stat.S_ISREG(status.st_mode) and status.st_mode & (0o077 if mine else 0o007):
                 mode = stat.S_IMODE(status.st_mode)
                 raise FileError(path, f"other users can read this key (mode {mode:04o}): chmod 600 {path}")
-            text = file.read().strip()
+            text = file.read(edited.MOST_CHARS).strip()
     except OSError as error:
         raise FileError(path, error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
@@ -68,6 +69,8 @@ def new(path: Path) -> Iterator[TextIO]:
         raise FileError(path, "exists; a key's file is never overwritten") from error
     except OSError as error:
         raise FileError(path, error.strerror or str(error)) from error
+    with contextlib.suppress(OSError):  # a umask may keep its owner out; some file systems have no modes
+        os.fchmod(descriptor, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
             yield file

@@ -11,6 +11,7 @@ from pathlib import Path
 from gpt2core.spec import files
 from gpt2core.spec.errors import FileError, InputError
 from gpt2core.spec.locks import Taken, lock
+from taskloom.contract import edited
 from taskloom.provisioner.slurm import QueuedJob
 
 MISSES = 2  # successive lists without a job after which it has ended; one list may miss a job that changes its state
@@ -60,11 +61,14 @@ class Jobs:
             self._lock.close()
             raise AlreadyRunning(f"{state}: another provisioner uses it; give one of them another `name`") from error
         try:
-            kept = json.loads(state.read_text(encoding="utf-8")) if state.exists() else []
+            kept = json.loads(edited.read_text(state)) if state.exists() else []
             self._jobs = {job["name"]: Job(**job) for job in kept}
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             self._lock.close()
             raise FileError(state, "not the state of a provisioner; give another --state, or delete it") from error
+        except OSError:
+            self._lock.close()
+            raise
 
     def close(self) -> None:
         self._lock.close()

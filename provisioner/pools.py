@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, Confi
 
 from gpt2core.spec.errors import FileError, InputError, said
 from gpt2core.spec.settings import NoHome
-from taskloom.contract import durations, key_files
+from taskloom.contract import durations, edited, key_files
 from taskloom.contract.demand import Need
 from taskloom.contract.fitting import JOB_RESERVE_S, Offer, lacks
 from taskloom.contract.http import shown
@@ -161,11 +160,9 @@ def read(path: Path, server: str | None = None) -> Pools:
     """Read a TOML file with one table `[pools.NAME]` per pool. `server` replaces its server. Raises
     PoolsFileRefused."""
     try:
-        given: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        given: dict[str, Any] = edited.parse_toml(edited.read_text(path))
     except OSError as error:
         raise PoolsFileRefused(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise PoolsFileRefused(f"{path}: not TOML: save it as UTF-8 ({error})") from error
     except (ValueError, RecursionError) as error:  # ValueError: also of numbers with thousands of digits
         raise PoolsFileRefused(f"{path}: not TOML: {error}") from error
     tables = given.get("pools")

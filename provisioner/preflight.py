@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from gpt2core.spec.errors import ConfigError
-from gpt2core.spec.preflight import Check
+from gpt2core.spec.preflight import UMASK, Check
 from gpt2core.spec.settings import expanded, home, writable
 from taskloom.contract.http import reached
 from taskloom.provisioner.pools import Pools
@@ -40,6 +40,6 @@ def checks(pools: Pools, state: Path) -> tuple[Check, ...]:
         return f"{writable('log_folder', log)}, {writable('--state', state.parent)}"
 
     return (
-        SLURM, Check("folders of the provisioner", folders),
+        UMASK, SLURM, Check("folders of the provisioner", folders),
         Check("way to the server", lambda: reached(pools.server, pools.token())),
     )  # fmt: skip

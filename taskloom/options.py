@@ -112,7 +112,7 @@ def prompt_of(file: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
     if len(text) > MOST_TEXT:
         raise UnreadableFile(file, f"more than {MOST_TEXT} bytes, which no prompt needs")
     try:
-        return {"prompt": text.decode()}
+        return {"prompt": text.decode("utf-8-sig")}
     except UnicodeDecodeError as error:
         raise UnreadableFile(file, f"not text: {error}") from None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gpt2core.spec.errors import ConfigError, FileError, UnreadableFile, raise_together
+from taskloom.contract import edited
 from taskloom.contract.experiments import ExperimentRequest
 
 
@@ -28,7 +28,7 @@ class BadRequestFile(FileError):
 def read(path: Path) -> ExperimentRequest:
     """Read a request from a file. Raises FileError (unreadable, unknown format) or ConfigError (a rejected value)."""
     readers: dict[str, Callable[[str], Any]] = {
-        ".toml": tomllib.loads,
+        ".toml": edited.parse_toml,
         ".yaml": _yaml,
         ".yml": _yaml,
         ".json": _json,
@@ -37,11 +37,9 @@ def read(path: Path) -> ExperimentRequest:
     if reader is None:
         raise BadRequestFile(path, f"not one of {', '.join(readers)}")
     try:
-        content: Any = reader(path.read_text(encoding="utf-8-sig"))  # editors of Windows begin a file with a mark
+        content: Any = reader(edited.read_text(path))
     except OSError as error:
         raise UnreadableFile(path, error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise BadRequestFile(path, f"not readable as {path.suffix[1:]}: save it as UTF-8 ({error})") from error
     except (ValueError, LookupError, OverflowError, yaml.YAMLError, RecursionError) as error:  # such as !!bool x
         why = " ".join(str(error).split())
         raise BadRequestFile(path, f"not readable as {path.suffix[1:]}: {why}") from error

@@ -108,8 +108,9 @@ def _numba() -> str:
     return ", ".join(given + settings.numba_settings()) or "none"
 
 
+UMASK = Check("umask", _mask)
 SETTINGS = (
-    Check("umask", _mask), Check("temporary folder", _temporary), Check("processors", _processes),
+    UMASK, Check("temporary folder", _temporary), Check("processors", _processes),
     Check("variables of the trainer", _variables),
 )  # fmt: skip
 TRAINING = (*SETTINGS, Check("cache folder", _cache), Check("variables of Numba", _numba))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from taskloom.commands.output import (
     show_answer,
     verbose_option,
 )
+from taskloom.contract import edited
 from taskloom.errors import EXIT_WORK_FAILED
 
 SUMMARY = "GITHUB_STEP_SUMMARY"  # GitHub's runner names the file of a step's summary in it
@@ -56,7 +56,7 @@ def write(text: str, target: Path, appends: bool = False) -> None:
 def read_thresholds(file: Path, hint: str) -> list[Threshold]:
     """The thresholds of a file. Raises BadParameter, which names the parameter `hint`."""
     try:
-        return parse(tomllib.loads(file.read_text(encoding="utf-8-sig")))
+        return parse(edited.parse_toml(edited.read_text(file)))
     except (OSError, ValueError, RecursionError) as error:
         raise click.BadParameter(f"{file}: {error}", param_hint=hint) from error
 

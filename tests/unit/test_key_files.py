@@ -22,8 +22,9 @@ def file(tmp_path):
     return tmp_path / "a.key"
 
 
-def test_a_new_file_is_its_owners_whatever_the_umask(tmp_path):
-    before = os.umask(0)
+@pytest.mark.parametrize("mask", [0, 0o277, 0o777])
+def test_a_new_file_is_its_owners_whatever_the_umask(tmp_path, mask):
+    before = os.umask(mask)
     try:
         with key_files.new(tmp_path / "a.key"):
             assert stat.S_IMODE((tmp_path / "a.key").stat().st_mode) == 0o600

@@ -13,7 +13,8 @@ import pytest
 from gpt2core.spec import preflight, settings
 from gpt2core.spec.errors import ConfigError, FileError, InputError
 from gpt2core.spec.preflight import TRAINING, Check, examine, require
-from taskloom.provisioner.preflight import SLURM
+from taskloom.provisioner.pools import Pools
+from taskloom.provisioner.preflight import SLURM, checks
 
 
 def refuses() -> str:
@@ -99,6 +100,17 @@ def test_a_umask_that_takes_files_from_their_owner_is_named(mask: int) -> None:
             require(TRAINING)
     finally:
         assert os.umask(before) == mask
+
+
+def test_a_provisioner_makes_no_folder_that_it_cannot_open(tmp_path: Path) -> None:
+    pools = Pools.model_validate({"pools": [{"name": "a", "cores": 1, "memory": 1, "walltime": 60, "max_jobs": 1}]})
+    before = os.umask(0o277)
+    try:
+        with pytest.raises(ConfigError, match="umask = '0277' is not accepted"):
+            require(checks(pools, tmp_path / "state" / "a.json"))
+    finally:
+        os.umask(before)
+    assert not (tmp_path / "state").exists()
 
 
 def test_lines_of_preloaded_libraries_before_the_findings_are_skipped() -> None:

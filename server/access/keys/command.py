@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError
 
 from gpt2core.spec.errors import FileError
+from gpt2core.spec.preflight import UMASK, require
 from taskloom.contract import key_files, options
 from taskloom.contract.keys import KeyRequest
 from taskloom.server import migrate
@@ -23,7 +24,7 @@ DAY_S = 86400.0
 
 
 def main(arguments: list[str]) -> int:
-    """Return 0, or 2 for a rejected request. Raises StartRefused for an unusable database."""
+    """Return 0, or 2 for a rejected request. Raises InputError for an unusable database or umask."""
     parser = argparse.ArgumentParser(prog="python -m taskloom.server keys", description=__doc__)
     options.add_to(parser, [options.DATABASE])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -32,6 +33,7 @@ def main(arguments: list[str]) -> int:
     commands.add_parser("list", help="list every key, one line of JSON each")
     commands.add_parser("revoke", help="reject a key from now on").add_argument("id", type=int)
     given = parser.parse_args(arguments)
+    require([UMASK])  # else nobody could open the new database
     settings = Settings.read(given.database_url)
     database = Database(settings.database_url, settings.busy_timeout_s)
     try:
