@@ -40,12 +40,12 @@ class TerminalFormatter(logging.Formatter):
         at = datetime.datetime.fromtimestamp(record.created).astimezone()
         level = f"{record.levelname.lower()}: " if record.levelno > logging.INFO else ""
         text = f"{at:%H:%M:%S} {level}{printable(record.getMessage())}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        return f"{text}\n{printable_lines(self.formatException(record.exc_info))}" if record.exc_info else text
 
 
 def printable(text: str) -> str:
-    """Text without characters that control a terminal."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    """Text without characters that control a terminal; tabs stay."""
+    return "".join(each if each.isprintable() or each == "\t" else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def printable_lines(text: str) -> str:

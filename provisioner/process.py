@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         server = Server(pools.server, pools.token())
         metrics = Metrics(given.metrics_port)
     except (InputError, OSError, ValueError) as error:
-        print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
+        _tell(error, given.json)
         return EXIT_BAD_INPUT
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         if given.plan:
             lines = provisioner.plan()
             if lines is not None:
-                print(json.dumps({"plan": lines}) if given.json else "\n".join(lines))
+                print(json.dumps({"plan": lines}) if given.json else logs.printable_lines("\n".join(lines)))
             return EXIT_FAILED if lines is None else EXIT_OK
         address = http.shown(pools.server)
         text = f"provisioning {len(pools.pools)} pools for {address}"
@@ -66,9 +66,15 @@ def main(arguments: Sequence[str]) -> int:
         provisioner.run(stop, given.once)
         log("stopped", "provisioner stopped; its jobs continue")
     except Refused as error:
-        print(json.dumps({"error": str(error)}) if given.json else f"error: {error}", file=sys.stderr)
+        _tell(error, given.json)
         return EXIT_SERVER
     finally:
         server.close()
         jobs.close()
     return EXIT_OK
+
+
+def _tell(error: Exception, as_json: bool) -> None:
+    """Print an error, which may have words of the server."""
+    text = json.dumps({"error": str(error)}) if as_json else logs.printable_lines(f"error: {error}")
+    print(text, file=sys.stderr)

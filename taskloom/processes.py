@@ -12,6 +12,7 @@ from typing import IO
 import click
 
 from gpt2core.process import launch
+from taskloom.commands.output import say
 from taskloom.errors import EXIT_WORK_FAILED, TaskloomError
 from taskloom.stopping import Stopped, Stopping
 
@@ -104,7 +105,7 @@ def with_processes(work: Callable[[Processes], int], logs: Path | None, stopped:
             click.echo("stopped", err=True)
             code = stopped
         except TaskloomError as error:
-            click.echo(f"error: {error}", err=True)
+            say(f"error: {error}", err=True)
             code = error.exit_code
         finally:
             with contextlib.suppress(Stopped), stopping.held_back():

@@ -6,7 +6,7 @@ JUnit's form is that of the Apache Ant schema as CI systems read it: a test case
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from unicodedata import category
+from unicodedata import bidirectional, category
 from xml.etree import ElementTree
 
 from gpt2core.spec.wording import counted, seconds
@@ -20,9 +20,10 @@ FAILING = ("slower", "refused")
 NONE = "-"
 SPACE = "\t\n\r"
 SPECIAL = str.maketrans(  # of GitHub's and GitLab's Markdown
-    {**{sign: f"\\{sign}" for sign in "\\`*_{}[]<>#+!|~"}, **dict.fromkeys(SPACE, " ")}
+    {**{sign: f"\\{sign}" for sign in "\\`*_{}[]<>#+!|~&"}, **dict.fromkeys(SPACE, " ")}
 )
 LOST = "\N{REPLACEMENT CHARACTER}"
+TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # the direction of the text around them
 
 
 def markdown(report: Report) -> str:
@@ -97,6 +98,9 @@ def _plain(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without what XML cannot contain."""
+    """Text without what XML cannot contain, and without marks that would turn the text around it."""
     lost = ("Cc", "Cs", "Cn")  # control characters, halves of pairs, and what is no character
-    return "".join(sign if sign in SPACE or category(sign) not in lost else LOST for sign in text)
+    return "".join(
+        LOST if sign not in SPACE and (category(sign) in lost or bidirectional(sign) in TURNING) else sign
+        for sign in text
+    )

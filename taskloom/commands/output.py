@@ -58,16 +58,19 @@ limit_option = click.option(
 )
 
 
+def say(text: str, err: bool = False) -> None:
+    """Print lines, perhaps of other people: they control no terminal."""
+    click.echo(printable_lines(text), err=err)
+
+
 def connect(server: str, waits: bool = False, check: Callable[[], None] = lambda: None) -> Client:
     """A client of a command. It waits for a server on this machine that is just starting. waits: the command waits for
     runs, and outlasts a server that restarts. check: called while the server does not answer; may raise."""
     from taskloom.client import Client
     from taskloom.patience import RESTARTING_S, Patience, starting_s
 
-    def tell(text: str) -> None:
-        click.echo(text, err=True)
-
-    return Client(server, patience=Patience(starting_s(), RESTARTING_S if waits else 0.0, tell, check))
+    patience = Patience(starting_s(), RESTARTING_S if waits else 0.0, lambda text: say(text, err=True), check)
+    return Client(server, patience=patience)
 
 
 def print_items(items: Iterable[T], limit: int, as_table: Callable[[Iterable[T]], Table], as_json: bool) -> None:
@@ -133,7 +136,7 @@ def say_verdict(out: Screen, experiment: ExperimentDetail, server: str) -> None:
 
 def failure(message: str, document: Mapping[str, Any], exit_code: int, as_json: bool) -> click.exceptions.Exit:
     """Print an error on standard error, as JSON if requested; return the exception that exits with this code."""
-    click.echo(json.dumps(dict(document)) if as_json else f"error: {printable_lines(message)}", err=True)
+    say(json.dumps(dict(document)) if as_json else f"error: {message}", err=True)
     return click.exceptions.Exit(exit_code)
 
 

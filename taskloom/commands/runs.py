@@ -20,6 +20,7 @@ from taskloom.commands.output import (
     limit_option,
     print_items,
     print_json,
+    say,
     server_option,
     show_answer,
 )
@@ -133,7 +134,7 @@ def log(run_id: int, follow: bool, tail: int | None, server: str, as_json: bool)
     """Print the output of a run's trainers; with --json one object a line."""
 
     def tell(line: LogLine) -> None:
-        click.echo(line.model_dump_json() if as_json else line.text)
+        click.echo(line.model_dump_json()) if as_json else say(line.text)
 
     with connect(server, waits=follow) as client:
         logs = watch.Logs(client, tell, tail)

@@ -12,7 +12,7 @@ from gpt2core.spec.wording import counted
 from taskloom import analysis_tables
 from taskloom.analysis import thresholds as limits
 from taskloom.analysis.wording import settings
-from taskloom.commands.output import connect, json_option, limit_option, print_items, print_json, server_option
+from taskloom.commands.output import connect, json_option, limit_option, print_items, print_json, say, server_option
 from taskloom.commands.report import read_thresholds
 from taskloom.contract.thresholds import ThresholdRequest
 from taskloom.errors import EXIT_WORK_FAILED
@@ -87,7 +87,7 @@ def load(file: Path, node: str | None, server: str, as_json: bool) -> None:
             chosen += found
             if not found:
                 missing = True
-                click.echo(f"no series has {settings(threshold.settings) or 'any settings'}", err=True)
+                say(f"no series has {settings(threshold.settings) or 'any settings'}", err=True)
         _print(client, chosen, as_json)
     if missing:
         raise click.exceptions.Exit(EXIT_WORK_FAILED)
@@ -148,4 +148,4 @@ def _print(client: Client, chosen: list[int], as_json: bool) -> None:
     for series in found:
         for alert in series.alerts:
             if alert.kind == "threshold" and alert.state in limits.EXCEEDED:
-                click.echo(alert.reason)
+                say(alert.reason)

@@ -89,3 +89,13 @@ def test_junit_takes_what_xml_cannot_contain(report: Report) -> None:
     suite = ElementTree.fromstring(junit(changed(report, question=HOSTILE)))
     assert all("\N{REPLACEMENT CHARACTER}" in str(case.get("classname")) for case in suite)
     assert suite.get("failures") == "0"
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("a\u202eb\u2066c", "a?b?c"), ("a &lt; b &copy;", "a &lt; b &copy;"), ("a\x1b[31m\x00b\ufffe\udc80", "a?[31m?b??"),
+    ("\u05d0\u200d\U0001f469", "\u05d0\u200d\U0001f469"),
+])  # fmt: skip
+def test_no_name_turns_or_breaks_what_is_around_it(report: Report, name: str, shown: str) -> None:
+    named, shown = changed(report, question=name), shown.replace("?", "\N{REPLACEMENT CHARACTER}")
+    assert rendered(markdown(named)).findtext("h2") == shown
+    assert {case.get("classname") for case in ElementTree.fromstring(junit(named))} == {shown}
