@@ -31,7 +31,7 @@ def describe(blas: str, blas_version: str, cores: Sequence[int]) -> dict[str, An
         "cores": list(cores),
         "cores_allowed": sorted(os.sched_getaffinity(0)),
         "memory_bytes": host.usable_memory_bytes(),
-        "load_average": list(os.getloadavg()),
+        "load_average": host.load_average(),
         "clock": target.clock(),
         "peaks": peaks.read(),
     }

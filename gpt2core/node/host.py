@@ -233,6 +233,14 @@ def cgroup_throttled_s() -> float | None:
     return total_s if found else None
 
 
+def load_average() -> list[float] | None:
+    """Mean number of running and ready threads over the last 1, 5 and 15 minutes; None if it is hidden."""
+    try:
+        return list(os.getloadavg())
+    except OSError:
+        return None
+
+
 def runnable() -> int | None:
     """Number of running or ready threads on the whole machine, including the caller."""
     fields = (read_text(Path("/proc/loadavg")) or "").split()

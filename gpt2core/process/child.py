@@ -23,6 +23,7 @@ from gpt2core.process import launch
 
 GRACE_S = 10.0  # between asking a child to stop and killing it
 LINE_CHARS = 2000  # longer lines of output are cut
+PIECE_CHARS = 1 << 20  # text without an end of line is read in pieces
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Child:
 
     def _read(self, stream: IO[str]) -> None:
         with stream:
-            for line in stream:
+            for line in iter(lambda: stream.readline(PIECE_CHARS), ""):
                 event = launch.parse_event(line)
                 self._inbox.put(Printed(line.rstrip("\n")[:LINE_CHARS]) if event is None else Reported(event))
 

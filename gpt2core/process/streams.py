@@ -14,6 +14,7 @@ from typing import NoReturn, TextIO
 from gpt2core.spec.extras import NotLoaded
 
 UNWRITABLE = {errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}  # errors of streams, which name no file
+EXHAUSTED = {errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
@@ -54,9 +55,9 @@ def say(line: str, stream: TextIO | None = None) -> None:
 
 def guarded(main: Callable[[], int | None]) -> int:
     """Call the main function of a process that may lack standard streams. Return its exit code; 130 after Ctrl-C; 1,
-    with the error in a line, if a file that the error names could not be used, or a stream could not be written; 2
-    without a current folder, or if a library cannot be loaded. Characters that standard output cannot encode are
-    escaped, as on standard error."""
+    with the error in a line, if a file that the error names could not be used, a stream could not be written, or
+    memory, processes, threads or files have run out; 2 without a current folder, or if a library cannot be loaded.
+    Characters that standard output cannot encode are escaped, as on standard error."""
     fill()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -70,8 +71,12 @@ def guarded(main: Callable[[], int | None]) -> int:
         code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     except ImportError as error:
         code, failed = EXIT_BAD_INPUT, str(NotLoaded(error))
-    except OSError as error:
-        if error.filename is None and error.errno == errno.ENOENT:  # of os.getcwd()
+    except (OSError, MemoryError, RuntimeError) as error:
+        if is_exhausted(error):
+            failed = f"{str(error) or 'no memory is left'}; raise the limit (ulimit -a, or that of the container)"
+        elif not isinstance(error, OSError):
+            raise
+        elif error.filename is None and error.errno == errno.ENOENT:  # of os.getcwd()
             code, failed = EXIT_BAD_INPUT, "the current folder was deleted: change to another one"
         elif error.filename is None and error.errno not in UNWRITABLE:
             raise
@@ -83,6 +88,12 @@ def guarded(main: Callable[[], int | None]) -> int:
         say(f"error: {failed}", sys.stderr)
     _lost(2, sys.stderr)
     return code
+
+
+def is_exhausted(error: Exception) -> bool:
+    """Whether memory, processes, threads or files have run out. Python has no error of its own for threads."""
+    known = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED)
+    return known or str(error) == "can't start new thread"
 
 
 def _lost(number: int, stream: TextIO) -> str | None:

@@ -251,8 +251,9 @@ class Report:
             warnings.append("TASKLOOM_STRESS delays tasks at random: times are meaningless")
         if len(set(self.measured.planned.cores)) < config.threads:
             warnings.append("more threads than cores: the times do not describe the scheduler")
-        if machine["load_average"][0] > len(machine["cores_allowed"]) + 1:
-            warnings.append(f"the machine was busy: load average {machine['load_average'][0]:.1f}")
+        average = (machine["load_average"] or [0.0])[0]
+        if average > len(machine["cores_allowed"]) + 1:
+            warnings.append(f"the machine was busy: load average {average:.1f}")
         validity, flagged, doubts = self.evidence()
         return TrainResult(
             config=config.to_dict(),

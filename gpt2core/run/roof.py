@@ -16,7 +16,6 @@ Source: McCalpin 1995 (STREAM).
 from __future__ import annotations
 
 import argparse
-import os
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -33,7 +32,7 @@ from gpt2core.gemm import registers
 from gpt2core.gemm.libraries import Library
 from gpt2core.gemm.multiply import multiply, new_scratch
 from gpt2core.gemm.operands import Out, plain
-from gpt2core.node import load, peaks
+from gpt2core.node import host, load, peaks
 from gpt2core.node.topology import spread
 from gpt2core.process import trainer
 from gpt2core.process.launch import allowed_cores
@@ -149,7 +148,7 @@ def measure(counts: Sequence[int], tell: Callable[[dict[str, Any]], None]) -> di
         "schema": peaks.SCHEMA,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "blas": {**named(libraries), "bf16": named(of_bf16)},
-        "load_average": os.getloadavg()[0],
+        "load_average": next(iter(host.load_average() or ()), None),
         "busy_cores": others.busy_cores(),
         "threads": found,
     }

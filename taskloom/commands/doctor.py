@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,8 +68,8 @@ def measured_peaks(force: bool, as_json: bool) -> dict[str, Any]:
     busy = load.Others().busy_cores()
     if busy > load.MOST_BUSY_CORES and not force:
         message = (
-            f"other processes keep {busy:.1f} cores busy (load average {os.getloadavg()[0]:.1f}); with more than "
-            f"{load.MOST_BUSY_CORES:g} the measured peaks are too low. Stop these processes, or measure with --force"
+            f"other processes keep {busy:.1f} cores busy; with more than {load.MOST_BUSY_CORES:g} the "
+            "measured peaks are too low. Stop these processes, or measure with --force"
         )
         raise failure(message, {"error": message, "busy_cores": busy}, EXIT_WORK_FAILED, as_json)
     with Bar(error_console(), not as_json, "measuring the node's peaks; nothing else should run") as bar:

@@ -81,8 +81,9 @@ def train(
     local_run.check_cores(config)
     form = trace_files.format_of(Path(config.trace)) if config.trace else None
     for name, path in (("save", config.save), ("trace", config.trace), ("graph", graph)):
-        if path is not None and not Path(path).absolute().parent.is_dir():  # before hours of training
-            raise ConfigError(name, str(path), "a file in a folder that exists")
+        file = Path(path or "unnamed").absolute()
+        if path is not None and not (file.parent.is_dir() and (file.is_file() or not file.exists())):
+            raise ConfigError(name, str(path), "a file in a folder that exists")  # before hours of training
     bar = Bar(error_console(), not as_json, "starting the trainer")
     with TemporaryFolder() as folder, bar:
         raw = folder / "trace.json.gz"

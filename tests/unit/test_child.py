@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from gpt2core.process import launch
-from gpt2core.process.child import LINE_CHARS, Child, Exited, Printed, Reported, Waiting, spawning_on
+from gpt2core.process.child import LINE_CHARS, PIECE_CHARS, Child, Exited, Printed, Reported, Waiting, spawning_on
 
 DEADLINE_S = 30.0
 
@@ -154,3 +154,9 @@ def test_long_lines_and_bytes_that_are_no_text_are_survived() -> None:
     program = "import sys; sys.stdout.buffer.write(b'\\xff' * 5000 + b'\\n')"
     text = next(m.text for m in everything(start(program)[1]) if isinstance(m, Printed))
     assert len(text) == LINE_CHARS
+
+
+def test_text_without_an_end_of_line_is_read_in_pieces() -> None:
+    _, inbox = start(f"print({3 * PIECE_CHARS} * 'x', end='')")
+    *printed, _ = everything(inbox)
+    assert printed == 3 * [Printed(LINE_CHARS * "x")]

@@ -226,3 +226,12 @@ def test_what_the_machine_does_not_say_as_linux_does_is_unknown(monkeypatch: pyt
         lambda: topology.spread(cores),
     ):  # fmt: skip
         look()
+
+
+def test_a_machine_that_hides_its_load_average_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden() -> tuple[float, float, float]:
+        raise OSError("Load averages are unobtainable")
+
+    monkeypatch.setattr(os, "getloadavg", hidden)
+    assert host.load_average() is None
+    assert diagnosis.load() == diagnosis.ok("load", "not shown")

@@ -71,3 +71,27 @@ main()
 def test_a_command_interrupted_while_it_loads_or_ends_leaves_no_traceback(at, code):
     done = subprocess.run([sys.executable, "-c", INTERRUPTING, at], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (code, b"")
+
+
+EXHAUSTING = {
+    "files": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); os.dup(0)",
+    "memory": "bytearray(1 << 60)", "an array": "import numpy; numpy.zeros(1 << 57)",
+    "threads": "raise RuntimeError(\"can't start new thread\")",
+    "processes": "raise BlockingIOError(errno.EAGAIN, 'x')",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", EXHAUSTING)
+def test_what_has_run_out_is_told_in_a_line(what):
+    program = (
+        "import errno, os\nfrom gpt2core.process import streams\n"
+        f"def main():\n    {EXHAUSTING[what]}\nraise SystemExit(streams.guarded(main))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.endswith("; raise the limit (ulimit -a, or that of the container)\n")
+
+
+def test_another_error_keeps_its_traceback():
+    with pytest.raises(RuntimeError, match="a defect"):
+        streams.guarded(lambda: (_ for _ in ()).throw(RuntimeError("a defect")))
