@@ -109,3 +109,23 @@ def test_a_slow_answer_of_the_database_is_no_jump(api):
 
     clock.monotonic = delayed
     assert not node.beat(lease, step=2)["cancel"]
+
+
+@pytest.mark.parametrize("since", ["claimed_at", "started_at"])
+def test_no_run_ends_before_it_began(api, make_result, since):
+    api.submit()
+    node = api.worker()
+    lease = node.claim()
+    if since == "started_at":
+        node.beat(lease, step=1)
+    api.sql(f"UPDATE attempt SET {since} = {since} + 7200")  # the clock was set back by as much
+    for table in ("run", "experiment"):
+        api.sql(f"UPDATE {table} SET started_at = started_at + 7200")
+    node.beat(lease, step=2)
+    node.upload(lease, make_result())
+    run, attempt = api.get("/runs/1"), api.get("/attempts/1")
+    assert run["duration_s"] == 0
+    assert attempt["claimed_at"] <= attempt["started_at"] <= attempt["finished_at"]
+    assert api.get("/experiments/1")["started_at"] == run["started_at"]
+    times = [each["at"] for each in api.get("/runs/1/changes")["items"]]
+    assert times == sorted(times)

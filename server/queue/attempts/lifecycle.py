@@ -70,8 +70,9 @@ def heartbeat(database: Database, settings: Settings, attempt_id: int, beat: Hea
             run.error = attempt.error = None
         reason = "heartbeat after its lease had expired" if change.attempt == "renew" else None
         cause = Cause(f"worker:{attempt.worker_id}", facts.now, reason)
+        before = run.started_at
         changes.make(session, cause, run, change.run, attempt, change.attempt)
-        first = run.started_at == facts.now
+        first = run.started_at != before
         attempt.expires_at = facts.now + settings.lease_s
         attempt.progress = beat.progress.model_dump()
         if not facts.tracing:  # the run of a tracing attempt has a result with every step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Float, Integer, Row, String, insert, literal, select, update
@@ -58,8 +58,9 @@ def make(
 ) -> None:
     """Apply verbs to a run and its attempt, set their timestamps, and record the change in the run's history.
 
-    Raises InvalidTransition.
+    No attempt ends before it began, even if the clock was set back meanwhile. Raises InvalidTransition.
     """
+    cause = replace(cause, at=max(cause.at, attempt.started_at or attempt.claimed_at))
     was = run.state, attempt.state
     waited_s = cause.at - run.queued_at if run_verb == "claim" else None
     if attempt_verb is not None:
