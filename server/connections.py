@@ -34,6 +34,8 @@ FREE_CHUNKS = 256  # chunks of a body after which their average size is checked
 LEAST_CHUNK_BYTES = 64
 CHUNK_FRAME_BYTES = 32  # what a chunk may have beside its content
 HEAD_END = b"\n\r\n"
+# Headers of which only one is read: of two, a proxy might read the other.
+SINGLE = (b"authorization", b"content-encoding", b"content-type", b"host", b"idempotency-key")
 
 
 class _Flow(FlowControl):
@@ -155,6 +157,10 @@ class Connection(HttpToolsProtocol):
         self._in_headers = self._is_received = False
         self._unanswered_bytes += self._header_bytes
         self._header_bytes = self._chunks = self._frame_bytes = self._body_bytes = self._unread_bytes = 0
+        twice = [name for name in SINGLE if sum(name == each for each, _ in self.headers) > 1]
+        if twice:
+            self._refusal = RequestRefused(f"{twice[0].decode()} is given twice")
+            raise self._refusal
         found = dict(self.headers)
         self._left_bytes = None if b"transfer-encoding" in found else int(found.get(b"content-length", b"0"))
         self._disarm()

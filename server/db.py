@@ -29,6 +29,7 @@ OLDEST_SQLITE = (3, 38)  # the operator ->; RETURNING is of 3.35
 AGAIN = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")  # errors by which another process delays this one
 CLOCK = "clock"  # key in a writing session's `info` of its database's clock
 FACTS = "facts"  # key in a session's `info` of the facts that are announced after its commit
+FIRST_S, LAST_S = -62_135_596_800.0, 253_402_300_799.0  # the years 1 to 9999 since 1970
 
 
 class Base(DeclarativeBase):
@@ -108,8 +109,8 @@ def unusable(database: Database, error: DBAPIError) -> StartRefused:
 
 
 def utc(at: float) -> datetime.datetime:
-    """An instant as it appears in answers."""
-    return datetime.datetime.fromtimestamp(at, datetime.UTC)
+    """An instant as it appears in answers, which know the years 1 to 9999; time zones lead beyond."""
+    return datetime.datetime.fromtimestamp(min(max(at, FIRST_S), LAST_S), datetime.UTC)
 
 
 class Database:

@@ -328,6 +328,17 @@ class TooManyQuestions(ServerError):
     slug, title, status = "too-many-questions", "Too many analyses at once", 503
 
 
+class OutOfResources(ServerError):
+    """Memory, processes, threads or open files of this server have run out, or its system ended the process that
+    computed the answer; retry after `Retry-After`."""
+
+    slug, title, status = "out-of-resources", "Out of resources", 503
+
+    def __init__(self, detail: str | None = None) -> None:
+        super().__init__(detail)
+        self.headers["Retry-After"] = "5"
+
+
 class TooManyExports(ServerError):
     """Too many exports are written at once; try again later."""
 

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gpt2core.process import streams
 from taskloom.contract.bodies import MOST_ERRORS
 from taskloom.contract.problems import ProblemType
 from taskloom.server.db import trouble
@@ -30,6 +31,7 @@ from taskloom.server.errors import (
     MalformedBody,
     MethodNotAllowed,
     NotFound,
+    OutOfResources,
     RequestRefused,
     ServerBusy,
     ServerError,
@@ -56,17 +58,20 @@ def problem(error: ServerError, instance: str, status: int | None = None) -> Res
     return Response(content, body["status"], error.headers, MEDIA_TYPE)
 
 
-def internal_problem(instance: str) -> Response:
-    """The answer for an unexpected exception: an id. The traceback goes only to the log."""
+def unexpected(error: Exception, instance: str) -> ServerError:
+    """The problem of an unexpected exception: what has run out, or an id, since its traceback goes only to the log."""
+    if streams.is_exhausted(error):
+        log.error("out of resources at %s: %r", instance, error)
+        return OutOfResources()
     error_id = uuid.uuid4().hex
     log.exception("error %s at %s", error_id, instance)
-    return problem(InternalError(error_id=error_id), instance)
+    return InternalError(error_id=error_id)
 
 
 def responses(*kinds: type[ServerError]) -> dict[int | str, dict[str, Any]]:
     """OpenAPI's `responses` for the problems that an operation may answer with, each with an example."""
     out: dict[int | str, dict[str, Any]] = {}
-    both: tuple[type[ServerError], ...] = (*kinds, InternalError, DatabaseUnavailable)
+    both: tuple[type[ServerError], ...] = (*kinds, InternalError, DatabaseUnavailable, OutOfResources)
     if MalformedBody in kinds:  # it has a body
         both = (*both, UnknownMediaType, BodyTooComplex, BodyTooSlow, ServerBusy)
     for kind in both:
@@ -178,11 +183,11 @@ class Unexpected:
 
         try:
             await self._app(scope, receive, watch)
-        except Exception:
-            scope["state"]["problem"] = InternalError.slug
-            answer = internal_problem(scope["path"])
+        except Exception as error:
+            known = unexpected(error, scope["path"])
+            scope["state"]["problem"] = known.slug
             if not started:
-                await answer(scope, receive, send)
+                await problem(known, scope["path"])(scope, receive, send)
 
 
 def install(app: FastAPI) -> None:

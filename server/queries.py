@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from fastapi import Request
@@ -24,6 +25,9 @@ class Known(Protocol):
     @property
     def query_names(self) -> Sequence[str]: ...
 
+    @property
+    def lists(self) -> Collection[str]: ...  # parameters that may be given several times
+
 
 def entry(parameter: str, value: object, accepted: str) -> Entry:
     return {"pointer": f"#query/{parameter}", "field": parameter, "value": value, "accepted": accepted}
@@ -36,12 +40,16 @@ def refuse(request: Request, refused: Sequence[Entry]) -> None:
 
 
 async def check(request: Request) -> None:
-    """The last dependency of a route. Refuses unknown parameters, too: a misspelled filter would select everything.
-    Raises InvalidRequest: an error here ends FastAPI's work, so those that it found itself are added."""
+    """The last dependency of a route. Refuses unknown parameters, too: a misspelled filter would select everything; and
+    those given twice, of which FastAPI takes the last. Raises InvalidRequest: an error here ends FastAPI's work, so
+    those that it found itself are added."""
     route: Known = request.scope["route"]
     known = route.query_names
     accepted = f"an existing parameter: {', '.join(known) or 'none'}"
     refuse(request, [entry(name, value, accepted) for name, value in request.query_params.items() if name not in known])
+    given = Counter(name for name, _ in request.query_params.multi_items() if name in known and name not in route.lists)
+    twice = [name for name, times in given.items() if times > 1]
+    refuse(request, [entry(name, request.query_params.getlist(name), "one value") for name in twice])
     if request.state.refused:
         _, wrong = request_params_to_args(route.query_params, request.query_params)
         raise InvalidRequest([*request.state.refused, *entries(wrong, None)][:MOST_ERRORS])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.dependencies.models import Dependant
@@ -51,6 +51,7 @@ class Route(APIRoute):
         super().__init__(path, endpoint, **options)
         self.query_params = [parameter for each in _flat(self.dependant) for parameter in each.query_params]
         self.query_names = [parameter.alias for parameter in self.query_params]
+        self.lists = {each.alias for each in self.query_params if _is_list(each.field_info.annotation)}
         self.any_query = any_query
         if not any_query:  # after all others
             last = get_parameterless_sub_dependant(depends=Depends(queries.check), path=self.path_format)
@@ -91,6 +92,11 @@ class Route(APIRoute):
     def get_route_handler(self) -> guard.Handle:
         handle = super().get_route_handler()
         return guard.guarded(self, validated(handle) if self.validates else handle)
+
+
+def _is_list(annotation: object) -> bool:
+    """Whether a parameter of this type may be given several times."""
+    return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
 
 
 def _flat(dependant: Dependant) -> Iterator[Dependant]:

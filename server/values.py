@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,17 +27,18 @@ SEPARATORS = (b",", b"[", b"{")  # their number bounds the number of values
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of JSON values: depth, number, and members of an object."""
+    """Limits of JSON values: depth, number, and members of an object. unique: no name may be given twice."""
 
     depth: int
     values: int
     members: int = sys.maxsize
     smallest: float = 0.0  # least absolute value of a number other than 0
     largest: float = sys.float_info.max
+    unique: bool = False
 
 
 # Few members, since the error for an invalid member is larger than the member.
-REQUEST = Limits(depth=32, values=1_000_000, members=5000)
+REQUEST = Limits(depth=32, values=1_000_000, members=5000, unique=True)
 ARTIFACT = Limits(depth=32, values=8_000_000)
 RESULT = Limits(depth=32, values=4_000_000, smallest=SMALLEST, largest=LARGEST)
 
@@ -52,12 +54,12 @@ def load(content: bytes, limits: Limits) -> Any:
     """Parse a value without checking its numbers and texts. The number of values is limited, since a short text can
     hold many.
 
-    Raises json.JSONDecodeError, UnicodeDecodeError or BodyTooComplex.
+    Raises json.JSONDecodeError, UnicodeDecodeError, BodyTooComplex, or InvalidRequest for a name that is given twice.
     """
     if sum(map(content.count, SEPARATORS)) > limits.values:
         raise _too_complex(limits)
     try:
-        return json.loads(content, parse_int=_integer)
+        return json.loads(content, parse_int=_integer, object_pairs_hook=_unique if limits.unique else None)
     except RecursionError:
         raise _too_complex(limits) from None
 
@@ -114,6 +116,15 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises InvalidRequest. Parsers differ in which of two values they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise InvalidRequest([{"pointer": "", "field": name[:200], "value": None, "accepted": "one value"}])
+    return found
 
 
 def _integer(digits: str) -> int | float:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import anyio
-from anyio import BrokenWorkerProcess, CapacityLimiter, to_thread
+from anyio import CapacityLimiter, to_thread
 
-from taskloom.server.errors import PROBLEM_TYPES, AnalysisTooLong, ServerError, TooManyQuestions
+from taskloom.server.errors import PROBLEM_TYPES, AnalysisTooLong, OutOfResources, ServerError, TooManyQuestions
 from taskloom.server.read import work
 from taskloom.server.read.processes import in_process
 from taskloom.server.read.sources import Refusal, Sources
@@ -101,8 +101,8 @@ class Pool:
         self.flights.end()
 
     async def answer(self, name: str, args: tuple[Any, ...], path: str | None) -> bytes:
-        """The answer, or b"" if it is in the file `path`. Raises AnalysisTooLong, TooManyQuestions or the errors of the
-        question."""
+        """The answer, or b"" if it is in the file `path`. Raises AnalysisTooLong, TooManyQuestions, OutOfResources
+        or the errors of the question."""
         key = (name, args, path)
         try:
             return await self.flights.join(key, lambda: self._compute(name, args, path))
@@ -145,8 +145,8 @@ class Pool:
         given = (self._settings.model_dump_json(), name, args, path)
         try:
             return await in_process(work.answer_in_process, *given)
-        except BrokenWorkerProcess:  # the process was killed, perhaps for lack of memory
-            log.warning("a process of the analysis pool was killed; another one computes %s", name)
+        except OutOfResources as error:
+            log.warning("a process of the analysis pool has failed; another one computes %s", name, exc_info=error)
             return await in_process(work.answer_in_process, *given)
 
 

@@ -301,7 +301,7 @@ def _choice(field: Field, value: Value, _: Stored) -> str:
 def _number(field: Field, value: Value, _: Stored) -> float:
     try:
         found = None if value.quoted else json.loads(value.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     # The size first: no float is as large as integers may be.
     if isinstance(found, bool) or not isinstance(found, int | float) or abs(found) > MOST or not math.isfinite(found):

@@ -33,7 +33,7 @@ async def _settings(
         return None
     try:
         found = json.loads(base)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         queries.refuse(request, [queries.entry("base", base, "a JSON object of settings")])

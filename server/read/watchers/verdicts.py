@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, or_, select, update
 
 from taskloom.contract.webhooks import TuningConfirmed, VerdictKnown
 from taskloom.server.db import Database, db_now
-from taskloom.server.errors import NotFound, ServerError, TooManyQuestions
+from taskloom.server.errors import NotFound, OutOfResources, ServerError, TooManyQuestions
 from taskloom.server.queue.experiments import blocks
 from taskloom.server.queue.experiments.details import summaries
 from taskloom.server.queue.tables.experiments import Experiment
@@ -42,7 +42,7 @@ class Verdicts:
                 if tunes:
                     tuned = json.loads(await self._pool.answer("tuning", (experiment_id,), None))
                     tuned["kept"] = json.loads(await self._pool.answer("kept", (experiment_id,), None))
-            except TooManyQuestions:
+            except (TooManyQuestions, OutOfResources):
                 return  # the next call tries again
             except NotFound:
                 continue
