@@ -23,7 +23,10 @@ def become(module: str, arguments: Sequence[str]) -> NoReturn:
     """Replace this process by one of our modules, so that signals reach it. Ctrl-C waits until it is in
     `guarded`: while Python loads modules, it would be a traceback."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])
+    try:
+        os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])
+    except OSError as error:  # which names no file
+        raise OSError(error.errno, error.strerror, sys.executable) from error
 
 
 def fill() -> None:

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from gpt2core.spec.locks import Taken, lock
+from gpt2core.spec.preflight import UMASK, require
 from gpt2core.spec.settings import temporary_folder
 
 LOCK, FILES = "lock", "files"
@@ -23,10 +24,12 @@ LOCK, FILES = "lock", "files"
 class TemporaryFolder:
     """A folder for the files of this process, below `parent` or the system's temporary folder (TMPDIR).
 
-    path: the folder itself. lock: a locked file. A child process that inherits it keeps the folder too.
+    path: the folder itself. lock: a locked file. A child process that inherits it keeps the folder too. Raises
+    ConfigError for a umask that would keep this process out.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
+        require([UMASK])
         parent = parent or temporary_folder()
         _delete_abandoned(parent)
         self._root = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))

@@ -95,3 +95,17 @@ def test_what_has_run_out_is_told_in_a_line(what):
 def test_another_error_keeps_its_traceback():
     with pytest.raises(RuntimeError, match="a defect"):
         streams.guarded(lambda: (_ for _ in ()).throw(RuntimeError("a defect")))
+
+
+@pytest.mark.parametrize(("setting", "reason"), [
+    ("sys.executable = '/nowhere'", "No such file or directory: '/nowhere'"),
+    ("sys.argv = 2_000_000 * ['x']", "Argument list too long"),
+])  # fmt: skip
+def test_a_process_that_cannot_take_the_place_of_a_command_is_told(setting, reason):
+    program = (
+        f"import sys; {setting}\nfrom gpt2core.process import streams\n"
+        "raise SystemExit(streams.guarded(lambda: streams.become('taskloom.worker', sys.argv)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert reason in done.stderr

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from gpt2core.process.temporary import FILES, LOCK, TemporaryFolder
+from gpt2core.spec.errors import ConfigError
 from tests.support.patience import until
 
 HOLD = """
@@ -120,3 +121,13 @@ def test_nothing_else_is_deleted(tmp_path: Path, hold: Hold, monkeypatch: pytest
     with TemporaryFolder(tmp_path):
         pass
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_no_folder_is_made_that_its_process_cannot_use(tmp_path: Path) -> None:
+    before = os.umask(0o277)
+    try:
+        with pytest.raises(ConfigError, match="umask = '0277' is not accepted"):
+            TemporaryFolder(tmp_path)
+    finally:
+        os.umask(before)
+    assert not list(tmp_path.iterdir())
