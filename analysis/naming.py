@@ -9,7 +9,7 @@ from typing import Any
 from gpt2core.spec.config import DEFAULTS
 from gpt2core.spec.roles import MAIN, with_role
 from gpt2core.spec.wording import counted, enumerated
-from taskloom.analysis.wording import settings, value_text
+from taskloom.analysis.wording import settings, value_text, words
 
 MOST_VALUES = 5  # that are listed
 MOST = 200  # characters of a name
@@ -51,8 +51,7 @@ def _question(request: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> 
     if request.get("calibrates"):
         return "calibration:", set()
     if request.get("space"):
-        names = [name.replace("_", " ") for name in request["space"]]
-        return f"which {enumerated(names)}?", set()
+        return f"which {enumerated(map(words, request['space']))}?", set()
     primary = request.get("primary")
     if primary:
         a, b = ({name: value for name, value in primary[side].items() if primary[other].get(name) != value}
@@ -67,7 +66,7 @@ def _question(request: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> 
 
 def _listed(name: str, values: Sequence[Any], word: str) -> str:
     """The values of an axis: 1 and 2 threads; token slice 16, 32 or 64; 8 values of batch slice."""
-    label = name.replace("_", " ")
+    label = words(name)
     if len(values) > MOST_VALUES:
         return f"{counted(len(values), 'value')} of {label}"
     if name == "threads":
