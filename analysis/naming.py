@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gpt2core.spec.config import DEFAULTS
+from gpt2core.spec.config import DEFAULTS, TrainConfig
+from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.roles import MAIN, with_role
+from gpt2core.spec.series import series_config
 from gpt2core.spec.wording import counted, enumerated
 from taskloom.analysis.wording import settings, value_text, words
 
@@ -33,13 +35,22 @@ def experiment_name(request: Mapping[str, Any]) -> str:
 
 
 def configuration(config: Mapping[str, Any]) -> str:
-    """A configuration by its main settings, and by others of its size and order that are not the default: tiny,
-    inference, task, slices 1x64, batch 4, 2 threads, op order diagonals."""
+    """A configuration by its main settings, and by all others of its series that are not the network's default: tiny,
+    inference, task, slices 1x64, batch 4, 2 threads, data synthetic."""
     shown = {name: config[name] for name in MAIN if name not in with_role("length") and config.get(name) is not None}
-    others = {name: config[name] for name in with_role("size", "order", "slices")
-              if name not in (*MAIN, "mode") and config.get(name) not in (None, DEFAULTS[name])}  # fmt: skip
+    defaults = _defaults(config.get("model"))
+    others = {name: value for name, value in series_config(config).items()
+              if name not in (*MAIN, "mode", "model") and value not in (None, defaults.get(name))}  # fmt: skip
     mode = ["inference"] if config.get("mode") == "infer" else []
     return ", ".join(filter(None, [_model(shown.pop("model", {})), *mode, settings(shown), settings(others)]))
+
+
+def _defaults(model: Any) -> Mapping[str, Any]:
+    """The default of each setting for a model; of an unknown one those of GPT-2."""
+    try:
+        return TrainConfig.from_dict({"model": model}).to_dict()
+    except ConfigError:
+        return DEFAULTS
 
 
 def _model(given: Any) -> str:
