@@ -48,8 +48,9 @@ class EfficiencyRow:
 class RooflineRow:
     """Each op's share of its roof, and whether each phase is memory-bound.
 
-    mfu: model-FLOP utilisation, the flop of the model in a median step / the flop that the peak of products allows in
-    that time; mfu_registers: the same for the peak of registers, null if that was not measured.
+    mfu: model-FLOP utilisation, the flop of the model in a median step, of several ranks each one's part, / the flop
+    that the peak of products allows in that time; mfu_registers: the same for the peak of registers, null if that was
+    not measured.
     """
 
     variant: Variant
@@ -206,7 +207,7 @@ def _roofline(group: Group, reference: Group | None) -> RooflineRow:
         missing = f"the node's peaks with threads = {threads} were not measured"
         return RooflineRow(variant, None, None, [], [], [missing])
     ops = roofline(pooled_ops(group), peaks)
-    model_gflop_per_s = model_flop(group[0].config) / step_median(group) / 1e9
+    model_gflop_per_s = model_flop(group[0].config) / int(group[0].config["ranks"]) / step_median(group) / 1e9
     most = peaks.registers_gflop_per_s
     return RooflineRow(
         variant, peaks, model_gflop_per_s / peaks.gflop_per_s, ops,

@@ -29,7 +29,7 @@ from taskloom.analysis.reasons import Kind, Reason, Verdict
 from taskloom.analysis.sentences import reason
 from taskloom.analysis.statistics import step_interval, step_values, superiority
 from taskloom.analysis.validity import doubtful, marks, summary
-from taskloom.analysis.wording import disturbed_share
+from taskloom.analysis.wording import WORK, disturbed_share
 
 NOISE_FLOOR = 0.01  # relative; smaller differences have the verdict `same`
 MIXED = 0.2  # a monotone drift alone then gives p > 0.2, since times have the ranks of their blocks
@@ -297,8 +297,10 @@ def _side(processes: Sequence[Process]) -> Side:
 
 
 def _differences(processes: Sequence[Process]) -> list[str]:
-    """Differences beside the compared settings."""
-    left_out = (*COMPARED, *PROBLEM, *with_role("place"))
+    """Differences beside the compared settings. What a task does may follow from these, as the default fusion does."""
+    named = {name for facts in distinct(processes) for name in facts.variant}
+    compared = [name for name in COMPARED if not named or name in named or name not in WORK]
+    left_out = (*compared, *PROBLEM, *with_role("place"))
     configs: list[Mapping[str, Any]] = [without(facts.config, left_out) for facts in distinct(processes)]
     names = sorted({name for config in configs for name in config})
     return [*environment_differences(processes), *core_differences(processes), *differing(configs, names)]

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gpt2core.spec.config import DEFAULTS
+from gpt2core.spec.config import DEFAULTS, TrainConfig
+from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.roles import MAIN, with_role
+from gpt2core.spec.series import series_config
 from gpt2core.spec.wording import counted, enumerated
-from taskloom.analysis.wording import settings, value_text
+from taskloom.analysis.wording import settings, value_text, words
 
 MOST_VALUES = 5  # that are listed
 MOST = 200  # characters of a name
@@ -33,13 +35,22 @@ def experiment_name(request: Mapping[str, Any]) -> str:
 
 
 def configuration(config: Mapping[str, Any]) -> str:
-    """A configuration by its main settings, and by others of its size and order that are not the default: tiny,
-    inference, task, slices 1x64, batch 4, 2 threads, op order diagonals."""
+    """A configuration by its main settings, and by all others of its series that are not the network's default: tiny,
+    inference, task, slices 1x64, batch 4, 2 threads, data synthetic."""
     shown = {name: config[name] for name in MAIN if name not in with_role("length") and config.get(name) is not None}
-    others = {name: config[name] for name in with_role("size", "order", "slices")
-              if name not in (*MAIN, "mode") and config.get(name) not in (None, DEFAULTS[name])}  # fmt: skip
+    defaults = _defaults(config.get("model"))
+    others = {name: value for name, value in series_config(config).items()
+              if name not in (*MAIN, "mode", "model") and value not in (None, defaults.get(name))}  # fmt: skip
     mode = ["inference"] if config.get("mode") == "infer" else []
     return ", ".join(filter(None, [_model(shown.pop("model", {})), *mode, settings(shown), settings(others)]))
+
+
+def _defaults(model: Any) -> Mapping[str, Any]:
+    """The default of each setting for a model; of an unknown one those of GPT-2."""
+    try:
+        return TrainConfig.from_dict({"model": model}).to_dict()
+    except ConfigError:
+        return DEFAULTS
 
 
 def _model(given: Any) -> str:
@@ -51,8 +62,7 @@ def _question(request: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> 
     if request.get("calibrates"):
         return "calibration:", set()
     if request.get("space"):
-        names = [name.replace("_", " ") for name in request["space"]]
-        return f"which {enumerated(names)}?", set()
+        return f"which {enumerated(map(words, request['space']))}?", set()
     primary = request.get("primary")
     if primary:
         a, b = ({name: value for name, value in primary[side].items() if primary[other].get(name) != value}
@@ -67,7 +77,7 @@ def _question(request: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> 
 
 def _listed(name: str, values: Sequence[Any], word: str) -> str:
     """The values of an axis: 1 and 2 threads; token slice 16, 32 or 64; 8 values of batch slice."""
-    label = name.replace("_", " ")
+    label = words(name)
     if len(values) > MOST_VALUES:
         return f"{counted(len(values), 'value')} of {label}"
     if name == "threads":

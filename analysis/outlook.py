@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from gpt2core.spec import schedulers
 from gpt2core.spec.result import median
-from gpt2core.spec.wording import counted, slices
+from gpt2core.spec.wording import counted
 from taskloom.analysis.forecast import LARGE_ERROR, REPLAYED, Ceiling, Curve, curves, waits_for_ops
 from taskloom.analysis.meaning import says
 from taskloom.analysis.processes import Facts, Process
@@ -17,13 +17,14 @@ from taskloom.analysis.rank_forecast import RankForecast, rank_forecasts, rank_s
 from taskloom.analysis.roofline import Peaks, peaks_of
 from taskloom.analysis.statistics import step_median
 from taskloom.analysis.variants import Group, Variant, by_variant, loops_of, variant_of
+from taskloom.analysis.wording import tiles_name
 
 CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Forecasts for one slicing. source: the one-thread variant whose profile gives work and spans; source_run_ids: the
+    """Forecasts for equal tiles. source: the one-thread variant whose profile gives work and spans; source_run_ids: the
     profiled run of each scheduler's curves; worst_error: the largest relative error on more than one thread, null if
     none was measured. given: false if that error is above LARGE_ERROR; the curves then have only the numbers of cores
     that were measured, to show the error."""
@@ -100,13 +101,13 @@ def outlook(
         if several(alike[0][0]):
             continue
         if not profiled:
-            missing.append(f"slices {slices(variant_of(alike[0]))}: no one-thread run has a profile")
+            missing.append(f"slices {tiles_name(variant_of(alike[0]))}: no one-thread run has a profile")
             continue
         made = _forecast(profiled, profiles, alike, cores)
         found.append(made)
         if not made.given:
             missing.append(
-                f"slices {slices(made.source)}: the forecast differs from measured steps by up to "
+                f"slices {tiles_name(made.source)}: the forecast differs from measured steps by up to "
                 f"{made.worst_error:.0%}, more than {LARGE_ERROR:.0%}, so no other number of cores is forecast"
             )
     return Outlook(found, list(dict.fromkeys(missing)), of_ranks)

@@ -12,7 +12,7 @@ from gpt2core.spec import networks
 from gpt2core.spec.latency import QUANTILES
 from gpt2core.spec.phases import PASSES, in_order
 from gpt2core.spec.result import median
-from gpt2core.spec.wording import counted, slices
+from gpt2core.spec.wording import counted
 from taskloom.analysis.agreement import agree, digest, rounding_key, without
 from taskloom.analysis.comparison import STEP, Value, weigh
 from taskloom.analysis.diagnosis import diagnose
@@ -23,7 +23,8 @@ from taskloom.analysis.meaning import says
 from taskloom.analysis.processes import Process, distinct
 from taskloom.analysis.statistics import Interval, outliers, step_interval, step_median
 from taskloom.analysis.validity import marks, summary
-from taskloom.analysis.variants import Group, by_variant
+from taskloom.analysis.variants import Group, by_variant, variant_of
+from taskloom.analysis.wording import told_apart
 
 PLACE = ("threads", "cores")
 
@@ -123,10 +124,10 @@ def scaling(processes: Sequence[Process]) -> ScalingRows:
         base = by_place.get(_elsewhere(group[0])) if agrees else None
         best = next((other for other in fastest_first if agree(other[0], group[0]).holds), None) if agrees else None
         if agrees and base is None:
-            warnings.append(f"no one-thread run of {_name(group[0])}: no speedup")
+            warnings.append(f"no one-thread run of {_name(group)}: no speedup")
         for kind, chosen in (("T(1) of", base), ("best one-thread median:", best)):
             if chosen is not None:
-                bases[f"{kind} {_name(chosen[0])} {step_median(chosen) * 1e3:.5g} ms"] = None
+                bases[f"{kind} {_name(chosen)} {step_median(chosen) * 1e3:.5g} ms"] = None
         rows.append(_row(group, agrees, base, best))
     text = "Speedup: T(1) of the same scheduler and slices / T(P). Over best T(1): best one-thread median / T(P). "
     return ScalingRows(
@@ -143,9 +144,9 @@ def _elsewhere(process: Process) -> str:
     return json.dumps([without(process.config, PLACE), without(process.variant, PLACE)], sort_keys=True)
 
 
-def _name(process: Process) -> str:
-    config = process.config
-    return f"{config['scheduler']} {slices(config)}"
+def _name(group: Group) -> str:
+    of = variant_of(group)
+    return f"{of.scheduler} {told_apart(of)}"
 
 
 def _agreeing(variants: Sequence[Sequence[Process]]) -> list[bool]:
@@ -261,11 +262,11 @@ def _warnings(
         threads = group[0].config["threads"]
         if not agrees:
             warnings.append(
-                f"{_name(group[0])} with {counted(threads, 'thread')} disagrees with the other results of its slices: "
+                f"{_name(group)} with {counted(threads, 'thread')} disagrees with the other results of its slices: "
                 "no speedup"
             )
         if any(len(set(f.environment.get("cores", range(threads)))) < threads for f in distinct(group)):
-            warnings.append(f"{_name(group[0])} with {counted(threads, 'thread')} had fewer cores than threads")
+            warnings.append(f"{_name(group)} with {counted(threads, 'thread')} had fewer cores than threads")
     if processes and all(len(group) == 1 for group in variants):
         warnings.append("one process per variant: intervals are over its steps, not over processes; speedups have none")
     return warnings

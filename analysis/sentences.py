@@ -37,7 +37,7 @@ def reason(
         "too-few": f"a verdict needs at least {_amount(needed, unit)} on one occasion",
         "too-few-in-family": f"there are too few runs: one of {of} needs at least {_amount(needed, unit)}",
         "too-few-on-an-occasion": f"a verdict needs at least {_amount(needed, unit)} on every occasion",
-        "too-few-at-a-place": f"a verdict needs at least {_amount(needed, unit)} with each slicing",
+        "too-few-at-a-place": f"a verdict needs at least {_amount(needed, unit)} at every place",
         "one-process": f"one process a side shows nothing about others; a verdict needs at least "
         f"{_amount(needed, unit)} on one occasion",
         "not-interleaved": f"a verdict needs runs in interleaved blocks, or {_amount(needed, unit)}",

@@ -106,15 +106,19 @@ def _number(entry: Mapping[str, Any], name: str, place: str, least: float, most:
     return float(value)
 
 
-def judge(thresholds: Sequence[Threshold], rows: Sequence[ScalingRow]) -> list[Judged]:
-    """Each variant against each threshold whose settings it has. rows: the variants of a report (`scaling`)."""
-    return [judged for threshold in thresholds for judged in _judged(threshold, rows)]
+def judge(
+    thresholds: Sequence[Threshold], rows: Sequence[ScalingRow], shared: Mapping[str, Any] | None = None
+) -> list[Judged]:
+    """Each variant against each threshold whose settings it has. rows: the variants of a report (`scaling`); shared:
+    settings that all of them have."""
+    return [judged for threshold in thresholds for judged in _judged(threshold, rows, shared or {})]
 
 
-def _judged(threshold: Threshold, rows: Sequence[ScalingRow]) -> Iterator[Judged]:
+def _judged(threshold: Threshold, rows: Sequence[ScalingRow], shared: Mapping[str, Any]) -> Iterator[Judged]:
     found = False
     for row in rows:
-        known = {n: getattr(row, n) for n in ("scheduler", "threads", "batch_slice", "token_slice")} | row.variant
+        of_row = {name: getattr(row, name) for name in ("scheduler", "threads", "batch_slice", "token_slice")}
+        known = {**shared, **of_row, **row.variant}
         if all(name in known and _equal(known[name], value) for name, value in threshold.settings.items()):
             found = True
             variant = row.variant or {"scheduler": row.scheduler, "threads": row.threads}

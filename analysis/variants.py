@@ -9,10 +9,10 @@ from typing import Any
 
 from gpt2core.spec.config import DEFAULTS
 from gpt2core.spec.roles import PROBLEM
-from gpt2core.spec.wording import counted, slices
-from taskloom.analysis.agreement import SLICES
+from gpt2core.spec.wording import counted
 from taskloom.analysis.comparison import identity
 from taskloom.analysis.processes import Process
+from taskloom.analysis.wording import TILES, told_apart
 
 Group = Sequence[Process]
 Sides = tuple[Mapping[str, Any], Mapping[str, Any]]  # the variants of a comparison of b with a
@@ -32,7 +32,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        return f"{self.scheduler} {slices(self)}, {counted(self.threads, 'thread')}"
+        return f"{self.scheduler} {told_apart(self)}, {counted(self.threads, 'thread')}"
 
 
 def variant_of(group: Group) -> Variant:
@@ -92,8 +92,9 @@ def _order(group: Group) -> tuple[str, str, int, int, int, str]:
 
 
 def tiles_of(group: Group) -> str:
-    """A key that is equal for variants with the same tiles, under any scheduler and number of threads."""
-    return json.dumps([group[0].config.get(name) for name in (*PROBLEM, *SLICES)])
+    """A key that is equal for variants whose tasks do the same, under any scheduler and number of threads."""
+    config = group[0].config
+    return json.dumps([config.get(name, DEFAULTS[name]) for name in TILES])
 
 
 def loops_of(group: Group) -> str:

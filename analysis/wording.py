@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from gpt2core.spec.roles import PROBLEM, with_role
 from gpt2core.spec.wording import counted, slices
+
+# Settings that the name of a variant has apart from the others.
+STATED = ("scheduler", "threads", "batch_slice", "token_slice", "unit_slice", "op_order", "ranks", "parallel")
+WORK = ("fusion", "blas")  # settings that decide what a task does with its slice
+TILES = (*PROBLEM, *with_role("slices"), *WORK)  # all that decide it
 
 
 def disturbed_share(disturbed: int, runs: int) -> str:
@@ -17,6 +23,11 @@ def disturbed_share(disturbed: int, runs: int) -> str:
     return f"{disturbed} of {counted(runs, 'run')} {'was' if disturbed == 1 else 'were'} disturbed"
 
 
+def words(name: str) -> str:
+    """The name of a setting in words: token slice."""
+    return name.replace("_", " ")
+
+
 def value_name(axis: str | None, value: Any) -> str:
     """A value of an axis, or settings without one: task, 2 threads, batch slice 4, fusion default, op threads qkv=1."""
     if axis is None:
@@ -24,7 +35,7 @@ def value_name(axis: str | None, value: Any) -> str:
     if axis == "threads" and value is not None:
         return counted(value, "thread")
     text = value_text(axis, value)
-    return text if axis == "scheduler" else f"{axis.replace('_', ' ')} {text}"
+    return text if axis == "scheduler" else f"{words(axis)} {text}"
 
 
 def value_text(axis: str, value: Any) -> str:
@@ -48,6 +59,29 @@ def settings(values: Mapping[str, Any]) -> str:
     first = {"scheduler": rest.pop("scheduler")} if "scheduler" in rest else {}
     listed = [[value_name(name, value) for name, value in part.items()] for part in (first, rest, threads)]
     return ", ".join([*listed[0], *sliced, *listed[1], *listed[2]])
+
+
+class Row(Protocol):
+    """A row about a variant, which is one combination of the values of an experiment's axes."""
+
+    @property
+    def variant(self) -> Mapping[str, Any]: ...
+    @property
+    def batch_slice(self) -> int: ...
+    @property
+    def token_slice(self) -> int: ...
+
+
+def told_apart(of: Row, by: Container[str] | None = None) -> str:
+    """Slices of a row, and all else that tells its variant from those of its scheduler and threads: 1x64, precision
+    bf16. by: only these settings."""
+    rest = {name: value for name, value in of.variant.items() if name not in STATED and (by is None or name in by)}
+    return ", ".join(filter(None, (slices(of), settings(rest))))
+
+
+def tiles_name(of: Row) -> str:
+    """Slices of a row, and all else that tells its tiles from those of other rows: 4x16, by diagonals."""
+    return told_apart(of, TILES)
 
 
 def is_or_are(axis: str | None, value: Any) -> str:

@@ -29,6 +29,7 @@ COUNTERS = ("instructions", "cycles", "cache_misses")
 LINE_BYTES = 64  # of a cache
 OLD = "the result was stored without its counters"
 RESIZED = ("name", "side")  # of a model: shapes of one network may differ in them
+WORK = ("model", "mode", "batch", "seq", "data")  # settings of what a row computes
 
 GrowthOf = Callable[[Sequence[Group], Sequence[MemoryRow]], list[Growth]]
 
@@ -97,6 +98,12 @@ class WorkRow:
     mfu: float | None = field(metadata=says("model-FLOP utilisation; null: the node's peaks were not measured"))
     counters: WorkCounters
     missing: list[str]
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How it is computed: the scheduler, what else varies, the number of threads."""
+        rest = {name: value for name, value in self.variant.variant.items() if name not in WORK}
+        return {"scheduler": self.variant.scheduler, **rest, "threads": self.variant.threads}
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from gpt2core.spec.wording import counted, seconds, slices
+from gpt2core.spec.wording import counted, seconds
+from taskloom.analysis.naming import configuration
 from taskloom.analysis.thresholds import StepLimits
-from taskloom.analysis.wording import sides_of, value_name
+from taskloom.analysis.wording import settings, sides_of, tiles_name, told_apart, value_name
 from taskloom.tables import NONE, SHORT_COMMIT, new_table, number, percent, variant
 
 if TYPE_CHECKING:
@@ -29,13 +30,12 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 Shown = Iterator[Table | str]
 
-IN_ROWS = ("scheduler", "sync", "threads", "batch_slice", "token_slice")  # settings with a column of their own
 COMPILED = "*"  # mark of a peak that contains the compiler
 
 
 def _row(of: Variant) -> tuple[str, str, str]:
-    scheduler = of.scheduler if of.scheduler != "task" else f"task, sync {of.sync}"
-    return scheduler, str(of.threads), slices(of)
+    scheduler = of.scheduler if of.scheduler != "task" or "sync" in of.variant else f"task, sync {of.sync}"
+    return scheduler, str(of.threads), told_apart(of)
 
 
 def _missing(rows: Iterable[tuple[Variant, Sequence[str]]]) -> Iterator[str]:
@@ -135,7 +135,7 @@ def forecast(found: Outlook) -> Shown:
     """Steps on each number of cores, by scheduler and assumption about bandwidth."""
     for one in found.forecasts:
         curves = [f"{c.scheduler}, bandwidth {c.bandwidth}" for c in one.curves]
-        title = f"slices {slices(one.source)}, from run {one.source_run_id}"
+        title = f"slices {tiles_name(one.source)}, from run {one.source_run_id}"
         table = new_table(title, "cores", *curves, left=1)
         for i, point in enumerate(one.curves[0].points):
             cells = []
@@ -176,15 +176,11 @@ def _peak(size_bytes: int | None, compiled: bool | None) -> str:
 def memory(rows: Sequence[MemoryRow]) -> Shown:
     """Arenas of each variant, their growth with sequences and tokens, and the parts of the peak."""
     kinds = list(rows[0].memory.measured_bytes) if rows else []
-    values = [{k: v for k, v in row.variant.variant.items() if k not in IN_ROWS} for row in rows]
-    labels = [variant({k: v for k, v in mine.items() if any(each.get(k) != v for each in values)}) for mine in values]
-    named = len(set(labels)) > 1
-    table = new_table("sizes in MiB", *["variant"][:named], "scheduler", "threads", "slices BxT", *kinds,
-                      "peak RSS", "arenas / peak", "per sequence", "per token", left=1 + named)  # fmt: skip
-    for row, label in zip(rows, labels, strict=True):
+    table = new_table("sizes in MiB", "scheduler", "threads", "slices BxT", *kinds, "peak RSS", "arenas / peak",
+                      "per sequence", "per token")  # fmt: skip
+    for row in rows:
         found = row.memory
         table.add_row(
-            *[label][:named],
             *_row(row.variant),
             *(f"{found.measured_bytes.get(kind, 0) / MIB:,.1f}" for kind in kinds),
             _peak(found.peak_rss_bytes, found.peak_compiled),
@@ -198,12 +194,11 @@ def memory(rows: Sequence[MemoryRow]) -> Shown:
             f"{COMPILED}: every process of the variant compiled kernels; its peak contains the compiler and is not "
             "comparable with others"
         )
-    for row, label in zip(rows, labels, strict=True):
+    for row in rows:
         found = row.memory
         if found.explained is not None:
             text = ", ".join(f"{name} {size / MIB:,.1f}" for name, size in found.resident_bytes.items())
-            name = f"{row.variant.name}, {label}" if named else row.variant.name
-            yield f"{name}: resident memory in MiB: {text}; together {found.explained:.0%} of the peak"
+            yield f"{row.variant.name}: resident memory in MiB: {text}; together {found.explained:.0%} of the peak"
 
 
 def memory_growth(found: Sequence[Growth]) -> Shown:
@@ -228,19 +223,19 @@ def workload(found: Workload) -> Shown:
     for of in found.networks:
         title = f"{of.model} ({of.network})"
         phases = list(dict.fromkeys(phase.phase for row in of.rows for phase in row.phases))
-        table = new_table(title, "mode", "data", "batch", "scheduler", "threads", "step", *phases, "arenas, MiB",
+        table = new_table(title, "mode", "data", "batch", "settings", "step", *phases, "arenas, MiB",
                           "peak, MiB", "MFU", left=2)  # fmt: skip
         for row in of.rows:
             times = {phase.phase: phase for phase in row.phases}
             table.add_row(
-                row.mode, row.data, str(row.batch), row.variant.scheduler, str(row.variant.threads),
+                row.mode, row.data, str(row.batch), settings(row.how),
                 seconds(row.step_s),
                 *(f"{times[name].share:.1%}" if name in times else NONE for name in phases),
                 f"{sum(row.memory_bytes.values()) / MIB:,.1f}", _peak(row.peak_rss_bytes, False), percent(row.mfu),
             )  # fmt: skip
         yield table
         for row in (of.rows[place] for place in of.typical):
-            table = new_table(f"{title}, {row.mode}: ops of {row.variant.name}", "op", "phase", "calls", "time",
+            table = new_table(f"{title}, {row.mode}: ops of {settings(row.how)}", "op", "phase", "calls", "time",
                               "share", "flop/byte", "GFLOP/s", "GB/s", "of its roof", "bound by", left=2)  # fmt: skip
             for op in row.ops:
                 table.add_row(
@@ -263,7 +258,7 @@ def history(found: Sequence[Series]) -> Shown:
     for one in found:
         last = one.points[-1]
         yield (
-            f"{_configuration(one.config)} on {one.machine['node']}: {counted(len(one.points), 'run')}, the last is "
+            f"{configuration(one.config)} on {one.machine['node']}: {counted(len(one.points), 'run')}, the last is "
             f"run {last.run_id} with {seconds(last.step_s)} a step"
         )
         if one.threshold is not None:
@@ -274,17 +269,14 @@ def history(found: Sequence[Series]) -> Shown:
             state = "faster" if alert is None else f"slower, {alert.state} ({alert.reason})"
             state += f"; cause: {change.cause}"
             low, high = number(change.ratio_low, 3), number(change.ratio_high, 3)
+            bounds = "" if change.ratio_low is None else f" [{low}, {high}]"
             differs = f"; {', '.join(change.differs)}" if change.differs else ""
             if change.since is not None:
                 differs += f"; {since(change.since)}"
             yield (
                 f"  from run {change.first_after} on: {seconds(change.before_s)} -> {seconds(change.after_s)} a step, "
-                f"ratio after / before {change.ratio:.3f} [{low}, {high}]: {state}{differs}"
+                f"ratio after / before {change.ratio:.3f}{bounds}: {state}{differs}"
             )
-
-
-def _configuration(config: Mapping[str, Any]) -> str:
-    return f"{config['model']['name']} {config['scheduler']}, {counted(config['threads'], 'thread')}"
 
 
 def thresholds(items: Iterable[SeriesRow]) -> Table:
@@ -296,7 +288,7 @@ def thresholds(items: Iterable[SeriesRow]) -> Table:
             limits = StepLimits(item.threshold.reference_s, item.threshold.lower, item.threshold.upper)
             times = seconds(limits.reference_s), seconds(item.median_step_s)
             by = item.threshold.set_by
-            table.add_row(str(item.id), _configuration(item.config), item.node, by, limits.allowed, *times)
+            table.add_row(str(item.id), configuration(item.config), item.node, by, limits.allowed, *times)
     return table
 
 

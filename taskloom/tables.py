@@ -11,7 +11,8 @@ from rich import box
 from rich.table import Table
 
 from gpt2core.spec.goals import LOSS
-from gpt2core.spec.wording import counted, seconds, slices
+from gpt2core.spec.wording import counted, seconds
+from taskloom.analysis.wording import told_apart
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -271,7 +272,7 @@ def scaling(answer: ScalingTable, title: str | None = None) -> Table:
         table.add_row(
             row.scheduler,
             str(row.threads),
-            slices(row),
+            told_apart(row),
             interval(row.step_s),
             NONE if row.step_s.cv is None else f"{row.step_s.cv:.1%}",
             number(row.tokens_per_s, 0),

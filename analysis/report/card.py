@@ -129,7 +129,7 @@ def _agreement(found: Measured) -> tuple[Holds, str]:
         return "no", f"variants that disagree and get no speedup: {len(odd)}; refused comparisons: {len(refused)}"
     if not rows:
         return "no", "there are no results"
-    return "yes", "losses and weights of equal slices are bit-identical"
+    return "yes", "the results of equal slices are bit-identical"
 
 
 def _bounds(found: Measured) -> tuple[Holds, str]:

@@ -10,9 +10,8 @@ from unicodedata import bidirectional, category
 from xml.etree import ElementTree
 
 from gpt2core.spec.wording import counted, seconds
-from taskloom.analysis.report.conclusion import against, comparisons
+from taskloom.analysis.report.conclusion import Statement, statements
 from taskloom.analysis.report.content import Report
-from taskloom.analysis.rows import SweepRow
 from taskloom.analysis.thresholds import EXCEEDED, Judged
 from taskloom.analysis.wording import settings
 
@@ -30,10 +29,7 @@ def markdown(report: Report) -> str:
     """The question, its answer, a table of comparisons and one of variants."""
     first, *rest = report.answer
     parts = [f"## {_plain(report.question)}", f"**{_plain(first)}**", "\n".join(f"- {_plain(p)}" for p in rest)]
-    compared = [
-        [settings(row.at) or NONE, against(axis, row), _interval(row), row.verdict]
-        for axis, row in comparisons(report.sweep)
-    ]
+    compared = [[where, compared, _interval(row), row.verdict] for where, compared, row in statements(report.sweep)]
     if compared:
         parts += ["### Comparisons", _table("other settings", "compared", "ratio [95 %]", "verdict", rows=compared)]
         parts += ["Ratio: step time of the second / step time of the first named; above 1, the first named is faster."]
@@ -51,13 +47,13 @@ def markdown(report: Report) -> str:
 
 
 def junit(report: Report, failing: Collection[str] = FAILING, thresholds: Sequence[Judged] = ()) -> str:
-    """A test case for each comparison: failed if its verdict is in `failing`, else skipped if it is undecided.
+    """A test case for each statement: failed if its verdict is in `failing`, else skipped if it is undecided.
     thresholds: what was judged by them, a test case each."""
     suite = ElementTree.Element("testsuite", name=f"taskloom experiment {report.experiment.experiment_id}")
-    for axis, row in comparisons(report.sweep):
-        name = ", ".join(filter(None, (against(axis, row), settings(row.at))))
-        case = _case(suite, report.question, name, row.verdict, row.verdict in failing, row.sentence)
-        ElementTree.SubElement(case, "system-out").text = printable(f"{row.sentence}\n{row.reason}")
+    for where, compared, row in statements(report.sweep):
+        case = _case(suite, report.question, f"{compared}, {where}", row.verdict, row.verdict in failing, row.sentence)
+        found = f"{row.sentence}\n{getattr(row, 'reason', None) or row.why.sentence}"
+        ElementTree.SubElement(case, "system-out").text = printable(found)
     for judged in thresholds:
         name = f"threshold of {settings(judged.settings)}"
         case = _case(suite, report.question, name, judged.state, judged.state in EXCEEDED, judged.sentence)
@@ -80,7 +76,7 @@ def _case(
     return case
 
 
-def _interval(row: SweepRow) -> str:
+def _interval(row: Statement) -> str:
     if row.ratio is None:
         return NONE
     bounds = "" if row.ratio_low is None else f" [{row.ratio_low:.3f}, {row.ratio_high:.3f}]"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from gpt2core.spec.phases import PASSES
 from gpt2core.spec.schedulers import facts
-from gpt2core.spec.wording import counted, enumerated, slices
+from gpt2core.spec.wording import counted, enumerated
 from taskloom.analysis import sentences
 from taskloom.analysis.causes import EfficiencyRow, RooflineRow
 from taskloom.analysis.communication import CommunicationRow
@@ -20,10 +20,11 @@ from taskloom.analysis.scaling import ScalingRow, ScalingRows
 from taskloom.analysis.sweep import Sweep
 from taskloom.analysis.variants import Variant
 from taskloom.analysis.verdict import Headline
-from taskloom.analysis.wording import Sides, settings, sides_of, value_name
+from taskloom.analysis.wording import Sides, settings, sides_of, tiles_name, told_apart, value_name
 
 Cause = TypeVar("Cause", EfficiencyRow, CommunicationRow, RooflineRow)
 Compared = TypeVar("Compared", SweepRow, Pooled)
+Statement = SweepRow | Pooled | AgainstFaster
 
 
 def answer(report: Report) -> list[str]:
@@ -51,13 +52,25 @@ def comparisons(sweep: Sweep) -> list[tuple[str | None, SweepRow]]:
     return [*question, *((sweep.axis, row) for row in sweep.rows if not row.primary)]
 
 
+def statements(sweep: Sweep) -> list[tuple[str, str, Statement]]:
+    """Every statement of a sweep, with its place and its sides in words: the question, tasks against the faster loops,
+    ratios over several places, the other comparisons."""
+    rows = [(place_of(row), against(axis, row), row) for axis, row in comparisons(sweep)]
+    faster = [(f"the faster by {row.op_order or '-'}, {at({**row.at, 'threads': row.threads})}",
+               f"{row.b} against {row.a}", row) for row in sweep.against_faster]  # fmt: skip
+    pooled = [(f"all {row.places} places, {by_order(row)}{threads(row.threads)}", against(sweep.axis, row), row)
+              for row in sweep.pooled]  # fmt: skip
+    first = sweep.primary is not None
+    return [*rows[:first], *faster, *pooled, *rows[first:]]
+
+
 def across(sweep: Sweep) -> list[PrimaryRow]:
     """The question, if it lies across the axis and so is no row of the sweep."""
     question = sweep.primary
     return [] if question is None or any(row.primary for row in sweep.rows) else [question]
 
 
-def axis_of(sweep: Sweep, row: SweepRow | Pooled | AgainstFaster) -> str | None:
+def axis_of(sweep: Sweep, row: Statement) -> str | None:
     """The setting of which a row's sides are values; null: they differ in several."""
     return row.axis if isinstance(row, PrimaryRow) else sweep.axis
 
@@ -72,7 +85,7 @@ def sides(sweep: Sweep) -> Sides:
     return sides_of((axis_of(sweep, row), row.a, row.b) for row in (*across(sweep), *sweep.rows))
 
 
-def place(sweep: Sweep, row: SweepRow | Pooled | AgainstFaster, where: str) -> str:
+def place(sweep: Sweep, row: Statement, where: str) -> str:
     """The subject of a row of a sweep, its values in the order of the ratio: fork-join / task, 2 threads; without the
     values that all rows share."""
     if sides(sweep).shared:
@@ -91,18 +104,18 @@ def by_order(row: Pooled) -> str:
 
 
 def variant_name(of: Variant | ScalingRow | GoalRow) -> str:
-    """task (sync none) 1x64, 2 threads; the sync of a variant where steps of the graph may overlap."""
+    """task (sync none) 1x64, 2 threads; the sync where steps of the graph may overlap, if it is the same everywhere."""
     known = facts(of.scheduler)
     overlaps = known is not None and known.order == "graph"
-    sync = f" (sync {of.sync})" if overlaps and isinstance(of, Variant) and of.sync else ""
-    return f"{of.scheduler}{sync} {slices(of)}, {threads(of.threads)}"
+    sync = of.sync if overlaps and isinstance(of, Variant) and "sync" not in of.variant else ""
+    return f"{of.scheduler}{sync and f' (sync {sync})'} {told_apart(of)}, {threads(of.threads)}"
 
 
 def _fastest(report: Report) -> Iterator[str]:
     best, beats, rows = report.sweep.best, report.sweep.beats_share, report.scaling.rows
     if best is None:
         return
-    row = next(row for row in rows if row.step_s.median == report.sweep.best_step_s)
+    row = next(row for row in rows if row.step_s.median == report.sweep.best_step_s and _key(row) == _key(best))
     bounds = row.step_s
     low, high = bounds.low, bounds.high
     over = " over the steps of its only process" if bounds.over == "steps" else ""
@@ -110,12 +123,13 @@ def _fastest(report: Report) -> Iterator[str]:
     if low is not None and high is not None:
         interval = f" (95 % interval{over} {milliseconds(low)} to {milliseconds(high)})"
     alone = len(rows) == 1
-    leads = "only variant" if alone else "fastest variant" if beats == 1 else "variant with the smallest median"
+    leads = "variant with the smallest median" if beats != 1 else "fastest variant"
+    leads = "only variant with a result" if alone else leads
     yield (
         f"The {leads} is {variant_name(best)}: {milliseconds(bounds.median)} a step{interval}, "
         f"{row.tokens_per_s:,.0f} {row.unit}/s."
     )
-    if not alone:
+    if any(row.verdict != "refused" for _, row in comparisons(report.sweep)):
         share = "all" if beats == 1 else f"{beats:.0%} of the" if beats else "none of the"
         yield f"It is proven faster than {share} others that compute the same."
     if row.speedup is not None and row.threads > 1:
@@ -230,7 +244,7 @@ def _forecast(report: Report) -> Iterator[str]:
     yield f"From one thread, replaying the graph forecasts the measured steps on more within {within:.1%}."
     if missed:
         worst = max(error for _, error in known)
-        yield f"This leaves out {missed} of {len(known)} slicings, whose forecasts miss by up to {worst:.0%}."
+        yield f"This leaves out {missed} of {counted(len(known), 'forecast')}, which miss by up to {worst:.0%}."
     widest = max((each for each, _ in found), key=lambda forecast: forecast.tasks)
     by_scheduler: dict[str, list[float]] = {}
     for curve in widest.curves:
@@ -239,7 +253,7 @@ def _forecast(report: Report) -> Iterator[str]:
     text = enumerated(
         f"{_between(min(values), max(values))} under {scheduler}" for scheduler, values in by_scheduler.items()
     )
-    cut = slices(widest.source)
+    cut = tiles_name(widest.source)
     yield f"On {cores} cores, slices {cut} would reach a speedup of {text}, under the assumptions listed below."
 
 
@@ -253,8 +267,12 @@ def _between(low: float, high: float) -> str:
 
 
 def _reservations(report: Report) -> Iterator[str]:
-    """What disturbed the runs, what is left out, and which rules do not hold."""
+    """Runs without a result, what disturbed the others, what is left out, and which rules do not hold."""
     left_out, unwatched = report.left_out, report.unwatched
+    lacking = {state: count for state, count in report.experiment.by_state.items() if count and state != "succeeded"}
+    if lacking:
+        states = ", ".join(f"{count} {state}" for state, count in lacking.items())
+        yield f"{sum(lacking.values())} of {counted(report.experiment.runs, 'run')} have no result ({states})."
     if left_out:
         several = len(left_out) > 1
         yield (

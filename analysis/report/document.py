@@ -37,7 +37,7 @@ from taskloom.analysis.sweep import axes_of, sweep
 from taskloom.analysis.trace import Trace
 from taskloom.analysis.validity import disturbed, marks, summary
 from taskloom.analysis.variants import Sides, by_variant, variant_of
-from taskloom.analysis.wording import settings
+from taskloom.analysis.wording import is_or_are, settings, words
 from taskloom.analysis.workload import Workload
 
 TRAINING = tuple(name for name in declared("group", "training") if name not in with_role("length"))
@@ -136,15 +136,17 @@ def _question(experiment: ReportExperiment, processes: Sequence[Process], primar
         return experiment.name.strip()
     if primary is not None:
         a, b = (settings(values) for values in primary)
-        return f"Is {b} faster than {a}?"
+        verb = is_or_are(*next(iter(primary[1].items()))) if len(primary[1]) == 1 else "is"
+        return f"{verb.capitalize()} {b} faster than {a}?"
     axes = axes_of(processes)
     if not axes:
         return "How long does a step take?"
-    return f"How does the time of a training step depend on {enumerated(axes)}?"
+    return f"How does the time of a step depend on {enumerated(map(words, axes))}?"
 
 
 def _design(experiment: ReportExperiment, processes: Sequence[Process], noise_floor: float) -> ReportDesign:
     request = experiment.request
+    configs = [facts.config for facts in distinct(processes)]
     return ReportDesign(
         axes={name: list(values) for name, values in (request.get("axes") or {}).items()},
         zip=list(request.get("zip") or []),
@@ -160,7 +162,10 @@ def _design(experiment: ReportExperiment, processes: Sequence[Process], noise_fl
         processes=len(processes),
         timed_steps=sum(len(process.timed_s) for process in processes),
         warmup_steps=sorted({int(process.config["warmup"]) for process in processes}),
-        problem={name: processes[0].config[name] for name in TRAINING} if processes else {},
+        problem={
+            name: configs[0][name] for name in TRAINING if configs
+            and all(config[name] == configs[0][name] for config in configs)
+        },
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from html import escape
+from typing import Any
 
 from gpt2core.spec.wording import counted, noun_for
 from taskloom.analysis.node_time import sentence
@@ -60,14 +62,20 @@ def page(report: Report) -> str:
     )
 
 
+# What all runs share of the problem, in words.
+SHARED: dict[str, Callable[[Any], str]] = {
+    "model": lambda model: str(model["name"]), "batch": f"B{NO_BREAK}{{}}".format, "seq": f"T{NO_BREAK}{{}}".format,
+    "precision": str, "data": "data {}".format,
+}  # fmt: skip
+
+
 def _subtitle(report: Report) -> str:
     experiment, design = report.experiment, report.design
     problem = design.problem
     shape = ""
-    if problem and report.workload is None:
-        model = problem["model"]["name"]
-        sizes = f"B{NO_BREAK}{problem['batch']}, T{NO_BREAK}{problem['seq']}"
-        shape = f"{model}, {sizes}, {problem['precision']}, data {problem['data']}. "
+    if report.workload is None:
+        shared = ", ".join(say(problem[name]) for name, say in SHARED.items() if name in problem)
+        shape = shared and f"{shared}. "
     counts = ", ".join(f"{count} {state}" for state, count in experiment.by_state.items())
     text = (
         f"Experiment {experiment.experiment_id}, submitted {experiment.created_at[:16].replace('T', ' ')} UTC, "

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from gpt2core.spec.phases import PASSES, by_phase, in_order
 from gpt2core.spec.result import median
-from gpt2core.spec.wording import slices
 from taskloom.analysis.causes import RooflineRow
 from taskloom.analysis.growth import Growth, GrowthPoint
 from taskloom.analysis.outlook import Forecast
@@ -42,6 +41,7 @@ from taskloom.analysis.report.svg import (
 from taskloom.analysis.rows import AgainstFaster, Pooled, SweepRow
 from taskloom.analysis.scaling import ScalingRow
 from taskloom.analysis.variants import Variant
+from taskloom.analysis.wording import told_apart
 
 WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
 UNITS = {"batch": "samples", "seq": "tokens", "side": "rows of an image"}
@@ -181,7 +181,7 @@ def _highest(rows: Sequence[ScalingRow], key: str, most: int) -> float:
 def _speedups(
     rows: Sequence[ScalingRow], key: str, x: Scale, y: Scale
 ) -> tuple[list[str], list[tuple[str, str, str]]]:
-    """Axes, ideal scaling and a line for each scheduler and slicing, with the legend's entries."""
+    """Axes, ideal scaling and a line for variants that differ in the threads alone, with the legend's entries."""
     label = "speedup" if x.start == 70 else ""  # once on the page's left
     parts = x_axis(x, y.end, y.start, "threads", plain, min(6, round(x.high) - 1))  # whole threads
     parts += y_axis(y, x.start, x.end, label, plain)
@@ -190,7 +190,7 @@ def _speedups(
     groups: dict[tuple[str, str], list[ScalingRow]] = {}
     for row in rows:
         if getattr(row, key) is not None:
-            groups.setdefault((row.scheduler, slices(row)), []).append(row)
+            groups.setdefault((row.scheduler, told_apart(row)), []).append(row)
     cuts = list(dict.fromkeys(cut for _, cut in groups))
     for number, ((scheduler, cut), same) in enumerate(groups.items()):
         name = f"{scheduler} {cut}"

@@ -7,26 +7,23 @@ from html import escape
 
 from gpt2core.spec.goals import LOSS
 from gpt2core.spec.phases import PASSES, PHASES
-from gpt2core.spec.wording import enumerated, noun_for, slices
+from gpt2core.spec.wording import enumerated, noun_for
 from taskloom.analysis.forecast import LARGE_ERROR
 from taskloom.analysis.goals import GoalRow, Spent
 from taskloom.analysis.levels import Levels
 from taskloom.analysis.memory import Memory
 from taskloom.analysis.report import communication, lanes, plots
 from taskloom.analysis.report.conclusion import (
-    against,
-    at,
-    by_order,
-    comparisons,
+    Statement,
     milliseconds,
-    place_of,
     sides,
-    threads,
+    statements,
     variant_name,
 )
 from taskloom.analysis.report.content import Report, TracedSteps
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
-from taskloom.analysis.rows import AgainstFaster, Pooled, SweepRow
+from taskloom.analysis.rows import AgainstFaster, Pooled
+from taskloom.analysis.wording import tiles_name
 
 SPEEDUPS = ("variant", f"speedup of the step {AT_95}", "efficiency", f"of forward {AT_95}", "efficiency",
             f"of backward {AT_95}", "efficiency", f"over best T(1) {AT_95}")  # fmt: skip
@@ -61,40 +58,7 @@ def answer(report: Report) -> str:
     sweep = report.sweep
     if not sweep.rows and sweep.primary is None:
         return ""
-    rows = [
-        (
-            place_of(row),
-            against(axis, row),
-            *_judged(row),
-            number(row.superiority),
-            number(None if row.instructions is None else row.instructions.ratio, 3),
-            (f"{row.n} {row.unit}" if row.n else "-") + ("" if row.paired else ", not paired"),
-        )
-        for axis, row in comparisons(sweep)
-    ]
-    faster = [
-        (
-            f"the faster by {row.op_order or '-'}, {at({**row.at, 'threads': row.threads})}",
-            f"{row.b} against {row.a}",
-            *_judged(row),
-            "-",
-            "-",
-            f"{row.n} {row.unit}",
-        )
-        for row in sweep.against_faster
-    ]
-    pooled = [
-        (
-            f"{row.places} slicings, {by_order(row)}{threads(row.threads)}; {row.scope}",
-            against(sweep.axis, row),
-            *_judged(row),
-            "-",
-            "-",
-            f"{row.pairs} pairs",
-        )
-        for row in sweep.pooled
-    ]
-    first = sweep.primary is not None  # the question
+    rows = [(where, compared, *_judged(row), *_sample(row)) for where, compared, row in statements(sweep)]
     columns = ["other settings", str(sweep.axis), "verdict", f"ratio {AT_95}", "p, adjusted", "superiority",
                "instructions ratio", "sample"]  # fmt: skip
     counts = [row.instructions for row in sweep.rows if row.instructions is not None]
@@ -104,7 +68,7 @@ def answer(report: Report) -> str:
     return (
         figure(plots.ratios(report), f"{legend}. Lines: 95 % intervals. Grey band: the noise floor. Grey dots: "
                 "undecided or equivalent.")
-        + table(columns, [*rows[:first], *faster, *pooled, *rows[first:]], 3)
+        + table(columns, rows, 3)
         + f'<p class="soft">Ratio: {escape(legend)}. p: two-sided, adjusted for multiple comparisons (Holm): all rows '
         "together, but the question, ratios about places like these and comparisons with the faster loops apart. "
         "Superiority: probability that a process of the first value is faster than one of the second; 0.5: no "
@@ -112,10 +76,20 @@ def answer(report: Report) -> str:
     )  # fmt: skip
 
 
-def _judged(row: SweepRow | Pooled | AgainstFaster) -> tuple[str, str, str]:
+def _judged(row: Statement) -> tuple[str, str, str]:
     """Verdict, ratio and p-value."""
     p_value = "-" if row.p_adjusted is None else f"{row.p_adjusted:.2g}"
     return row.verdict, number(row.ratio, 3) + interval(row.ratio_low, row.ratio_high), p_value
+
+
+def _sample(row: Statement) -> tuple[str, str, str]:
+    """Superiority, ratio of instructions, and what was sampled."""
+    if isinstance(row, Pooled):
+        return "-", "-", f"{row.pairs} pairs, {row.scope}"
+    if isinstance(row, AgainstFaster):
+        return "-", "-", f"{row.n} {row.unit}"
+    sampled = (f"{row.n} {row.unit}" if row.n else "-") + ("" if row.paired else ", not paired")
+    return number(row.superiority), number(None if row.instructions is None else row.instructions.ratio, 3), sampled
 
 
 def runtime(report: Report) -> str:
@@ -320,7 +294,7 @@ def forecast(report: Report) -> str:
         runs = enumerated(f"{run_id} ({scheduler})" for scheduler, run_id in one.source_run_ids.items())
         noun = noun_for(len(set(one.source_run_ids.values())), "run")
         caption = (
-            f"Slices {slices(one.source)}: forecast from the one-thread {noun} {runs}. "
+            f"Slices {tiles_name(one.source)}: forecast from the one-thread {noun} {runs}. "
             f"Solid: bandwidth grows with the cores. Dashed: it stays constant. {error}"
         )
         parts.append(figure(plots.forecast(one), caption))
@@ -330,7 +304,7 @@ def forecast(report: Report) -> str:
         columns = ["scheduler, slices", "bandwidth", "cores", "forecast, ms", "speedup", "measured, ms", "error"]
         rows = [
             (
-                f"{curve.scheduler} {slices(one.source)}",
+                f"{curve.scheduler} {tiles_name(one.source)}",
                 curve.bandwidth, str(point.cores), ms(point.step_s), number(point.speedup),
                 "-" if point.measured_s is None else ms(point.measured_s),
                 "-" if point.error is None else f"{point.error:+.1%}",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from gpt2core.spec.result import median
-from gpt2core.spec.wording import slices
 from taskloom.analysis.forecast import fork_join_spans, task_spans
 from taskloom.analysis.outlook import Outlook
 from taskloom.analysis.processes import Process
@@ -14,6 +13,7 @@ from taskloom.analysis.report.content import ReplayedRow, ReplayedStep, Span, Ta
 from taskloom.analysis.statistics import step_median
 from taskloom.analysis.trace import WAITS, Trace, busy
 from taskloom.analysis.variants import Group, Variant, by_variant, tiles_of, variant_of
+from taskloom.analysis.wording import tiles_name
 
 REPLAYED_CORES = 4
 STEPS = 2  # shown, so that tasks across their boundary are visible
@@ -34,7 +34,7 @@ def replayed(ahead: Outlook, profiles: Mapping[int, Profile]) -> ReplayedStep | 
         ])
         for scheduler, spans in (("fork-join", fork_join_spans), ("task", task_spans))
     ]  # fmt: skip
-    return ReplayedStep(REPLAYED_CORES, slices(source.source), source.source_run_id, rows)
+    return ReplayedStep(REPLAYED_CORES, tiles_name(source.source), source.source_run_id, rows)
 
 
 def to_show(processes: Sequence[Process], traced_runs: Collection[int]) -> list[int]:

@@ -13,6 +13,7 @@ from taskloom.analysis.report.conclusion import milliseconds
 from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
 from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, text, x_axis
 from taskloom.analysis.report.svg import figure as drawing
+from taskloom.analysis.wording import settings
 from taskloom.analysis.workload import SchedulerRatio, Workload, WorkNetwork, WorkRow
 from taskloom.analysis.workload_sentences import LEAST_SHARE
 
@@ -35,8 +36,7 @@ def row_name(row: WorkRow) -> str:
     """train, B4 T64, task, 2 threads; with the data if they are real."""
     size = f"B{row.batch}" + (f" T{row.seq}" if row.side is None else "")
     data = () if row.data == "synthetic" else (row.data,)
-    of = row.variant
-    return ", ".join([row.mode, size, *data, of.scheduler, counted(of.threads, "thread")])
+    return ", ".join([row.mode, size, *data, settings(row.how)])
 
 
 def _overview(networks: Sequence[WorkNetwork]) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpt2core.spec import generation, optimizers, schedulers
+from gpt2core.spec import generation, optimizers
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.phases import MODES, Mode
 
@@ -43,14 +43,13 @@ def read_split(config: TrainConfig) -> str | None:
 
 
 def fusion(config: TrainConfig) -> str:
-    """The kernels that share a task by default. With sync phase, updates are a separate phase; op_threads names single
-    ops."""
+    """The kernels that share a task by default. With sync phase, updates are a separate phase, under every scheduler,
+    so that all compute the same tasks; op_threads names single ops."""
     if config.op_threads:
         return "none"
     if not config.updates:
         return "rows"
-    by_graph = schedulers.scheduler(config.scheduler).order == "graph"
-    return "rows" if config.needs_whole_gradients or (by_graph and config.sync == "phase") else "all"
+    return "rows" if config.needs_whole_gradients or config.sync == "phase" else "all"
 
 
 def in_mode(config: TrainConfig, mode: str, defaults: Mapping[str, Any]) -> TrainConfig:

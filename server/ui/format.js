@@ -142,14 +142,20 @@ function named(variant) {
 /** A variant in words. @param {Record<string, unknown>} variant */
 export const variantName = variant => named(variant) || 'the only variant';
 
-/** The slices of a row, and what else of its variant cuts or orders tiles: 4×16, 64 units, by diagonals.
+// Settings that the name of tiles has apart, and those that do not decide what a tile does.
+const APART = /^((batch|token|unit)_slice|op_order|op_threads|scheduler|threads|sync|policy|assignment|runtime|cores)$/;
+
+/** The slices of a row, and what else tells its tiles from those of other rows: 4×16, by diagonals, precision bf16.
  * @param {{batch_slice: number, token_slice: number, variant: Record<string, unknown>}} row */
 export const slicesName = row =>
 	[
 		`${row.batch_slice}×${row.token_slice}`,
 		...(row.variant['unit_slice'] == null ? [] : [plural(Number(row.variant['unit_slice']), 'unit')]),
-		...(row.variant['op_order'] === 'diagonals' ? ['by diagonals'] : [])
-	].join(', ');
+		row.variant['op_order'] === 'diagonals' && 'by diagonals',
+		named(Object.fromEntries(Object.entries(row.variant).filter(([name]) => !APART.test(name))))
+	]
+		.filter(Boolean)
+		.join(', ');
 
 /** The settings that both sides of a comparison have. @param {Record<string, unknown>} [at] */
 export const settingsName = (at = {}) => named(at) || 'everything else equal';

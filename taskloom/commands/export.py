@@ -34,7 +34,7 @@ FORMATS = {
 def export(
     table: str, form: str | None, output: Path, columns: str | None, server: str, as_json: bool, **chosen: Any
 ) -> None:
-    """Write a table to FILE with one row for each run, step, op, variant or point of a history."""
+    """Write a table to FILE with one row for each run, step, op, variant, trial of a tuning or point of a history."""
     form = form or FORMATS.get(output.suffix.removeprefix("."))
     if form is None:
         raise click.UsageError(f"unknown format of {output}; give --format csv, ndjson, parquet or arrow")

@@ -102,8 +102,8 @@ def report(
 
     With --json, it is printed as JSON, and only OUTPUT is written, if given. In JUnit XML each comparison is a test:
     those with a verdict of --fail-on (slower and refused without it) have failed, undecided ones are skipped. The exit
-    code is 1 if --fail-on names the verdict on the experiment's question, or on its first comparison without one,
-    otherwise 0.
+    code is 1 if --fail-on names the verdict on the experiment's question, or without one that of its first sentence,
+    on the most threads; otherwise 0.
     """
     form = form or SUFFIXES.get("" if output is None else output.suffix, "html")
     target, appends = output, form == "github-summary" and output is None
@@ -117,7 +117,8 @@ def report(
     given = [] if limits is None else read_thresholds(limits, "--thresholds")
     with connect(server) as client:
         found = client.report(experiment_id, leave_out_disturbed)
-    judged = judge(given, found.scaling.rows)
+    shared = {**(found.experiment.request.get("base") or {}), **found.design.problem}
+    judged = judge(given, found.scaling.rows, shared)
     found = dataclasses.replace(found, answer=[*found.answer, *(each.sentence for each in judged)])
     text = FORMS[form](found, fail_on, judged)
     if target is not None:

@@ -24,6 +24,15 @@ def test_every_recording_is_cited_by_name_or_pattern() -> None:
     assert left == []
 
 
+def test_a_cited_recording_is_kept_and_named_in_full() -> None:
+    """Where a page cites `2026-11-25-x.md, -2.md`, nothing keeps the second one."""
+    pages = [path.read_text() for path in CITING if path.suffix == ".md"]
+    cited = {name for text in pages for name in re.findall(r"20\d\d-\d\d-\d\d-[\w-]+\.(?:md|json|patch)", text)}
+    assert len(cited) > 100
+    assert cited - {path.name for path in RESULTS} == set()
+    assert [tail for text in pages for tail in re.findall(r"[\s(](-[\w*\\-]+\.md)\b", text)] == []
+
+
 def test_a_recording_is_small() -> None:
     assert [(path.name, path.stat().st_size) for path in RESULTS if path.stat().st_size > MOST_BYTES] == []
 

@@ -83,6 +83,13 @@ def test_rooflines_join_with_computation_scalability(processes):
     assert answers == {"forward": "partly", "update": "yes"}
 
 
+def test_a_rank_is_measured_against_the_peak_of_its_own_threads(make_result):
+    peaks = {"peaks": {"threads": {"1": {"gflop_per_s": 100.0, "triad_gb_per_s": 10.0}}}}
+    one, two = (rooflines([Process(1, make_result([9, 1, 1], ranks=ranks, environment=peaks), {})])[0].mfu
+                for ranks in (1, 2))  # fmt: skip
+    assert two == pytest.approx(present(one) / 2)
+
+
 def test_counters_count_where_waiting_is_a_small_part_of_them(processes):
     for process in processes:
         steps = 2 * len(process.result["threads"])

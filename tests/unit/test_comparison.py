@@ -125,6 +125,15 @@ def test_the_same_threads_on_other_cores_are_listed_but_more_threads_are_not(sid
     assert compare(side(1, A_S), side(100, A_S, threads=2)).differs == []
 
 
+def test_a_setting_that_follows_from_the_compared_one_is_a_difference(make_result):
+    """With sync phase the default fusion is not that of sync step."""
+    a, b = (
+        [Process(run, make_result([9, 1, 1], sync=sync, fusion=fusion), {"sync": sync})]
+        for run, (sync, fusion) in enumerate((("step", "all"), ("phase", "rows")))
+    )
+    assert compare(a, b).differs == ["fusion: all / rows"]
+
+
 def test_a_side_has_one_configuration(side):
     mixed = [*side(1, A_S), *side(50, A_S, threads=2)]
     found = compare(mixed, side(100, A_S))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpt2core.spec import schedulers
 from gpt2core.spec.config import TrainConfig
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.modes import UNREAD
@@ -41,6 +42,14 @@ def test_phases_follow_from_the_mode():
     assert TrainConfig(mode="infer").phases == ("data", "forward")
     assert TrainConfig(mode="infer", score=True).phases == ("data", "forward", "loss")
     assert TrainConfig(mode="infer").fused == "rows"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"sync": "phase"}, {"sync": "step"}, {"grad_clip": 1.0}, {"mode": "infer"}], ids=str
+)
+def test_every_scheduler_runs_the_same_tasks_by_default(settings):
+    """Or their comparison would be one of programs."""
+    assert len({TrainConfig(scheduler=name, **settings).fused for name in schedulers.KNOWN}) == 1
 
 
 def test_earlier_workers_and_series_do_not_see_the_new_settings():

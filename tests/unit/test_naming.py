@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpt2core.spec.config import TrainConfig
 from taskloom.analysis.naming import configuration, experiment_name
 
 SWEEP = {"scheduler": ["task", "fork-join"], "threads": [1, 2]}
@@ -52,12 +53,18 @@ def test_a_configuration_is_named_by_its_main_settings(config: dict[str, Any], n
     assert configuration(config) == name
 
 
-def test_configurations_that_only_another_setting_tells_apart_have_two_names() -> None:
-    both = [{"model": {"name": "lstm-deep"}, "scheduler": "fork-join", "threads": 2, "op_order": order}
-            for order in ("layers", "diagonals")]  # fmt: skip
-    assert [configuration(each) for each in both] == [
-        "lstm-deep, fork-join, 2 threads", "lstm-deep, fork-join, 2 threads, op order diagonals",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [("op_order", "op order diagonals"), ("data", "data synthetic"), ("lr", "lr 0.5"),
+     ("allow_oversubscription", "allow oversubscription true")],
+)  # fmt: skip
+def test_configurations_that_only_another_setting_tells_apart_have_two_names(setting: str, name: str) -> None:
+    other = {"op_order": "diagonals", "data": "synthetic", "lr": 0.5, "allow_oversubscription": True}[setting]
+    both = [TrainConfig.from_dict({"model": "lstm-tiny", "scheduler": "fork-join", "threads": 2, **given}).to_dict()
+            for given in ({}, {setting: other})]  # fmt: skip
+    first, second = map(configuration, both)
+    assert first == "lstm-tiny, fork-join, sync step, batch 4, seq 64, precision fp32, 2 threads"
+    assert second == f"{first}, {name}"
 
 
 def test_a_name_has_at_most_200_characters() -> None:

@@ -27,7 +27,10 @@ def profile(op_first, edges):
 
 
 @pytest.mark.parametrize(
-    "axis", [("op_order", "layers", "diagonals", "by diagonals"), ("unit_slice", 32, 8, "8 units")], ids=lambda a: a[0]
+    "axis",
+    [("op_order", "layers", "diagonals", "by diagonals"), ("unit_slice", 32, 8, "8 units"),
+     ("fusion", "rows", "all", "fusion all"), ("precision", "fp32", "bf16", "precision bf16")],
+    ids=lambda axis: axis[0],
 )
 def test_each_order_of_ops_and_each_slicing_has_its_own_forecast(make_result, axis):
     name, first, second, shown = axis

@@ -138,7 +138,8 @@ def test_ranks_that_divide_batch_and_matrices_have_no_forecast(make_result):
     result["communication"] = exchanged((0.1, 0.2, 0.1), (0.1, 0.2, 0.1))
     found = outlook([Process(1, result, variant, (1, 1))], {1: divided()})
     assert found.ranks == []
-    reason = "2 ranks, hybrid parallel, 1 thread: steps of ranks that divide the batch and matrices are not replayed"
+    name = "2 ranks, hybrid parallel, batch 4, 1 thread"
+    reason = f"{name}: steps of ranks that divide the batch and matrices are not replayed"
     assert any(each.endswith(reason) for each in found.missing), found.missing
 
 
@@ -218,8 +219,9 @@ def test_measured_steps_stand_beside_the_forecast(processes):
     assert two.efficiency == pytest.approx(4.0 / 8.3)
     assert weak.points[1].ideal_s == pytest.approx(5.0)
     assert found.missing == [
-        "omp-task 1x64, 2 ranks, 1 thread: steps of omp-task are not replayed",
-        "slices 1x64: no one-thread run has a profile",
+        "omp-task 1x64, 2 ranks, batch 4, 1 thread: steps of omp-task are not replayed",
+        "slices 1x64, batch 2: no one-thread run has a profile",
+        "slices 1x64, batch 4: no one-thread run has a profile",
     ]
 
 
@@ -233,7 +235,7 @@ def test_a_forecast_far_from_what_was_measured_has_no_other_point(processes):
 
 
 def test_what_is_lacking_is_said(processes):
-    name = "fork-join 1x64, 2 ranks, 1 thread: "
+    name = "fork-join 1x64, 2 ranks, batch 4, 1 thread: "
     del processes[0].result["communication"][1]["bytes_per_s"]  # as in older results
     found = outlook(processes, {1: make()})
     assert found.ranks == []
@@ -246,7 +248,7 @@ def test_exchanges_of_another_kind_are_not_forecast(processes):
     kinds = [("blocks_send", "loss") if kind[0] == "loss_send" else kind for kind in known.kinds]
     odd = dataclasses.replace(known, kinds=kinds)
     missing = outlook(processes, {1: odd}).missing
-    assert "fork-join 1x64, 2 ranks, 1 thread: exchanges by blocks_send are not forecast" in missing
+    assert "fork-join 1x64, 2 ranks, batch 4, 1 thread: exchanges by blocks_send are not forecast" in missing
 
 
 def test_the_report_has_the_forecast(processes, monkeypatch):
@@ -258,5 +260,5 @@ def test_the_report_has_the_forecast(processes, monkeypatch):
     assert ["strong", "2", "4", "8,300", "4,000", "48.2%", "4,300", "8,300", "-0.0%"] in [
         [cell.replace("+0.0%", "-0.0%") for cell in row] for row in rows
     ]
-    assert "fork-join 1x64, 2 ranks, 1 thread, from run 1." in section
+    assert "fork-join 1x64, 2 ranks, batch 4, 1 thread, from run 1." in section
     assert "a message takes 100000.0 us" in section

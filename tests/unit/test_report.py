@@ -201,10 +201,44 @@ def test_results_that_tell_little_have_a_report_too(make_result):
     assert "were not measured" in html
 
 
+def test_the_subtitle_has_what_all_runs_share(make_result):
+    made: list[Any] = []
+    for batch in (2, 4):
+        result = make_result([9, 1, 1], batch=batch)
+        result["memory_bytes"] = result["resident_bytes"] = {}
+        made.append(Process(batch, result, {"batch": batch}))
+    assert ">Experiment 7, submitted 2026-11-21 12:00 UTC" in page(make_report(made))
+    assert "2 variants. tiny, T\u00a064, fp32, data stdlib." in page(make_report(made))
+    assert "1 variant. tiny, B\u00a02, T\u00a064, fp32, data stdlib." in page(make_report(made[:1]))
+
+
+def test_the_answer_says_which_runs_have_no_result(make_result):
+    states = {"succeeded": 1, "failed": 2, "cancelled": 0, "queued": 3}
+    asked = ReportExperiment(1, "", "active", 6, states, "2026-11-21T12:00:00+00:00", {})
+    told = build(asked, [Process(1, make_result([9, 1, 1]), {"lr": 0.1})], {}, []).answer
+    assert told[0].startswith("The only variant with a result is task (sync step) 1x64, lr 0.1, 1 thread: ")
+    assert told[1].startswith("5 of 6 runs have no result (2 failed, 3 queued). ")
+
+
+def test_what_computes_as_no_other_is_proven_faster_than_nothing(make_result):
+    made = [Process(n, make_result([9, n, n], batch=n), {"batch": n}, (1, 0)) for n in (1, 2)]
+    asked = ReportExperiment(1, "", "finished", 2, {"succeeded": 2}, "2026-11-21T12:00:00+00:00", {})
+    assert "proven faster" not in build(asked, made, {}, []).conclusion
+
+
+def test_the_question_of_an_experiment_with_another_name_is_a_sentence(make_result):
+    asked = ReportExperiment(1, "nightly", "finished", 2, {"succeeded": 2}, "2026-11-21T12:00:00+00:00", {})
+    made = [Process(n, make_result([9, 1, 1], threads=n), {"threads": n, "token_slice": 8 * n}) for n in (1, 2)]
+    sides = {"threads": 1}, {"threads": 2}
+    assert build(asked, made, {}, [], primary=sides).question == "Are 2 threads faster than 1 thread?"
+    question = build(asked, made, {}, []).question
+    assert question == "How does the time of a step depend on threads and token slice?"
+
+
 def test_a_forecast_that_misses_is_not_left_out_unsaid(report):
     (good,) = report.forecast.forecasts
     both = changed(report, forecast__forecasts=[good, replace(good, worst_error=0.41, given=False)])
-    assert "This leaves out 1 of 2 slicings, whose forecasts miss by up to 41%." in answer(both)[4]
+    assert "This leaves out 1 of 2 forecasts, which miss by up to 41%." in answer(both)[4]
 
 
 def test_what_no_result_shows_is_not_called_undisturbed(processes):

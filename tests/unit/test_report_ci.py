@@ -8,7 +8,7 @@ import markdown_it
 import pytest
 
 from taskloom.analysis.report import Report, junit, markdown
-from taskloom.analysis.rows import PrimaryRow
+from taskloom.analysis.rows import Pooled, PrimaryRow
 from tests.support.report_example import changed, make_processes, make_report
 
 HOSTILE = "*a* | b_c_ <img src=x> `d` [e](http://x) @everyone \x07\n# f"
@@ -82,7 +82,22 @@ def test_the_question_comes_first_and_once(report: Report) -> None:
     question = PrimaryRow(**vars(report.sweep.rows[1]) | {"primary": True, "axis": "scheduler"})
     report = changed(report, sweep__rows__1__primary=True, sweep__primary=question)
     suite = ElementTree.fromstring(junit(report))
-    assert [case.get("name") for case in suite] == [f"task against fork-join, {n}" for n in ("2 threads", "1 thread")]
+    sides = "task against fork-join"
+    assert [case.get("name") for case in suite] == [f"{sides}, the question: 2 threads", f"{sides}, 1 thread"]
+
+
+def test_what_decides_the_exit_code_is_among_the_tests(report: Report) -> None:
+    """A pooled ratio, or the comparison with the faster loops, may be the experiment's verdict."""
+    pooled = Pooled(2, "fork-join", "task", 3, 21, 0.9, 0.8, 0.95, 0.01, "slower", "these 3 places only", 0.01,
+                    sentence="task is slower.")  # fmt: skip
+    report = changed(report, sweep__pooled=[pooled])
+    name = "task against fork-join, all 3 places, 2 threads"
+    case = ElementTree.fromstring(junit(report)).find(f"testcase[@name='{name}']")
+    assert case is not None
+    assert case.find("failure") is not None
+    assert "all 3 places, 2 threads task against fork-join 0.900 [0.800, 0.950] slower" in " ".join(
+        "".join(rendered(markdown(report)).itertext()).split()
+    )
 
 
 def test_junit_takes_what_xml_cannot_contain(report: Report) -> None:

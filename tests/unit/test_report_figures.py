@@ -233,9 +233,11 @@ def test_very_many_samples_are_not_printed(report):
     assert "<details class=long><summary>28 processes</summary>" in shown
 
 
-def test_the_page_says_which_slicings_a_pooled_ratio_is_about(report):
+def test_the_page_says_which_places_a_pooled_ratio_is_about(report):
     pooled = Pooled(2, "fork-join", "task", 3, 21, 1.02, 1.01, 1.03, 0.01, "faster", "these 3 places only", 0.01)
-    assert "3 slicings, 2 threads; these 3 places only" in page(changed(report, sweep__pooled=[pooled]))
+    shown = page(changed(report, sweep__pooled=[pooled]))
+    assert ">all 3 places, 2 threads<" in shown
+    assert ">21 pairs, these 3 places only<" in shown
 
 
 def test_a_forecast_that_no_measured_step_checks_says_so(processes):

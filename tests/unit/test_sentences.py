@@ -34,7 +34,7 @@ RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"
         ),
         (
             reason("too-few-at-a-place", needed=3, unit="pairs"),
-            "A verdict needs at least 3 pairs of runs with each slicing.",
+            "A verdict needs at least 3 pairs of runs at every place.",
         ),
         (
             reason("too-few-in-family", needed=8, of=Family(6), unit="pairs"),

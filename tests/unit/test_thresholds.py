@@ -60,6 +60,12 @@ def test_a_limit_that_is_not_given_is_none(row: Any) -> None:
     assert judge([Threshold(1.0, lower=-5, settings=TASK)], [row(9.0)])[0].state == "within"
 
 
+def test_a_setting_that_all_variants_share_is_theirs(row: Any) -> None:
+    asked = [Threshold(1.0, upper=5, settings={"precision": "fp32", "threads": 2})]
+    assert [found.state for found in judge(asked, [row(1.0)], {"precision": "fp32", "threads": 1})] == ["within"]
+    assert [found.state for found in judge(asked, [row(1.0)], {"precision": "bf16"})] == ["missing"]
+
+
 def test_a_threshold_is_of_every_variant_that_has_its_settings(row: Any) -> None:
     rows = [row(1.0, lr=0.001), row(2.0, lr=0.1), row(1.0, scheduler="serial", threads=1)]
     of_task = judge([Threshold(1.0, upper=5, settings={"scheduler": "task"})], rows)

@@ -23,10 +23,11 @@ VALUES: dict[str, list[Any]] = {
 
 def test_settings_that_a_scheduler_does_not_read_make_no_other_configuration():
     found = space(BASE, VALUES)
-    assert (found.combinations, len(found), found.equal, found.invalid) == (24, 4 + 12, 8, 0)
+    assert (found.combinations, len(found), found.equal, found.invalid) == (24, 8 + 12, 4, 0)  # fusion rows with phase
     assert found.index({"scheduler": "fork-join", "sync": "none", "threads": 2}) == found.index(
-        {"scheduler": "fork-join", "sync": "phase", "threads": 2}
+        {"scheduler": "fork-join", "sync": "step", "threads": 2}
     )
+    assert len(space({**BASE, "fusion": "rows"}, VALUES)) == 4 + 12
     assert found.settings(0) == {"scheduler": "fork-join", "sync": "phase", "threads": 1}
     assert len(space(BASE, {"scheduler": ["fork-join"], "policy": ["breadth-first", "critical-path"]})) == 1
     assert len(space(BASE, {"scheduler": ["task"], "assignment": ["static", "dynamic"]})) == 1
@@ -181,7 +182,7 @@ def test_the_draws_do_not_depend_on_results():
     for sign in (1, -1):
         chosen, runs, _ = play(terms, VALUES, lambda settings, block, sign=sign: threads_help(settings, block) ** sign)
         winner = best(chosen, runs)
-        assert [r.point for r in runs if r.role == "drawn"] == [p for p in protocol.draws(terms, 16) if p != winner]
+        assert [r.point for r in runs if r.role == "drawn"] == [p for p in protocol.draws(terms, 20) if p != winner]
         drawn.append(winner)
     assert drawn[0] != drawn[1]
 

@@ -69,7 +69,7 @@ async def show(
     ] = "csv",
     sort: RunSort = "id",
 ) -> Response:
-    """Stream a tidy table with flat columns: one row for each run, step, op, variant, or point of a history.
+    """Stream a tidy table with flat columns: one row for each run, step, op, variant, trial, or point of a history.
 
     The filters select runs. For variants, only `experiment_id` and the times apply, and they select experiments.
     """

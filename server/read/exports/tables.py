@@ -1,4 +1,4 @@
-"""Exportable tables: a row for each run, step, op, variant or point of a history, with flat typed columns."""
+"""Exportable tables: a row for each run, step, op, variant, trial or point of a history, with flat typed columns."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ export const comparisons = ({primary, rows, pooled, verdict, against_faster = []
 export const placeOf = row =>
 	row.places
 		? (row.orders ? `the faster by ${row.op_order ?? '–'}, ` : '') +
-			(row.places > 1 ? `all ${row.places} slicings, ` : '') +
+			(row.places > 1 ? `all ${row.places} places, ` : '') +
 			(row.op_order && !row.orders ? `by ${row.op_order}, ` : '') +
 			(row.at && Object.keys(row.at).length
 				? settingsName({...row.at, threads: row.threads})
