@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Compiled modules are kept, as Python does by default: tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-avx2 test-avx512 test-arm test-openmpi check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-scaling bench-products bench-traces bench-metg bench-ranks bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
+.PHONY: demo test test-slow test-avx2 test-avx512 test-arm test-openmpi check docs parity slurm clients soak ui ui-vendor ui-check ui-format screenshots e2e bench bench-guard bench-lstm bench-ui bench-schedulers bench-canary bench-slices bench-scaling bench-products bench-traces bench-metg bench-ranks bench-kernels bench-sharing bench-start bench-node-time bench-server bench-agent example sbom audit clean
 
 .venv/installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -146,6 +146,9 @@ bench-products: .venv/installed   ## a step's matrix products by our own code an
 
 bench-ranks: .venv/installed   ## fork-join and tasks with two ranks over a network of 1 Gbit/s (root)
 	$(BIN)/python -m bench.ranks $(ARGS)
+
+bench-kernels: .venv/installed   ## what bounds attention, GELU and cross-entropy on one core
+	$(BIN)/python -m bench.kernels $(ARGS)
 
 bench-sharing: .venv/installed   ## AdamW of weights that another core has just read
 	$(BIN)/python -m bench.sharing $(ARGS)

@@ -14,7 +14,7 @@ from gpt2core.spec.models import ModelConfig, model_from
 from taskloom.analysis.roofline import peaks_of
 
 HOW = "share of the bound: what would be left of the ops' time with all products at the registers' rate"
-EXPONENTIAL = 40  # FLOP that registers do in its time: 20 instructions (compile/vector.py), each as a multiply-add
+EXPONENTIAL = 32  # FLOP that registers do in its time: 16 instructions (compile/vector.py), each as a multiply-add
 PER_EXPONENTIAL = {  # FLOP of an op's formula for each exponential, as layers/ count it
     ("gelu", "forward"): 18, ("gelu", "backward"): 27, ("cross_entropy", "loss"): 12,
     ("negative_log_likelihood", "loss"): 10,

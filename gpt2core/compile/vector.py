@@ -14,20 +14,20 @@ LOG2_E, LN2_HIGH, LN2_LOW = F(1.4426950408889634), F(0.693359375), F(-2.12194440
 # e^r = 1 + r + r^2 P(r) on |r| <= ln(2)/2; P is the minimax polynomial of Cephes' expf (Moshier 1989).
 P5, P4, P3 = F(1.9875691500e-4), F(1.3981999507e-3), F(8.3334519073e-3)
 P2, P1, P0 = F(4.1665795894e-2), F(1.6666665459e-1), F(5.0000001201e-1)
-HALF, ONE = F(0.5), F(1.0)
+ONE = F(1.0)
 LOWEST, HIGHEST = F(-88.0), F(88.5)  # where n is -127 and 128
+SHIFT = F(1.5 * 2**23 + 127)  # a sum with it has a whole number in its last bits
 
 
 @intrinsic
-def power_of_two(typingctx, n):
-    """2**n of a whole float32 from -127, which gives 0, to 128, which gives inf; 0 for NaN.
+def power_of_two(typingctx, shifted):
+    """2**n of a whole n from -127, which gives 0, to 128, which gives inf, given as n + SHIFT; 0 for NaN.
 
-    Method: n + 127 are the last bits of an exact sum, and become the exponent.
+    Method: n + 127 are the last bits of the sum, and become the exponent.
     """
 
     def codegen(context, builder, signature, args):
-        bits = builder.bitcast(builder.fadd(args[0], ir.Constant(FLOAT, 1.5 * 2**23 + 127)), I32)
-        return builder.bitcast(builder.shl(bits, ir.Constant(I32, 23)), FLOAT)
+        return builder.bitcast(builder.shl(builder.bitcast(args[0], I32), ir.Constant(I32, 23)), FLOAT)
 
     return types.float32(types.float32), codegen
 
@@ -58,11 +58,12 @@ def exp32(x):
     above 88.376, NaN for NaN.
 
     Method: x = n ln 2 + r with ln 2 in two parts (Cody & Waite), a polynomial for e**r times 2**n. Few instructions: of
-    256 bits a processor does two or three in a cycle, and an exponential has 20.
+    256 bits a processor does two or three in a cycle, and an exponential has 16.
     """
-    clipped = LOWEST if x < LOWEST else x  # written so that NaN stays
-    clipped = HIGHEST if clipped > HIGHEST else clipped
-    n = np.floor(clipped * LOG2_E + HALF)
+    clipped = HIGHEST if x > HIGHEST else x  # so and in this order each is one instruction, by which NaN stays
+    clipped = LOWEST if clipped < LOWEST else clipped
+    shifted = multiply_add(clipped, LOG2_E, SHIFT)
+    n = shifted - SHIFT  # the nearest whole number
     # Operators would be reassociated: both parts of ln 2 would become one, and the error three times as large.
     r = multiply_add(-n, LN2_LOW, multiply_add(-n, LN2_HIGH, clipped))
     p = P5 * r + P4
@@ -71,4 +72,4 @@ def exp32(x):
     p = p * r + P1
     p = p * r + P0
     p = p * r * r + r + ONE
-    return p * power_of_two(n)
+    return p * power_of_two(shifted)

@@ -43,6 +43,7 @@ from gpt2core.gemm.words import fetch_row
 
 TILE_ROWS, SEGMENTS = attributes(blocking, "rows", "packs_segments")
 LARGE = 1 << 17  # elements of a block of B from which on it is not expected in the caches, and C may be fetched
+SMALL = 1 << 14  # elements of a transposed A up to which it is read as it lies: they stay in a near cache
 FIRST_AT_ONCE, FIRST_AHEAD = 8, 32  # of a first panel: words packed at once, and rows that are fetched before them
 
 
@@ -291,7 +292,9 @@ def multiply_packed(pairs, rounded, scratch, m, n, k, a, b, c, band):
             rows = min(block, m - m0)
             at_a, a_row, a_word, a_group = words, WORD * length, WORD, GROUP * WORD * length
             source = a.at + size_a * (k0 * lda + m0 if trans_a else m0 * lda + k0)
-            if trans_a:
+            if trans_a and not pairs and not rounded and lda * depth <= SMALL:
+                at_a, a_row, a_word, a_group = source, WORD, WORD * lda, WORD * GROUP
+            elif trans_a:
                 a_row, a_word, a_group = WORD, GROUP * WORD, WORD * group_words(length)
                 if half_a:
                     pack_columns(words, length, source, lda, depth, rows, pairs, rounded, True)

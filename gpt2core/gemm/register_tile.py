@@ -15,7 +15,7 @@ from gpt2core.compile.lanes import FLOATS, LANES, WORD, WORDS
 from gpt2core.compile.later import Later, attributes
 from gpt2core.compile.line import LINE_BYTES
 from gpt2core.compile.llvm import I32, I64
-from gpt2core.gemm.blocking import GROUP, PANEL, PANEL_ROW, VECTORS, blocking
+from gpt2core.gemm.blocking import PANEL, PANEL_ROW, VECTORS, blocking
 from gpt2core.gemm.words import words_along, words_of
 
 REGISTER_ROWS, WITHIN_TILES = attributes(blocking, "most_rows", "packs_rows")  # if it has registers left for packing
@@ -92,7 +92,7 @@ def register_tile(pairs: bool, lines: int, packs: bool = True) -> Any:
     lie            rows                            layout of A's words
     ONE_ROW        1                               any
     ALONG_ROWS     one of the blocking's, above 1  the words of a row are consecutive: a.word is WORD
-    ALONG_COLUMNS  one of the blocking's, above 1  the words of GROUP rows are side by side: a.row is WORD
+    ALONG_COLUMNS  one of the blocking's, above 1  the words of the rows are side by side: a.row is WORD
 
     With REGISTER_ROWS it meanwhile packs words for another panel, of PANEL columns, if this one has PANEL columns too
     and the tile ever `packs`: a row of words of float32 in each of its first `row_turns` turns, or something else in
@@ -143,7 +143,7 @@ def _register_tile(builder, rows, lie, vectors, kind, a, panel, length, c, ahead
     """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
     pairs, lines, can_pack = kind
     if lie == ALONG_COLUMNS:
-        a_word, offsets = ir.Constant(I64, GROUP * WORD), [ir.Constant(I64, WORD * i) for i in range(rows)]
+        a_word, offsets = a.word, [ir.Constant(I64, WORD * i) for i in range(rows)]
     else:
         a_word = ir.Constant(I64, WORD) if lie == ALONG_ROWS else a.word
         offsets = [lanes.opaque(builder, builder.mul(a.row, ir.Constant(I64, i))) for i in range(rows)]

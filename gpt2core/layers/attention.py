@@ -14,6 +14,7 @@ from gpt2core.compile.jit import address_of, kernel
 from gpt2core.compile.later import exp32, float32, maximum32, np, whole
 from gpt2core.gemm.operands import COLUMNS_FROM, COLUMNS_TO, WORDS_FROM, WORDS_TO, Band, into, plain, transposed
 from gpt2core.gemm.products import multiply_band
+from gpt2core.gemm.sizes import LANES
 from gpt2core.layers.sizes import ATTENTION_BLOCK
 from gpt2core.step.builder import Builder
 from gpt2core.step.grid import F32, ROWS, Cost, Grid
@@ -112,18 +113,19 @@ def attention_forward(
 def score_gradients(p, ds, n, width, level, delta, scale):
     """Turn k q^T and v dout^T into probabilities and gradients of the scores, in place on two (n, width) strips.
 
-    Row i is key i and column j is query j of `width` consecutive tokens; a query before its key gets 0.
+    Row i is key i and column j is query j of `width` consecutive tokens; a query before its key gets 0. Loops begin at
+    a multiple of LANES, so that whole vectors are left.
     Maths: p = exp(scale * s - lse); ds = scale * p * (dp - sum over channels of dout * out).
     """
     for i in range(n):
-        start, end = i * width, (i + 1) * width
-        p[start : start + i] = ZERO
-        ds[start : start + i] = ZERO
-        pl, dl, levels, deltas = p[start + i : end], ds[start + i : end], level[i:width], delta[i:width]
+        start, end, first = i * width, (i + 1) * width, i // LANES * LANES
+        pl, dl, levels, deltas = p[start + first : end], ds[start + first : end], level[first:width], delta[first:width]
         for j in range(len(pl)):  # from 0, so that it is vectorised
             e = exp32(scale * pl[j] - levels[j])
             pl[j] = e
             dl[j] = scale * e * (dl[j] - deltas[j])
+        p[start : start + i] = ZERO
+        ds[start : start + i] = ZERO
 
 
 class Heads(NamedTuple):

@@ -249,6 +249,22 @@ def test_a_packed_operand_gives_the_same_bits(m: int, n: int, k: int, trans_b: i
     del words
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 64), (37, PANEL + 3, 51)])
+def test_a_small_transposed_operand_is_read_as_it_lies(m: int, n: int, k: int) -> None:
+    """With the bits of one whose rows are far apart, which is packed."""
+    rng, (words, scratch) = np.random.default_rng(9), new_scratch()
+    far = microkernel.SMALL // k + m
+    a, b = rng.standard_normal((k, far), dtype=np.float32), rng.standard_normal((k, n), dtype=np.float32)
+    by, results = OWN["fp32"].by(0, scratch), []
+    packed = (scratch - words.ctypes.data) // 4 + 2 * DEPTH * (PANEL + 1)
+    for lda in (m, far):
+        words[:], c = -1, np.zeros((m, n), np.float32)
+        add_product(by, 1, 0, m, n, k, np.ascontiguousarray(a[:, :lda]), lda, b, n, c, n)
+        assert (words[packed : packed + m] != -1).any() == (lda == far)
+        results.append(c.tobytes())
+    assert results[0] == results[1]
+
+
 @pytest.mark.parametrize("precision", [name for name in OWN if name != "bf16" or not tiles.permitted()])
 @pytest.mark.parametrize(("rows", "depth", "fits"), [(128, 768, True), (64, 768, False), (128, 784, False)])
 def test_a_transposed_operand_is_packed_within_tiles_on_zen_4(precision, rows, depth, fits):
