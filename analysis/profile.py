@@ -20,8 +20,9 @@ class Profile:
     """Tasks in program order with mean seconds, flop and compulsory bytes; the graph over tasks and waits.
 
     op_first: index of the first task of each op of the program, then the number of tasks. kinds: (name, phase); kind:
-    each task's. filler: whether the trainer's breadth-first policy reserves a task for idle threads. nodes: a task's
-    number, or WAIT; edges lead forward within a step, crossing ones to the next step.
+    each task's. filler: whether the trainer's breadth-first policy reserves a task for idle threads. whole: the
+    share of its cost that a rank has however many ranks there are. nodes: a task's number, or WAIT; edges lead forward
+    within a step, crossing ones to the next step.
     """
 
     config: Mapping[str, Any]
@@ -36,6 +37,7 @@ class Profile:
     edges: Sequence[Edge]
     crossing: Sequence[Edge]
     filler: Sequence[bool]
+    whole: Sequence[float]
 
     @property
     def work_s(self) -> float:
@@ -83,13 +85,17 @@ def profile_of(found: Mapping[str, Any]) -> Profile:
             edges=[(int(a), int(b)) for a, b in found["edges"]],
             crossing=[(int(a), int(b)) for a, b in found["crossing"]],
             filler=[bool(flag) for flag in tasks.get("filler", [False] * len(tasks["op"]))],  # older ones lack it
+            whole=[float(share) for share in tasks.get("whole", [0.0] * len(tasks["op"]))],
         )
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"the profile lacks or garbles {error}") from None
     if not all(map(math.isfinite, profile.seconds)):
         raise ValueError("a task's time is no finite number")
+    if not all(0 <= share <= 1 for share in profile.whole):
+        raise ValueError("a task's share in `whole` is not from 0 to 1")
     count, nodes = len(profile.seconds), len(profile.nodes)
-    if {len(profile.kind), len(profile.flop), len(profile.bytes), len(profile.filler)} != {count} or count == 0:
+    columns = (profile.kind, profile.flop, profile.bytes, profile.filler, profile.whole)
+    if set(map(len, columns)) != {count} or count == 0:
         raise ValueError("the columns of `tasks` are empty or not equally long")
     if profile.op_first[0] != 0 or profile.op_first[-1] != count or any(a > b for a, b in pairwise(profile.op_first)):
         raise ValueError(f"`op_first` does not go from 0 to the {count} tasks")

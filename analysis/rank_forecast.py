@@ -31,6 +31,7 @@ RANKS = (1, 2, 4, 8, 16, 32, 64)
 SHARED = ("ranks", "parallel", "batch", "cores")  # settings that may differ between the source and a measured variant
 SIZES = ("model", "seq", "parallel")  # settings that decide which numbers of ranks there can be
 WAYS: tuple[Way, ...] = ("strong", "weak")
+DIVIDED = {"tensor": "the matrices", "hybrid": "the batch of some layers and the matrices of others"}
 
 
 class Link(NamedTuple):
@@ -177,8 +178,6 @@ def _forecast(
     facts = schedulers.facts(scheduler)
     if facts is None or (facts.order == "graph" and not facts.second_moment):
         raise ValueError(f"steps of {scheduler} are not replayed")
-    if config.get("parallel") == "hybrid":
-        raise ValueError("steps of ranks that divide the batch and matrices are not replayed")
     if run is None:
         raise ValueError("no run of several ranks has a profile")
     if link is None:
@@ -265,10 +264,10 @@ def _overhead_s(run: Process, profile: Profile) -> float:
 def _assumptions(run: Process, profile: Profile, link: Link) -> list[str]:
     source, threads = int(run.config["ranks"]), int(run.config["threads"])
     divide = "ranks divide the batch: the time of a task is proportional to a rank's part of it"
-    if run.config.get("parallel") == "tensor":
+    if (divided := DIVIDED.get(str(run.config.get("parallel")))) is not None:
         divide = (
-            "ranks divide the matrices: the time of a task is proportional to the batch and to a rank's part of the "
-            "matrices, but that of ops on whole rows to the batch, and that of sums of the ranks' parts to their bytes"
+            f"ranks divide {divided}: the time of a task is proportional to the batch and to a rank's part of the "
+            "work, but that of what each rank does whole to the batch, and that of sums of ranks' parts to their bytes"
         )
     return [
         f"a message takes {link.latency_s * 1e6:.1f} us and the time of its bytes at {link.bytes_per_s / 1e6:,.1f} "

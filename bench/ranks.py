@@ -2,7 +2,11 @@
 
     sudo python -m bench.ranks --rate 1gbit --rounds 6
 
-`--parallel data,tensor` adds ranks that divide the matrices to those that divide the batch; their losses must agree.
+`--parallel data,tensor` adds ranks that divide the matrices to those that divide the batch; their losses must agree. So
+do those of hybrid ranks of a VGG, whose sizes are JSON:
+
+    sudo python -m bench.ranks --parallel data,hybrid --batch 64 \\
+        --model '{"network": "vgg", "width": 16, "hidden": 4096}'
 
 Peers, if PyTorch is installed: `--ddp-buckets 1,5,25` (MiB) adds DistributedDataParallel over gloo for each bucket_cap,
 with the same weights, data, cores and threads; their losses must agree with ours.
@@ -39,6 +43,9 @@ from bench.torch_ddp import run_ddp
 from gpt2core.process import launch
 from gpt2core.process.ranks import HYDRA, launcher
 from gpt2core.spec.config import TrainConfig
+from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.models import model_from
+from gpt2core.spec.networks import Model
 from gpt2core.spec.result import median
 
 RANKS, ALONE, BASE, DDP = 2, "one rank", "fork-join", "torch-ddp-"
@@ -53,22 +60,31 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.ranks", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--rate", default="1gbit", help="limit of each direction, as tc has it (default: %(default)s)")
-    parser.add_argument("--model", default="gpt2-124m")
+    parser.add_argument("--model", type=parsed_model, default="gpt2-124m", help="a preset, or sizes as JSON")
     parser.add_argument("--batch", type=int, default=4, help="of all ranks together (default: %(default)s)")
-    parser.add_argument("--seq", type=int, default=64)
+    parser.add_argument("--seq", type=int, help="default: 64, or 1 of images")
     threads = max(len(launch.allowed_cores()) // RANKS, 1)
     parser.add_argument("--threads", type=int, default=threads, help="of each rank (default: %(default)s)")
     parser.add_argument("--schedulers", default="fork-join,task")
-    parser.add_argument("--parallel", default="data", help="what ranks divide, with commas: data, tensor")
+    parser.add_argument("--parallel", default="data", help="what ranks divide, with commas: data, tensor, hybrid")
     parser.add_argument("--ddp-buckets", default="", help="bucket_cap_mb of PyTorch's DDP, with commas")
     parser.add_argument("--steps", type=int, default=8, help="of each process, warm-up included")
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6)
     out_option(parser, "ranks")
     given = parser.parse_args()
+    given.seq = given.seq or min(64, given.model.context)
     if os.geteuid() or not (shutil.which("ip") and shutil.which("tc")):
         parser.error("network namespaces need root, and ip and tc of the package iproute2")
     return given
+
+
+def parsed_model(text: str) -> Model:
+    """The model of a preset's name, or of sizes as JSON. Raises ArgumentTypeError."""
+    try:
+        return model_from(json.loads(text) if text.startswith("{") else text)
+    except (ValueError, ConfigError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def run(*command: str) -> None:
@@ -201,7 +217,7 @@ def variants(given: argparse.Namespace, base: TrainConfig) -> dict[str, TrainCon
 
 
 def compare(medians: dict[str, list[float]]) -> list[Measured]:
-    """The ratios of steps: each scheduler's to fork-join's of the same ranks, that of ranks that divide the matrices to
+    """The ratios of steps: each scheduler's to fork-join's of the same ranks, that of ranks that divide matrices to
     that of ranks that divide the batch, and each to each peer's."""
     peers, pairs = [name for name in medians if name.startswith(DDP)], list[tuple[str, str]]()
     for name in (each for each in medians if each not in (ALONE, *peers)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from gpt2core.spec.errors import UnreadableFile
 from gpt2core.step.graph import Graph
-from gpt2core.step.ops import Program
+from gpt2core.step.ops import Program, Work
 
 SCHEMA = "taskloom-profile-1"
 TRACE_SCHEMA = "taskloom-trace-1"
@@ -25,9 +26,11 @@ Ints = NDArray[np.int64]
 
 
 def profile(
-    config: Mapping[str, Any], environment: Mapping[str, Any], program: Program, graph: Graph, mean_s: Sequence[float]
-) -> dict[str, Any]:
-    """The profile. mean_s: seconds of each task, in the program's order, over the timed steps."""
+    config: Mapping[str, Any], environment: Mapping[str, Any], program: Program, graph: Graph, mean_s: Sequence[float],
+    whole: Sequence[float] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The profile. mean_s: seconds of each task, in the program's order, over the timed steps. whole: see `undivided`.
+    """
     kinds = list(dict.fromkeys((op.name, op.phase) for op in program.ops))
     number = {kind: i for i, kind in enumerate(kinds)}
     tasks = program.tasks
@@ -44,12 +47,51 @@ def profile(
             "flop": [tile.flop for _, tile in tasks],
             "bytes": [tile.bytes for _, tile in tasks],
             "filler": [op.filler for op, _ in tasks],
+            **({} if whole is None else {"whole": list(whole)}),
         },
         "op_first": program.loop_first,
         "nodes": graph.task,
         "edges": list(graph.edges),
         "crossing": list(graph.crossing),
     }
+
+
+def undivided(program: Program, alone: Program, ranks: int) -> list[float]:
+    """The share of each task's cost that a rank has however many ranks there are: 0 where ranks divide all of it, 1
+    where each does all. program: of one of these ranks; alone: of the same run with one rank.
+
+    It follows from what a call of a layer costs in both, all tiles together: a + b / ranks. Calls that one rank
+    does not have, such as sums of the ranks' parts, have 0.
+    """
+    mine, all_of_it = _costs(program), _costs(alone)
+    shares = {
+        call: min(max((ranks - all_of_it[call] / cost) / (ranks - 1), 0.0), 1.0)
+        for call, cost in mine.items() if call in all_of_it and cost
+    }  # fmt: skip
+    found = []
+    for op, tile in program.tasks:
+        costs = [_cost(work) for work in tile.work]
+        of_calls = [shares.get((call.name, call.phase, op.layer), 0.0) for call in op.calls]
+        found.append(_mean(of_calls, costs))
+    return found
+
+
+def _costs(program: Program) -> Counter[tuple[str, str, int | None]]:
+    """The cost of the calls of each kernel of a layer."""
+    found = Counter[tuple[str, str, int | None]]()
+    for op, _, call, work in program.calls:
+        found[call.name, call.phase, op.layer] += _cost(work)
+    return found
+
+
+def _mean(values: Sequence[float], weights: Sequence[int]) -> float:
+    total = sum(weights)
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / total if total else 0.0
+
+
+def _cost(work: Work) -> int:
+    """FLOP, or bytes of what computes nothing."""
+    return work.flop or work.bytes
 
 
 def calls(program: Program) -> dict[str, Any]:

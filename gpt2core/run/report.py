@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from gpt2core.compile import clock
 from gpt2core.measure import evidence, profile, tracing, usage
+from gpt2core.networks import program
 from gpt2core.node import pages
 from gpt2core.run.execute import Measured
 from gpt2core.spec import generation, schedulers, settings
@@ -149,8 +151,11 @@ class Report:
 
     def profile(self, environment: dict[str, Any]) -> dict[str, Any]:
         """Profile: mean cost of each task over the timed steps, and the dependencies."""
-        planned = self.measured.planned
-        return profile.profile(self.config.to_dict(), environment, planned.program, planned.graph, self.task_s)
+        planned, config, whole = self.measured.planned, self.config, None
+        if config.matrix_ranks > 1:
+            alone = program.build(dataclasses.replace(config, ranks=1, cores=None))
+            whole = profile.undivided(planned.program, alone, config.ranks)
+        return profile.profile(config.to_dict(), environment, planned.program, planned.graph, self.task_s, whole)
 
     def trace(self, environment: dict[str, Any]) -> dict[str, Any]:
         """The profile, and when each thread ran or waited in the timed steps."""

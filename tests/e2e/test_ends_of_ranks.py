@@ -15,7 +15,8 @@ import pytest
 
 from gpt2core.process import launch
 from gpt2core.process.ranks import launcher
-from tests.support.ranked import COMPILES_S, KILLED, OPEN_MPI, RANK, SMALL, WITHIN_S
+from tests.support.patience import until
+from tests.support.ranked import COMPILES_S, HYBRID, KILLED, OPEN_MPI, RANK, SMALL, TENSOR, WITHIN_S
 
 pytestmark = pytest.mark.timeout(COMPILES_S + 100)
 
@@ -58,7 +59,10 @@ while not isinstance(message := inbox.get(), Exited):
         print("printed", message.text, flush=True)
 print("exited", message.code, flush=True)
 """
-LONG = dataclasses.replace(SMALL, ranks=2, steps=100_000, lr=0.0, scheduler="task")
+LONG = {
+    each.parallel: dataclasses.replace(each, ranks=2, steps=100_000, lr=0.0, scheduler="task")
+    for each in (SMALL, TENSOR, HYBRID)
+}
 
 
 def test_a_library_that_cannot_be_loaded_is_told_in_a_sentence(tmp_path):
@@ -100,10 +104,11 @@ def test_a_rank_that_does_not_connect_leaves_no_other_waiting():
     assert done.returncode
 
 
-@pytest.fixture
-def started(tmp_path):
-    """A process that started two ranks, which have ended a step, and the processes below it."""
-    command = [sys.executable, "-c", STARTER, str(tmp_path / "result.json"), str(LONG.to_dict())]
+@pytest.fixture(params=["data", *(pytest.param(each, marks=pytest.mark.slow) for each in ("tensor", "hybrid"))])
+def started(tmp_path, request):
+    """A process that started two ranks, which have ended a step, and the processes below it. Its parameter is what the
+    ranks divide."""
+    command = [sys.executable, "-c", STARTER, str(tmp_path / "result.json"), str(LONG[request.param].to_dict())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         assert process.stdout is not None
         told = list(iter(process.stdout.readline, "told step\n"))
@@ -144,10 +149,54 @@ def test_no_rank_outlives_the_starter_or_the_launcher(started, who):
     assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
 
 
-def test_a_stop_of_rank_0_stops_all_after_the_same_step(started):
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_stop_of_rank_0_stops_all_after_the_same_step(started, paused):
+    """Also after the other one was suspended for a while."""
     process, below = started
-    first = next(each for each in ranks_of(below) if "0" in map(each.environ().get, RANK))
+    first, second = in_order(below)
+    if paused:
+        suspend(second)
+        second.resume()
     first.send_signal(signal.SIGTERM)
     lines = process.communicate(timeout=WITHIN_S)[0].splitlines()
     assert [line for line in lines if not line.startswith("printed ")][-2:] == ["told error", "exited 130"]
     assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
+
+
+@pytest.fixture
+def stalls_soon(monkeypatch):
+    monkeypatch.setenv("TASKLOOM_STALL_S", "5")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_suspended_rank_ends_the_run_as_stalled(stalls_soon, started, number):  # noqa: ARG001
+    process, below = started
+    suspend(in_order(below)[number])
+    lines = process.communicate(timeout=WITHIN_S)[0].splitlines()
+    assert "told error" in lines
+    assert lines[-1] != "exited 0"
+    assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
+
+
+def test_no_rank_outlives_a_suspended_launcher_whose_starter_is_killed(started):
+    """The launcher itself ends when it goes on."""
+    process, below = started
+    ranks, name = ranks_of(below), "prterun" if OPEN_MPI else "mpiexec"
+    suspended = next(each for each in below if Path(each.cmdline()[0]).name == name)
+    suspend(suspended)
+    process.kill()
+    assert not psutil.wait_procs(ranks, timeout=WITHIN_S)[1]
+    if suspended.is_running():
+        suspended.resume()
+    assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
+
+
+def in_order(below: list[psutil.Process]) -> list[psutil.Process]:
+    """Rank 0 and rank 1."""
+    return sorted(ranks_of(below), key=lambda each: "1" in map(each.environ().get, RANK))
+
+
+def suspend(process: psutil.Process) -> None:
+    process.suspend()
+    until(lambda: process.status() == psutil.STATUS_STOPPED, "the process is suspended")

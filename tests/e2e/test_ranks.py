@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from datetime import datetime
@@ -35,12 +36,10 @@ from taskloom.analysis.messages import messages
 from tests.support.command_line import json_of, taskloom
 from tests.support.divided import train_divided
 from tests.support.folded import train_folded
-from tests.support.ranked import COMPILES_S, OPEN_MPI, SMALL
+from tests.support.ranked import COMPILES_S, DIVISIBLE, HYBRID, OPEN_MPI, SMALL, TENSOR
 from tests.support.trace_checks import check_chrome, check_paraver
 
 ROOT = Path(__file__).parents[2]
-DIVISIBLE = ModelConfig(layers=2, heads=4, channels=32, vocab=200, context=16)
-HYBRID = Vgg(width=2, hidden=24, classes=7)
 HOW: list[dict[str, Any]] = [
     {"scheduler": "serial"}, {"scheduler": "fork-join", "threads": 2},
     {"scheduler": "fork-join", "threads": 2, "assignment": "dynamic"},
@@ -65,14 +64,6 @@ def ranked(folder: Path, configs: list[TrainConfig], **environment: str) -> list
     for config, each in zip(configs, found, strict=True):
         check_communication(config, each.pop("communication"))
     return found
-
-
-def hybrid(**settings: Any) -> TrainConfig:
-    """A run whose ranks divide the batch of convolutions and the matrices of dense layers."""
-    return TrainConfig.from_dict({
-        "model": HYBRID.to_dict(), "batch": 6, "batch_slice": 1, "steps": 4, "warmup": 1, "lr": 0.02,
-        "parallel": "hybrid", "scheduler": "serial", "allow_oversubscription": True, **settings,
-    })  # fmt: skip
 
 
 def bytes_of_a_step(config: TrainConfig) -> dict[str, int]:
@@ -147,7 +138,7 @@ def test_every_scheduler_gives_the_bits_of_the_fold_in_one_process(tmp_path, ran
 )  # fmt: skip
 def test_ranks_that_divide_the_matrices_have_the_bits_of_one_process(tmp_path, ranks, settings, fusions):
     """Under every scheduler, and with every fusion."""
-    wish = dataclasses.replace(SMALL, model=DIVISIBLE, batch=3, ranks=ranks, parallel="tensor", **settings)
+    wish = dataclasses.replace(TENSOR, batch=3, ranks=ranks, **settings)
     losses, weights = train_divided(wish)
     hashes = "".join(map(weights_sha256, weights))
     sha256 = hashlib.sha256(hashes.encode()).hexdigest()
@@ -165,7 +156,7 @@ def test_ranks_that_divide_the_matrices_have_the_bits_of_one_process(tmp_path, r
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("settings", [{}, {"grad_clip": 0.5, "grad_accum": 2}], ids=str)
 def test_ranks_that_divide_batch_and_matrices_have_the_bits_of_one_process(tmp_path, ranks, settings):
-    wish = hybrid(ranks=ranks, **settings)
+    wish = dataclasses.replace(HYBRID, ranks=ranks, **settings)
     losses, weights = train_divided(wish)
     sha256 = hashlib.sha256("".join(map(weights_sha256, weights)).encode()).hexdigest()
     ways = [how for how in HOW if openmp.find() or not how["scheduler"].startswith("omp")]
@@ -213,22 +204,27 @@ def test_all_ranks_evaluate_the_same_and_go_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_delayed_tasks_change_no_bit_and_lock_nothing(tmp_path):
-    wish = dataclasses.replace(SMALL, steps=40, ranks=2, scheduler="task", sync="none", threads=2)
-    losses, _ = train_folded(dataclasses.replace(wish, ranks=1), 2)
-    for seed in range(3):
-        for found in ranked(tmp_path, [wish] * 4, DELAYS=str(10 * seed)):
+@pytest.mark.parametrize("wish", [SMALL, TENSOR, HYBRID], ids=lambda each: each.parallel)
+def test_delayed_tasks_change_no_bit_and_lock_nothing(tmp_path, wish):
+    """SEEDS=25 makes 100 runs of each."""
+    wish = dataclasses.replace(wish, steps=40)
+    losses, _ = train_folded(wish, 2) if wish.parallel == "data" else train_divided(dataclasses.replace(wish, ranks=2))
+    tasks: list[dict[str, Any]] = [{"scheduler": "task", "sync": sync} for sync in SYNCS]
+    ways = [*tasks, {"scheduler": "omp-task", "sync": "none"} if openmp.find() else {"scheduler": "fork-join"}]
+    configs = [dataclasses.replace(wish, ranks=2, threads=2, **how) for how in ways]
+    for seed in range(int(os.environ.get("SEEDS", "3"))):
+        for found in ranked(tmp_path, configs, DELAYS=str(10 * seed)):
             assert found["losses"] == losses
 
 
 def test_a_trace_has_all_ranks_on_the_clock_of_rank_0(tmp_path):
     """Also if a rank's clock is 1000 s ahead, as on another machine."""
-    tasks = {"scheduler": "task", "sync": "none"}
+    tasks: dict[str, Any] = {"scheduler": "task", "sync": "none"}
     tensor = {**tasks, "model": DIVISIBLE, "parallel": "tensor"}
     ways: list[dict[str, Any]] = [{"scheduler": "fork-join"}, tasks, tensor]
     configs = [dataclasses.replace(SMALL, ranks=2, threads=2, trace=str(tmp_path / f"{number}.json.gz"), **how)
                for number, how in enumerate(ways)]  # fmt: skip
-    configs.append(hybrid(**tasks, ranks=2, threads=2, trace=str(tmp_path / "hybrid.json.gz")))
+    configs.append(dataclasses.replace(HYBRID, ranks=2, threads=2, trace=str(tmp_path / "hybrid.json.gz"), **tasks))
     ranked(tmp_path, configs, SKEW_NS=str(10**12))
     for config in configs:
         assert config.trace is not None

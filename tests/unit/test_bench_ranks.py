@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from bench.ranks import ALONE, check_losses, compare, variants
+from bench.ranks import ALONE, check_losses, compare, parsed_model, variants
 from gpt2core.spec.config import TrainConfig
 
 
@@ -20,6 +20,21 @@ def test_ranks_that_divide_the_matrices_are_measured_beside_those_that_divide_th
         "fork-join tensor": ("fork-join", "tensor", 2, 4), "task tensor": ("task", "tensor", 2, 4),
         "torch-ddp-5": ("task", "data", 2, 4),
     }  # fmt: skip
+
+
+def test_hybrid_ranks_of_a_vgg_are_measured_beside_those_that_divide_the_batch():
+    model = parsed_model('{"network": "vgg", "width": 4, "hidden": 96}')
+    given = argparse.Namespace(
+        batch=8, seq=1, threads=1, schedulers="task", parallel="data,hybrid", ddp_buckets=""
+    )
+    found = variants(given, TrainConfig(model=model, batch=1, data="synthetic", allow_oversubscription=True))
+    assert {name: (each.parallel, each.ranks, each.batch, each.model) for name, each in found.items()} == {
+        ALONE: ("data", 1, 4, model), "task": ("data", 2, 8, model), "task hybrid": ("hybrid", 2, 8, model),
+    }  # fmt: skip
+    assert parsed_model("small").name == "small"
+    for wrong in ("{", "nothing", '{"network": "vgg", "hidden": 0}'):
+        with pytest.raises(argparse.ArgumentTypeError):
+            parsed_model(wrong)
 
 
 def test_ratios_are_to_fork_join_of_the_same_ranks_to_the_batch_and_to_peers():

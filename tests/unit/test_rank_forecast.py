@@ -81,21 +81,34 @@ def test_calls_that_send_take_time_in_proportion_to_the_bytes():
     assert found == [pytest.approx(each) for each in (5.0, 4.0 + 4 * 0.1, 3.5 + 4 * 0.15)]
 
 
-def divided():
-    """The profile of one of two ranks that divide the matrices and exchange rows of 100 bytes. Sums of their parts read
-    and write 300 bytes."""
-    names = ["tokens", "projection", "projection_send", "projection_arrived", "projection_fold+residual", "loss_send",
-             "loss_arrived", "adamw"]  # fmt: skip
-    phases = ["data", *["forward"] * 4, "loss", "loss", "update"]
-    chain = [(number, number + 1) for number in range(9)]
+def chain(tasks):
+    """A profile of one of two ranks, whose tasks follow each other: name, phase, seconds, bytes, and the share that
+    each rank has whole."""
+    names, phases, seconds, sizes, whole = zip(*tasks, strict=True)
+    count = len(tasks)
     return profile_of({
         "schema": SCHEMA, "config": {}, "environment": {}, "ops": list(zip(names, phases, strict=True)),
         "tasks": {
-            "op": list(range(8)), "layer": [None] * 8, "label": [""] * 8, "flop": [0] * 8,
-            "mean_s": [0.1, 1.0, 0.2, 9.0, 0.6, 0.0, 9.0, 0.5], "bytes": [0, 0, 100, 100, 300, 0, 0, 0],
+            "op": list(range(count)), "layer": [None] * count, "label": [""] * count, "flop": [0] * count,
+            "mean_s": seconds, "bytes": sizes, "whole": whole,
         },
-        "op_first": list(range(9)), "nodes": [-1, *range(8), -1], "edges": chain, "crossing": [(9, 0)],
+        "op_first": list(range(count + 1)), "nodes": [-1, *range(count), -1],
+        "edges": [(number, number + 1) for number in range(count + 1)], "crossing": [(count + 1, 0)],
     })  # fmt: skip
+
+
+def messages(kind, phase, call_s=0.2, size=100):
+    """Tasks that send and wait. The latter took 9 seconds."""
+    return [(f"{kind}_send", phase, call_s, size, 0), (f"{kind}_arrived", phase, 9.0, size, 0)]
+
+
+def divided():
+    """Ranks that divide the matrices and exchange rows of 100 bytes. Sums of their parts read and write 300 bytes."""
+    return chain([
+        ("tokens", "data", 0.1, 0, 1), ("projection", "forward", 1.0, 0, 0), *messages("projection", "forward"),
+        ("projection_fold+residual", "forward", 0.6, 300, 0), *messages("loss", "loss", 0.0, 0),
+        ("adamw", "update", 0.5, 0, 0),
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize("scheduler", ["fork-join", "task"])
@@ -109,6 +122,34 @@ def divided():
 def test_ranks_that_divide_the_matrices_send_their_rows_to_all_others(scheduler, ranks, way, expected_s):
     found_s = rank_step_s(divided(), Ranks(2, ranks, way, "tensor"), scheduler, LINK)
     assert found_s == pytest.approx(expected_s)
+
+
+def hybrid():
+    """Ranks that gather rows between convolutions, whose batch they divide, and dense layers, whose matrices they
+    divide but for the last one, of which each has all. A fifth of what a rank updates is such."""
+    return chain([
+        ("conv", "forward", 1.0, 0, 0), *messages("gather", "forward"), ("fc", "forward", 1.0, 0, 0),
+        *messages("fc", "forward"), ("fc_fold+relu", "forward", 0.6, 300, 0), ("logits", "forward", 0.4, 0, 1),
+        *messages("gather_dinp", "backward"), ("gather_dinp_fold", "backward", 0.6, 300, 0),
+        *messages("gradients", "update"), ("sgd", "update", 0.5, 0, 0.2), *messages("weights", "update"),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("scheduler", ["fork-join", "task"])
+@pytest.mark.parametrize(("ranks", "way", "compute_s", "calls_s", "sent"), [
+    (2, "strong", [1.0, 1.0, 0.6, 0.4, 0.6, 0.5], 5 * [0.2], 5 * [100]),
+    # To each of three a rank sends half as many of its own rows, all rows of the sums, and half as large a shard.
+    (4, "strong", [0.5, 0.5, 1.0, 0.4, 0.5, 0.3], [0.3, 0.6, 0.3, 0.3, 0.3], [150, 300, 150, 150, 150]),
+    (4, "weak", [1.0, 1.0, 2.0, 0.8, 1.0, 0.3], [0.6, 1.2, 0.6, 0.3, 0.3], [300, 600, 300, 150, 150]),
+])  # fmt: skip
+def test_hybrid_ranks_gather_their_rows_and_exchange_shards(scheduler, ranks, way, compute_s, calls_s, sent):
+    found_s = rank_step_s(hybrid(), Ranks(2, ranks, way, "hybrid"), scheduler, LINK)
+    assert found_s == pytest.approx(sum(compute_s) + sum(calls_s) + sum(sent) / 100 + 5 * 0.1)
+
+
+def test_one_rank_sends_nothing():
+    found_s = rank_step_s(hybrid(), Ranks(2, 1, "strong", "hybrid"), "fork-join", LINK)
+    assert found_s == pytest.approx(2.0 + 2.0 + 0.6 * 2 / 3 + 0.4 + 2 * 0.6 * 2 / 3 + 0.5 * 1.8)
 
 
 def test_the_forecast_knows_what_ranks_divide(make_result):
@@ -131,16 +172,18 @@ def test_the_forecast_knows_what_ranks_divide(make_result):
     assert any("(projection and loss)" in each for each in found.assumptions)
 
 
-def test_ranks_that_divide_batch_and_matrices_have_no_forecast(make_result):
+def test_hybrid_ranks_have_a_forecast(make_result):
     variant = {"scheduler": "fork-join", "batch": 4, "ranks": 2, "parallel": "hybrid"}
-    images = {"model": "vgg11-cifar", "seq": 1, "token_slice": 1, "data": "synthetic"}
-    result = make_result([9, 3.6, 3.6], threads=1, fusion="rows", **images, **variant)
+    images = {"model": {"network": "vgg", "hidden": 96}, "seq": 1, "token_slice": 1, "data": "synthetic"}
+    result = make_result([9, 10.6, 10.6], threads=1, fusion="rows", **images, **variant)
     result["communication"] = exchanged((0.1, 0.2, 0.1), (0.1, 0.2, 0.1))
-    found = outlook([Process(1, result, variant, (1, 1))], {1: divided()})
-    assert found.ranks == []
-    name = "2 ranks, hybrid parallel, batch 4, 1 thread"
-    reason = f"{name}: steps of ranks that divide the batch and matrices are not replayed"
-    assert any(each.endswith(reason) for each in found.missing), found.missing
+    result["communication"][1] |= {"latency_s": 0.1, "bytes_per_s": 100.0}
+    (found,) = outlook([Process(1, result, variant, (1, 1))], {1: hybrid()}).ranks
+    strong, weak = found.curves
+    assert [p.ranks for p in strong.points] == [1, 2, 4]  # which divide the batch
+    assert [(p.ranks, p.batch) for p in weak.points] == [(n, 2 * n) for n in (1, 2, 4, 8, 16, 32)]  # and 96 columns
+    assert found.worst_error == pytest.approx(0)
+    assert any(each.startswith("ranks divide the batch of some layers and the mat") for each in found.assumptions)
 
 
 def test_each_task_costs_its_scheduling_too():
