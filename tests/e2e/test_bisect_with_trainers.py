@@ -37,9 +37,8 @@ def test_the_commit_whose_slices_have_one_token_is_found(
         return repository.commit(subject)
 
     good = repository.commit("The trainer as it is")
-    commit("Say more", SIZES, f"{SIZES}\n# tokens")
     slow = commit("Cut slices of one token", SIZES, "AUTO_ROWS = (1,)")
-    bad = commit("Say less", "\n# tokens", "")
+    bad = commit("Say more", "AUTO_ROWS = (1,)", "AUTO_ROWS = (1,)\n# tokens")
 
     cache = tmp_path / "cache"  # builds of its own; the compiled code of all commits is that of the other tests
     cache.mkdir()
