@@ -16,7 +16,7 @@ def server_settings() -> dict[str, float]:
 
 
 def test_a_short_soak_counts_every_run(home: House) -> None:
-    found = soak.soak(home, minutes=0.1, queue=20)
+    found = soak.soak(home, minutes=0.1, queue=20, at_once=40)
     assert {name: found[name] for name in ("lost", "doubled", "stuck", "failures")} == {
         "lost": 0, "doubled": 0, "stuck": 0, "failures": {},
     }  # fmt: skip

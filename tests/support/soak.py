@@ -193,9 +193,9 @@ def empty(home: House) -> dict[str, object]:
     return {"runs": runs, "took_s": round(took_s, 2), **network.spreads(), "fleet_exit_code": code}
 
 
-def soak(home: House, minutes: float, queue: int) -> dict[str, object]:
-    """Load the server for this long, end the fleet and the server with `queue` more runs queued, let new ones execute
-    all runs, and return the record."""
+def soak(home: House, minutes: float, queue: int, at_once: int = RUNS_AT_ONCE) -> dict[str, object]:
+    """Load the server for this long, by experiments of `at_once` runs, end the fleet and the server with `queue` more
+    runs queued, let new ones execute all runs, and return the record."""
     faults = Unreliable(seed=7, longest_s=LONGEST_S)
     load, network, submitted = Load(home.url), Network(faults), 0
     with Wire(home.url, network) as wire, Client(home.url, timeout_s=120) as client:
@@ -209,9 +209,9 @@ def soak(home: House, minutes: float, queue: int) -> dict[str, object]:
             load.repeat("looks", lambda: load.look(psutil.Process(home.server.popen.pid)), 1.0)
             over = time.monotonic() + 60 * minutes
             while time.monotonic() < over:
-                if count(home, QUERIES["stuck"]) < RUNS_AT_ONCE / 2:
-                    submit_many(client, RUNS_AT_ONCE)
-                    submitted += RUNS_AT_ONCE
+                if count(home, QUERIES["stuck"]) < at_once / 2:
+                    submit_many(client, at_once)
+                    submitted += at_once
                 time.sleep(1)
         finally:
             load.end()
