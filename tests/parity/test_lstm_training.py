@@ -36,10 +36,11 @@ HOW: list[dict[str, Any]] = [
 @pytest.mark.parametrize("limit", [0.0, 0.3])
 @pytest.mark.parametrize("case", lstms.CASES)
 def test_ten_steps_under_every_scheduler(case: str, limit: float, decay: float) -> None:
-    """Losses agree to a relative 1e-5 with those in float32."""
+    """Losses agree to a relative 1e-5 with those in float32. All schedulers have the same bits
+    (tests/networks/test_lstm.py), so every one is compared with all settings together, and some with each alone."""
     settings: dict[str, Any] = {"weight_decay": decay, "grad_clip": limit}
     expected, _ = torch_lstms.train(lstms.config(case, **settings), torch.float32)
-    for how in HOW:
+    for how in HOW if limit and decay else HOW[::5]:
         result = train(lstms.config(case, **settings, **how))
         np.testing.assert_allclose(result.losses, expected, rtol=1e-5)
 
