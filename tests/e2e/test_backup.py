@@ -21,7 +21,7 @@ from tests.support.runs import check_books, ended, submit, submit_many, succeede
 pytestmark = [pytest.mark.both_databases, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 HOW_TO = ROOT / "docs/how-to/backup-and-restore.md"
-RUNS = 90
+RUNS = 40
 
 
 def block(heading: str, language: str = "sh") -> str:
@@ -50,7 +50,7 @@ def test_a_backup_made_under_load_restores_whole(
     assert ended(client, submit(client)).state == "succeeded"  # with artifacts
     leaving.end()
     experiment = submit_many(client, RUNS)
-    fleet = home.start_fleet(10)
+    fleet = home.start_fleet(6)
     succeeded(client, experiment, 10)
     known = client.experiment(experiment).by_state["succeeded"]
     if database_kind == "sqlite":
@@ -78,7 +78,7 @@ def test_a_backup_made_under_load_restores_whole(
     (tmp_path / "again").mkdir()
     settings = {**short_leases(1.0, heartbeat_s=0.3, reap_after_s=0.0), "analysis_processes": 0}
     with house(tmp_path / "again", url, **settings) as again:
-        again.start_fleet(10)
+        again.start_fleet(6)
         with Client(again.url) as user:
             succeeded(user, experiment, RUNS)
         check_books(again, RUNS + 1)
