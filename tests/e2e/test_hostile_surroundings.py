@@ -65,15 +65,16 @@ HARMLESS: dict[str, tuple[Mapping[str, str], str]] = {
         {"HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "socks5://127.0.0.1:9", "NO_PROXY": "[::1",
          "SSL_CERT_FILE": "/nowhere", "SSLKEYLOGFILE": "/nowhere/keys", "OPENSSL_CONF": "/nowhere"}, ""),
     "Python's variables": (
-        {"PYTHONOPTIMIZE": "2", "PYTHONHASHSEED": "0", "PYTHONPATH": "/nowhere:/proc/1", "PYTHONWARNINGS": "x::y",
+        {"PYTHONHASHSEED": "0", "PYTHONPATH": "/nowhere:/proc/1", "PYTHONWARNINGS": "x::y",
          "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1", "PYTHONFAULTHANDLER": "1"}, ""),
+    "no assertions": ({"PYTHONOPTIMIZE": "2"}, ""),
     "a preloaded library that is missing": ({"LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere::"}, ""),
     "allocators": (
         {"MALLOC_ARENA_MAX": "x", "MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "85", "MALLOC_CONF": "x:1",
          "GLIBC_TUNABLES": "glibc.malloc.tcache_count=x", "PYTHONMALLOC": "malloc",
          "LD_PRELOAD": "libjemalloc.so.9 libtcmalloc.so.9"}, ""),
     "one core": ({}, 'exec taskset -c "$(taskset -cp $$ | grep -oE "[0-9]+$")" "$@"'),
-    "closed input": ({}, 'exec <&-; exec "$@"'), "a low priority": ({}, 'exec nice -n 19 "$@"'),
+    "closed input": ({}, 'exec <&-; exec "$@"'), "a low priority": ({}, 'exec nice -n 5 "$@"'),
     "variables of services": (
         {"NOTIFY_SOCKET": "/nowhere", "LISTEN_FDS": "x", "WEB_CONCURRENCY": "x", "JOURNAL_STREAM": "x",
          "PGHOST": "x"}, ""),
@@ -88,8 +89,9 @@ CONTRADICTING = {
 }
 # Each command is tried in several of them together.
 TOGETHER = (
-    ("ASCII and a narrow terminal", "proxies and certificates", "variables of services", "a low priority"),
-    ("another encoding and a terminal of one column", "threads of libraries", "allocators", "Python's variables",
+    ("ASCII and a narrow terminal", "proxies and certificates", "variables of services", "Python's variables",
+     "a low priority"),
+    ("another encoding and a terminal of one column", "threads of libraries", "allocators", "no assertions",
      "one core"),
     ("empty variables", "closed input", "a preloaded library that is missing"),
 )  # fmt: skip

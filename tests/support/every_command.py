@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import click
 
 from gpt2core.process import streams
+from taskloom import client  # noqa: F401 - most commands load it: once, before they are forked
 from taskloom.cli import main
 
 NONE = "987654"  # the id of nothing
