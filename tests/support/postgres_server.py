@@ -32,7 +32,6 @@ class Postgres:
         self.uri = str(self._server.get_uri())
         with psycopg.connect(self.uri, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET fsync = off")  # tests need no durability
-            connection.execute("ALTER SYSTEM SET autovacuum = off")  # of hundreds of databases
             connection.execute("SELECT pg_reload_conf()")
 
     def new(self, template: str = "template1") -> str:
