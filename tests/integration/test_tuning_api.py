@@ -52,7 +52,7 @@ def test_a_tuning_from_its_submission_to_its_sentence(api, make_result):
     shown = play(api, node, make_result, made)
     assert (shown["state"], shown["tuning"]["reason"]) == ("finished", "complete")
     found = answer(api, made)
-    assert found["space"] == {"valid": 8, "invalid": 0, "excluded": 0, "equal": 4, "combinations": 12}
+    assert found["space"] == {"valid": 10, "invalid": 0, "excluded": 0, "equal": 2, "combinations": 12}
     best = min((trial for trial in found["trials"]), key=lambda trial: trial["step_s"] / (trial["ratio"] or 1))
     assert found["best"] in [trial["settings"] for trial in found["trials"]]
     assert best["state"] == "measured"
@@ -74,7 +74,7 @@ def test_a_tuning_from_its_submission_to_its_sentence(api, make_result):
 def test_a_dry_run_tells_the_size_and_what_can_be_said(empty_api):
     plan = empty_api.post("/experiments?dry_run=true", {"base": BASE, "space": SPACE, "tune": {**TUNE, "fresh": 20}})
     told = plan["tuning"]
-    assert (told["valid"], told["equal"], told["sampler"], told["explore_runs"]) == (8, 4, "tpe", 6)
+    assert (told["valid"], told["equal"], told["sampler"], told["explore_runs"]) == (10, 2, "tpe", 6)
     assert (told["blocks"], told["runs"], plan["runs"]) == (2 + 6 + 20, 6 + 2 + 52, 60)
     assert told["can_say"] == ["20 fresh draws: at most 86 % of the valid settings"]
     assert plan["estimated_s"] > 0

@@ -184,7 +184,7 @@ def test_ties(api, make_result):
     assert {draw["state"] for draw in found["draws"]} <= {"not-slower", "equal"}
     assert (found["k"], found["beats_at_least"]) == (0, 0.0)
     assert "equivalent within the noise floor" in found["sentence"]
-    assert "faster than at least 0 % of the 8 valid settings" in found["sentence"]
+    assert "faster than at least 0 % of the 10 valid settings" in found["sentence"]
 
 
 @pytest.mark.on_sqlite
