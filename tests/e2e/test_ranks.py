@@ -217,6 +217,9 @@ def test_delayed_tasks_change_no_bit_and_lock_nothing(tmp_path, wish):
             assert found["losses"] == losses
 
 
+CLOCK_ERROR_NS = 50_000_000  # half of the shortest answer to a question for the time, beside other load
+
+
 def test_a_trace_has_all_ranks_on_the_clock_of_rank_0(tmp_path):
     """Also if a rank's clock is 1000 s ahead, as on another machine."""
     tasks: dict[str, Any] = {"scheduler": "task", "sync": "none"}
@@ -241,7 +244,8 @@ def test_a_trace_has_all_ranks_on_the_clock_of_rank_0(tmp_path):
             assert sum(message.bytes for message in sent if message.sender == number) == timed * of_a_step
         for message in sent:
             at = trace.ranks[message.receiver]
-            assert 0 < message.to_ns <= at.step_end_ns[message.step - at.first_step], message
+            latest_ns = at.step_end_ns[message.step - at.first_step] + CLOCK_ERROR_NS
+            assert -CLOCK_ERROR_NS < message.to_ns <= latest_ns, message
         check_chrome("".join(chrome.chrome([("run", trace)])))
         check_paraver("\n".join(paraver.prv(trace, datetime.now())))
 
