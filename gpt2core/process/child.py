@@ -22,6 +22,7 @@ from typing import IO, Any
 from gpt2core.process import launch
 
 GRACE_S = 10.0  # between asking a child to stop and killing it
+FAILED_S = 60.0  # between the error that a child reports and killing it: a launcher may miss that its rank has ended
 LINE_CHARS = 2000  # longer lines of output are cut
 PIECE_CHARS = 1 << 20  # text without an end of line is read in pieces
 
@@ -42,7 +43,8 @@ class Printed:
 
 @dataclass(frozen=True)
 class Exited:
-    """The child and all its children have ended. code: its exit status, or minus the signal that ended it."""
+    """The child and all its children have ended. code: its exit status, or minus the signal that ended it; if it lived
+    on after an error that it had reported, the error's exit code."""
 
     code: int
 
@@ -114,6 +116,8 @@ class Child:
     def __init__(self, waiting: Waiting, settings: Mapping[str, Any], inbox: SimpleQueue[Any]) -> None:
         self._process, self._lifeline, self._inbox = waiting.process, waiting.lifeline, inbox
         self.pid = self._process.pid
+        self._overdue: threading.Timer | None = None  # runs once the child has reported an error
+        self._failed: int | None = None  # that error's exit code, if the child had to be killed
         process = self._process
         assert process.stdin
         assert process.stdout
@@ -147,6 +151,14 @@ class Child:
             for line in iter(lambda: stream.readline(PIECE_CHARS), ""):
                 event = launch.parse_event(line)
                 self._inbox.put(Printed(line.rstrip("\n")[:LINE_CHARS]) if event is None else Reported(event))
+                if event is not None and event["event"] == "error" and self._overdue is None:
+                    self._overdue = threading.Timer(FAILED_S, self._kill_failed, [event.get("exit_code")])
+                    self._overdue.daemon = True
+                    self._overdue.start()
+
+    def _kill_failed(self, code: int | None) -> None:
+        self._failed = code
+        self.kill()
 
     def _reap(self) -> None:
         # Kill the child's remaining children while the unreaped child still reserves the group's id.
@@ -157,4 +169,6 @@ class Child:
         os.close(self._lifeline)
         for reader in self._readers:
             reader.join()
-        self._inbox.put(Exited(code))
+        if self._overdue is not None:
+            self._overdue.cancel()
+        self._inbox.put(Exited(code if code >= 0 or self._failed is None else self._failed))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from gpt2core.networks.memory import plan
 from gpt2core.networks.vgg.tensors import DIVIDED, LAYERS, Vgg
 from gpt2core.node import openmp
 from gpt2core.process import launch
+from gpt2core.process.child import Child, Exited, Reported, Waiting
 from gpt2core.process.ranks import launcher
 from gpt2core.ranks.layout import SHARES
 from gpt2core.run.train import train, weights_sha256
@@ -306,11 +308,14 @@ def test_all_ranks_stop_at_a_loss_that_is_not_finite():
      ({"data": "/no/such/file"}, "unreadable-file"), ({"checkpoint": "/no/such/file.bin"}, "unreadable-file")],
 )  # fmt: skip
 def test_an_error_of_all_ranks_is_reported_once(tmp_path, change, slug):
-    done = subprocess.run(
-        launch.command(tmp_path / "result.json", ranks=2), env=launch.environment(), check=False, timeout=COMPILES_S,
-        input=json.dumps(dataclasses.replace(SMALL, ranks=2).to_dict() | change), capture_output=True, text=True,
-    )  # fmt: skip
-    events = [event for line in done.stdout.splitlines() if (event := launch.parse_event(line))]
+    """A launcher that misses the end of its rank is killed, as a worker's would be."""
+    inbox: SimpleQueue[Any] = SimpleQueue()
+    trainer = Waiting(launch.command(tmp_path / "result.json", ranks=2))
+    Child(trainer, dataclasses.replace(SMALL, ranks=2).to_dict() | change, inbox)
+    events: list[dict[str, Any]] = []
+    while not isinstance(message := inbox.get(timeout=COMPILES_S), Exited):
+        if isinstance(message, Reported):
+            events.append(dict(message.event))
     assert [event["slug"] for event in events if event["event"] == "error"] == [slug]
     assert events[-1]["event"] == "error"
-    assert done.returncode == events[-1]["exit_code"] == 2
+    assert message.code == events[-1]["exit_code"] == 2

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from gpt2core.process import child as processes
 from gpt2core.process import launch
 from gpt2core.process.child import LINE_CHARS, PIECE_CHARS, Child, Exited, Printed, Reported, Waiting, spawning_on
 
@@ -114,6 +115,14 @@ def test_terminate_and_kill_reach_the_child() -> None:
         stop(child)
         end = everything(inbox)[-1]
         assert end.signal_name == name
+
+
+def test_a_child_that_lives_on_after_its_error_is_killed_and_ends_with_the_error(monkeypatch) -> None:
+    monkeypatch.setattr(processes, "FAILED_S", 0.2)
+    event = {"event": "error", "slug": "bad-config", "detail": "lr = -1", "exit_code": launch.EXIT_BAD_INPUT}
+    child, inbox = start(f"import signal; print({json.dumps(event)!r}, flush=True); signal.pause()")
+    assert everything(inbox) == [Reported(event), Exited(launch.EXIT_BAD_INPUT)]
+    child.kill()
 
 
 def test_stopping_what_has_ended_is_no_error() -> None:
