@@ -85,7 +85,7 @@ def test_a_preempted_task_is_not_all_useful_work_in_a_trace(tmp_path, scheduler)
         for at, span in enumerate(spans):
             if span.run_delay_ns < 500_000:
                 continue
-            # Its thread reads Linux's counts before its first task in a later step: the steps until then have the delay.
+            # Its thread reads Linux's counts before its first task in a later step: the delay is of the steps so far.
             read_ns = next((later.begin_ns for later in spans[at + 1 :] if later.step > span.step), None)
             if read_ns is not None:  # else after the last step
                 preempted += 1
