@@ -20,6 +20,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
 
+from gpt2core.node.files import check_output
 from gpt2core.process import streams
 from gpt2core.spec.version import version
 from taskloom.contract.options import DEFAULT_HOST, DEFAULT_PORT
@@ -258,9 +259,11 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, in `workers` processes. Port 0: a free port. When ready, print the URL on standard
     output, as one line of JSON unless it is a terminal, and write the port to `port_file`. as_json: JSON also on a
-    terminal. Raises StartRefused.
+    terminal. Raises StartRefused, ConfigError for a file that cannot be written.
     """
     logs.to_standard_error(as_json)
+    if port_file is not None:
+        check_output("port_file", port_file)
     settings = Settings.read(database_url)
     if workers > 1 and settings.database_url.startswith("sqlite"):
         raise StartRefused(f"--workers {workers} needs PostgreSQL: a SQLite file has one writer")
