@@ -216,6 +216,8 @@ def steal() -> Check:
     before = host.cpu_times_ticks()
     time.sleep(STEAL_SAMPLE_S)
     after = host.cpu_times_ticks()
+    if not (before and after):
+        return ok("steal time", "not shown")
     total = sum(after.values()) - sum(before.values())
     since_boot = after.get("steal", 0) / max(1, sum(after.values()))
     now = (after.get("steal", 0) - before.get("steal", 0)) / max(1, total)
