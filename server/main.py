@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -314,6 +315,7 @@ def configuration(app: FastAPI) -> uvicorn.Config:
 
 def _run(server: _Server, listener: socket.socket) -> None:
     """Raises StartRefused."""
+    threading.Thread(target=int).start()  # where none can start, a line says so; Uvicorn would log a traceback
     os.environ["PYTHONSAFEPATH"] = "1"  # processes of the analysis pool load no modules from the current folder
     # Uvicorn raises the signal again after it has stopped; a requested stop is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
