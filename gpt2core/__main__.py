@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpt2core.node.files import output
 from gpt2core.process import trainer
 from gpt2core.process.node_time import NodeTime, process_started_s
 from gpt2core.process.trainer import emit
 from gpt2core.spec import preflight
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.errors import Cancelled, ConfigError, MachineError, NotFinite, UnreadableFile
+from gpt2core.spec.errors import Cancelled, ConfigError, MachineError, NotFinite
+from gpt2core.spec.files import write_text
 from gpt2core.spec.threads import end_with_threads
 
 if TYPE_CHECKING:
@@ -42,10 +44,8 @@ def run(arguments: argparse.Namespace, stop: threading.Event) -> None:
     spent.went_to("starting")
     if arguments.graph is not None and (world is None or world.rank.number == 0):
         text = train.graph_dot(config)
-        try:
-            arguments.graph.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UnreadableFile(arguments.graph, error.strerror or str(error)) from error
+        with output("graph", arguments.graph):
+            write_text(arguments.graph, text)
     if arguments.plan:
         processor()  # a plan is refused as its run would be
         emit(train.plan_event(config, arguments.prove))

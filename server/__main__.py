@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def main() -> int:
 
             return keys(sys.argv[2:])
         given = parser.parse_args()
+        # OpenBLAS would start threads that nothing here uses and, where it may start none, raise SIGINT.
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
         gc.disable()  # loaded modules stay, and collecting garbage among them takes a tenth of the time to load
         from taskloom.server.main import serve, serve_replica  # loads the whole server, so after quick checks
         from taskloom.server.preflight import checks

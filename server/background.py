@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from anyio import to_thread
 from sqlalchemy.exc import DBAPIError
 
+from gpt2core.process import streams
 from gpt2core.spec.wording import counted
 from taskloom.contract.retention import PruneRequest
 from taskloom.server.context import Context
@@ -112,10 +113,11 @@ async def _repeat(
     while not await _is_set_within(stopping, pause_s):
         try:
             await work()
-        except (ServerError, DBAPIError) as error:
-            log.error("background work failed; it will be repeated: %s", error)
-        except Exception:
-            log.exception("background work failed; it will be repeated")
+        except Exception as error:
+            if isinstance(error, ServerError | DBAPIError) or streams.is_exhausted(error):
+                log.error("background work failed; it will be repeated: %s", error)
+            else:
+                log.exception("background work failed; it will be repeated")
         pause_s = every_s
 
 

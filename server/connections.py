@@ -7,6 +7,7 @@ Uvicorn has no such limits with httptools; with its other parser, h11, chunks of
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
@@ -36,6 +37,9 @@ CHUNK_FRAME_BYTES = 32  # what a chunk may have beside its content
 HEAD_END = b"\n\r\n"
 # Headers of which only one is read: of two, a proxy might read the other.
 SINGLE = (b"authorization", b"content-encoding", b"content-type", b"host", b"idempotency-key")
+
+# RFC 3986: an address in brackets or a name, and perhaps a port. Empty: the request's target names no host.
+HOST = re.compile(rb"(\[[0-9A-Za-z:.%_~-]+\]|[0-9A-Za-z._~%!$&'()*+,;=-]*)(:[0-9]*)?")
 
 
 class _Flow(FlowControl):
@@ -162,6 +166,10 @@ class Connection(HttpToolsProtocol):
             self._refusal = RequestRefused(f"{twice[0].decode()} is given twice")
             raise self._refusal
         found = dict(self.headers)
+        host = found.get(b"host")
+        if (host is None and self.parser.get_http_version() == "1.1") or not HOST.fullmatch(host or b""):
+            self._refusal = RequestRefused("a request needs the header Host, with a name and perhaps a port (RFC 9112)")
+            raise self._refusal
         self._left_bytes = None if b"transfer-encoding" in found else int(found.get(b"content-length", b"0"))
         self._disarm()
         super().on_headers_complete()

@@ -329,8 +329,8 @@ class TooManyQuestions(ServerError):
 
 
 class OutOfResources(ServerError):
-    """Memory, processes, threads or open files of this server have run out, or its system ended the process that
-    computed the answer; retry after `Retry-After`."""
+    """Memory, processes, threads or open files of this server have run out, its temporary folder cannot be written, or
+    its system ended the process that computed the answer; retry after `Retry-After`."""
 
     slug, title, status = "out-of-resources", "Out of resources", 503
 

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
 
+from gpt2core.node.files import check_output
 from gpt2core.process import streams
 from gpt2core.spec.version import version
 from taskloom.contract.options import DEFAULT_HOST, DEFAULT_PORT
@@ -258,9 +260,11 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, in `workers` processes. Port 0: a free port. When ready, print the URL on standard
     output, as one line of JSON unless it is a terminal, and write the port to `port_file`. as_json: JSON also on a
-    terminal. Raises StartRefused.
+    terminal. Raises StartRefused, ConfigError for a file that cannot be written.
     """
     logs.to_standard_error(as_json)
+    if port_file is not None:
+        check_output("port_file", port_file)
     settings = Settings.read(database_url)
     if workers > 1 and settings.database_url.startswith("sqlite"):
         raise StartRefused(f"--workers {workers} needs PostgreSQL: a SQLite file has one writer")
@@ -311,6 +315,7 @@ def configuration(app: FastAPI) -> uvicorn.Config:
 
 def _run(server: _Server, listener: socket.socket) -> None:
     """Raises StartRefused."""
+    threading.Thread(target=int).start()  # where none can start, a line says so; Uvicorn would log a traceback
     os.environ["PYTHONSAFEPATH"] = "1"  # processes of the analysis pool load no modules from the current folder
     # Uvicorn raises the signal again after it has stopped; a requested stop is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -22,8 +22,8 @@ class Screen(Console):
     control no terminal."""
 
     def __init__(self, **options: Any) -> None:
-        # The library would fail on other digits than ours, and fill lines of millions of columns.
-        odd = [name for name in ("COLUMNS", "LINES") if not re.fullmatch("[0-9]{1,4}", os.environ.get(name, ""))]
+        # The library would fail on other digits than ours, show nothing in 0 columns, and fill lines of millions.
+        odd = [name for name in ("COLUMNS", "LINES") if not re.fullmatch("[1-9][0-9]{0,3}", os.environ.get(name, ""))]
         kept = {name: value for name, value in os.environ.items() if name not in odd}
         super().__init__(markup=False, emoji=False, _environ=kept, **options)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpt2core.spec.errors import ConfigError, InputError, UnreadableFile
+from gpt2core.spec.files import replacing
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.trace import Trace, trace_of
 
@@ -64,9 +65,10 @@ def write(path: Path, form: Format, traces: Sequence[tuple[str, Trace]]) -> list
 
 
 def _write(path: Path, pieces: Iterable[str]) -> None:
-    if path.name.endswith(".gz"):
-        with gzip.open(path, "wt", compresslevel=LEVEL, encoding="utf-8") as packed:
-            packed.writelines(pieces)
-    else:
-        with path.open("w", encoding="utf-8") as file:
-            file.writelines(pieces)
+    with replacing(path) as part:
+        if path.name.endswith(".gz"):
+            with gzip.open(part, "wt", compresslevel=LEVEL, encoding="utf-8") as packed:
+                packed.writelines(pieces)
+        else:
+            with part.open("w", encoding="utf-8") as file:
+                file.writelines(pieces)

@@ -72,8 +72,8 @@ class Measurement:
             if self._settings.peaks != "forced" and self._is_busy():
                 return Begun.BUSY
             self._report.say("peaks", "measuring the node's peaks once; `--peaks never` skips this")
-            folder = held.enter_context(TemporaryFolder())
             try:
+                folder = held.enter_context(TemporaryFolder())
                 waiting = Waiting(self._command(folder / "peaks.json"), self._settings.cores)
             except OSError as error:
                 self._fail(str(error))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gpt2core.spec import files
-from gpt2core.spec.errors import UnreadableFile
+from gpt2core.spec.errors import ConfigError, UnreadableFile
 
 
 def unreadable(path: str | Path, error: OSError) -> UnreadableFile:
@@ -37,3 +37,19 @@ def replacing(path: str | Path) -> Iterator[Path]:
             yield part
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+@contextlib.contextmanager
+def output(setting: str, path: str | Path) -> Iterator[None]:
+    """A block that writes the file that a setting names. Raises ConfigError if the file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        accepted = f"a file in a folder that exists and can be written ({error.strerror or error})"
+        raise ConfigError(setting, str(path), accepted) from error
+
+
+def check_output(setting: str, path: str | Path) -> None:
+    """Check a file that work will write, before the work. Raises ConfigError if it could not be written."""
+    with output(setting, path):
+        files.check(path)

@@ -281,9 +281,10 @@ def _cache_bytes(index: Path) -> int:
 def topology(cores: list[int]) -> dict[str, Any]:
     """CPU model, sockets, physical cores, SMT, caches and frequency policy, as far as the machine shows them."""
     places = {
-        (read_int(CPU / f"cpu{core}/topology/physical_package_id"), read_int(CPU / f"cpu{core}/topology/core_id"))
+        tuple(read_int(CPU / f"cpu{core}/topology/{name}") for name in ("physical_package_id", "core_id"))
         for core in cores
     }
+    known = not any(None in place for place in places)
     caches = [
         {"level": level, "type": read_text(index / "type"), "size": read_text(index / "size"),
          "shared_cores": read_text(index / "shared_cpu_list")}
@@ -294,8 +295,8 @@ def topology(cores: list[int]) -> dict[str, Any]:
         "cpu_model": cpu_model(),
         "architecture": platform.machine(),
         "kernel": platform.release(),
-        "sockets": len({socket for socket, _ in places}),
-        "physical_cores": len(places),
+        "sockets": len({socket for socket, _ in places}) if known else None,
+        "physical_cores": len(places) if known else None,
         "smt": {str(core): smt_siblings(core) for core in cores},
         "caches": caches,
         "governor": governor(cores[0]),

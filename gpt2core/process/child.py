@@ -154,7 +154,8 @@ class Child:
                 if event is not None and event["event"] == "error" and self._overdue is None:
                     self._overdue = threading.Timer(FAILED_S, self._kill_failed, [event.get("exit_code")])
                     self._overdue.daemon = True
-                    self._overdue.start()
+                    with contextlib.suppress(RuntimeError):  # no thread is left: what the child says still counts
+                        self._overdue.start()
 
     def _kill_failed(self, code: int | None) -> None:
         self._failed = code

@@ -75,7 +75,7 @@ def guarded(main: Callable[[], int | None]) -> int:
     except ImportError as error:
         code, failed = EXIT_BAD_INPUT, str(NotLoaded(error))
     except (OSError, MemoryError, RuntimeError) as error:
-        if is_exhausted(error):
+        if is_exhausted(error) or is_unloaded(error):
             failed = f"{str(error) or 'no memory is left'}; raise the limit (ulimit -a, or that of the container)"
         elif not isinstance(error, OSError):
             raise
@@ -97,6 +97,11 @@ def is_exhausted(error: Exception) -> bool:
     """Whether memory, processes, threads or files have run out. Python has no error of its own for threads."""
     known = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED)
     return known or str(error) == "can't start new thread"
+
+
+def is_unloaded(error: Exception) -> bool:
+    """Whether a library could not be loaded, as where no address space is left: ctypes gives no number, only text."""
+    return isinstance(error, OSError) and error.errno is None and ".so" in str(error)
 
 
 def _lost(number: int, stream: TextIO) -> str | None:

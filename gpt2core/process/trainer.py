@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 
 from gpt2core.node.files import replacing
 from gpt2core.process.launch import EXIT_BAD_INPUT, EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
-from gpt2core.process.streams import forget_output
-from gpt2core.spec.errors import Cancelled, CoreError, InputError, Unheard, UnreadableFile
+from gpt2core.process.streams import forget_output, is_exhausted, is_unloaded
+from gpt2core.spec.errors import Cancelled, CoreError, InputError, MachineError, Unheard, UnreadableFile
 from gpt2core.spec.extras import NotLoaded
 from gpt2core.spec.preflight import TRAINING, require
 
@@ -49,13 +49,15 @@ def main(work: Callable[[threading.Event], None]) -> int:
         unloaded = NotLoaded(cause)
         emit({"event": "error", "slug": unloaded.slug, "detail": str(unloaded), "exit_code": EXIT_BAD_INPUT})
         return EXIT_BAD_INPUT
-    except (MemoryError, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.ENOMEM:  # mmap's
-            if error.filename is None:
-                raise
+    except (MemoryError, OSError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM:  # mmap's
+            emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
+            return EXIT_FAILED
+        if isinstance(error, OSError) and error.filename is not None:
             return failed(UnreadableFile(error.filename, error.strerror or str(error)))
-        emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
-        return EXIT_FAILED
+        if not (is_exhausted(error) or is_unloaded(error)):
+            raise
+        return failed(MachineError(f"{error}; raise the limit (ulimit -a, or that of the container)"))
     return EXIT_OK
 
 

@@ -18,6 +18,7 @@ from gpt2core.measure import environment, profile
 from gpt2core.networks.exchanged import layout_of
 from gpt2core.networks.memory import memory_bytes
 from gpt2core.node import pages
+from gpt2core.node.files import check_output
 from gpt2core.process.node_time import NodeTime
 from gpt2core.run.canary import Canary
 from gpt2core.run.code import load_code
@@ -73,6 +74,9 @@ def train(
     with together():
         planned = plan(config, RESERVE_BYTES, prove, rank, world.place if world else None)
         config, network = planned.config, planned.network
+        for setting in ("save", "trace") if rank == 0 else ():
+            if (path := getattr(config, setting)) is not None:
+                check_output(setting, path)  # they are written at the end, perhaps after hours
         who = schedulers.scheduler(config.scheduler)
         who.load(who.chosen(config), planned.cores)
         data = network.data(config.part)

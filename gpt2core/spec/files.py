@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +18,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
     At every moment `path` is either the old file or the complete new one. Raises OSError.
     """
-    final = Path(path).resolve()
-    if final.exists() and not final.is_file():
-        raise OSError(errno.EINVAL, "exists and is not a regular file", str(path))
-    part = final.with_name(f".{final.name[:64]}.{os.urandom(6).hex()}.part")
-    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    final, part = _begun(path)
     mode = part.stat().st_mode & 0o777
     try:
         yield part
@@ -33,6 +30,22 @@ def replacing(path: str | Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
         raise
     sync(final.parent)
+
+
+def check(path: str | Path) -> None:
+    """Raises OSError if `replacing` could not begin to replace this file."""
+    _begun(path)[1].unlink()
+
+
+def _begun(path: str | Path) -> tuple[Path, Path]:
+    """The file itself behind links, and a new empty file beside it. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise OSError(errno.EINVAL, "exists and is not a regular file", str(path))
+    final = Path(path).resolve()
+    part = final.with_name(f".{final.name[:64]}.{os.urandom(6).hex()}.part")
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return final, part
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from gpt2core.node import files
 from taskloom import listing
-from taskloom.commands.output import connect, json_option, server_option, show_answer
+from taskloom.commands.output import OutputFile, connect, json_option, server_option, show_answer
 
 FORMATS = {
     "csv": "csv",
@@ -25,8 +26,7 @@ FORMATS = {
 @click.option(
     "--format", "form", type=click.Choice(["csv", "ndjson", "parquet", "arrow"]), help="[default: by FILE's name]"
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE",
-              help="output file")  # fmt: skip
+@click.option("-o", "--output", type=OutputFile(), required=True, metavar="FILE", help="output file")
 @click.option("--columns", metavar="NAME,...", help="only these, in this order")
 @listing.run_options
 @server_option
@@ -38,10 +38,7 @@ def export(
     form = form or FORMATS.get(output.suffix.removeprefix("."))
     if form is None:
         raise click.UsageError(f"unknown format of {output}; give --format csv, ndjson, parquet or arrow")
-    with connect(server) as client:
-        try:
-            client.export(table, output, form, columns=columns, **listing.run_query(chosen))
-        except OSError as error:
-            raise click.BadParameter(f"{output}: {error.strerror}", param_hint="--output") from error
+    with connect(server) as client, files.output("output", output):
+        client.export(table, output, form, columns=columns, **listing.run_query(chosen))
     answer = {"table": table, "format": form, "path": str(output), "bytes": output.stat().st_size}
     show_answer(answer, [f"wrote {output}"], as_json)

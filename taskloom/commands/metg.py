@@ -12,14 +12,24 @@ import click
 from rich import box
 from rich.table import Table
 
+from gpt2core.node.files import output
 from gpt2core.process import launch
 from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.files import write_text
 from gpt2core.spec.schedulers import AUTO, RUNTIMES, parallel
 from gpt2core.spec.wording import counted, seconds
 from gpt2core.taskbench.granularity import COMPARED, KERNELS, MetgConfig
 from gpt2core.taskbench.patterns import PATTERNS
 from taskloom import local_run
-from taskloom.commands.output import console, error_console, failure, json_option, print_json, result_of, say_warnings
+from taskloom.commands.output import (
+    OutputFile,
+    console,
+    error_console,
+    json_option,
+    print_json,
+    result_of,
+    say_warnings,
+)
 from taskloom.metg_plot import svg
 from taskloom.options import comma_list
 from taskloom.progress import Bar
@@ -67,7 +77,7 @@ def _listed(text: str, everything: tuple[str, ...]) -> list[str]:
 @click.option("--max-grain", type=int, default=DEFAULT.max_grain, show_default=True,
               help="kernel iterations of the largest tasks; a sweep halves them down to one")  # fmt: skip
 @click.option("--point-s", type=float, default=DEFAULT.point_s, show_default=True, help="seconds timed at each grain")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="plot efficiency over time per task")
+@click.option("--plot", type=OutputFile(), metavar="FILE.svg", help="plot efficiency over time per task")
 @json_option
 def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
     """Measure the minimum effective task granularity of schedulers, as Task Bench defines it.
@@ -75,8 +85,8 @@ def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
     METG(50 %) is the smallest time per task (elapsed x threads / tasks) at which the kernel still runs at half of its
     peak rate. Every task of every timed run checks that its inputs are those of the previous timestep.
     """
-    if plot is not None and (plot.suffix != ".svg" or not plot.parent.is_dir()):
-        raise ConfigError("plot", str(plot), "a file ending in .svg in a folder that exists")
+    if plot is not None and plot.suffix != ".svg":
+        raise ConfigError("plot", str(plot), "a file ending in .svg")
     given["pattern"] = _listed(given["pattern"], PATTERNS)
     given["scheduler"] = _listed(given["scheduler"], parallel())
     if given["threads"] is None:
@@ -88,10 +98,8 @@ def metg(plot: Path | None, as_json: bool, **given: Any) -> None:
         ending = local_run.run(config, launch.metg_command, partial(show, bar), bar.line)
     result = result_of(ending, "the measurement failed", as_json)
     if plot is not None:
-        try:
-            plot.write_text(svg(result), encoding="utf-8")
-        except OSError as error:
-            raise failure(f"{plot}: {error.strerror}", {"error": str(error), "field": "plot"}, 2, as_json) from error
+        with output("plot", plot):
+            write_text(plot, svg(result))
     if as_json:
         print_json(result)
     else:

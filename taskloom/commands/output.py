@@ -7,10 +7,12 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpt2core.node.files import check_output
 from taskloom.contract.logs import printable_lines
 from taskloom.contract.options import DEFAULT_SERVER
 
@@ -47,6 +49,19 @@ class Verdicts(click.ParamType[tuple[str, ...]]):
             if part not in VERDICTS:
                 self.fail(f"{part!r} is not one of {', '.join(VERDICTS)}", parameter, context)
         return found
+
+
+class OutputFile(click.Path):
+    """A file that a command writes. One that cannot be written is refused before the command's work."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Path:
+        del context
+        path = Path(value)
+        check_output("file" if parameter is None else str(parameter.name), path)
+        return path
 
 
 fail_on_option = click.option(

@@ -11,9 +11,12 @@ from typing import Any
 
 import click
 
+from gpt2core.node import files
+from gpt2core.spec.files import write_text
 from taskloom.analysis.report import FAILING, Report, junit, markdown, page
 from taskloom.analysis.thresholds import EXCEEDED, Judged, Threshold, judge, parse
 from taskloom.commands.output import (
+    OutputFile,
     connect,
     fail_on_option,
     json_option,
@@ -45,12 +48,13 @@ def _plain(report: Report, judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def write(text: str, target: Path, appends: bool = False) -> None:
-    """Write a report to a file. Raises BadParameter."""
-    try:
-        with target.open("a" if appends else "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
+    """Write a report to a file. Raises ConfigError."""
+    if not appends:
+        with files.output("output", target):
+            write_text(target, text)
+        return
+    with files.output(SUMMARY, target), target.open("a", encoding="utf-8") as file:
+        file.write(text)
 
 
 def read_thresholds(file: Path, hint: str) -> list[Threshold]:
@@ -73,7 +77,7 @@ def read_thresholds(file: Path, hint: str) -> list[Threshold]:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputFile(),
     help="output file  [default: report-ID.html for a page]",
 )
 @click.option(
@@ -112,8 +116,10 @@ def report(
             needs = f"github-summary needs -o FILE where {SUMMARY} names no file; GitHub's runner sets it in each step"
             raise click.BadParameter(needs, param_hint="--format")
         target = Path(os.environ[SUMMARY])
-    elif form == "html" and not as_json:
-        target = output or Path(f"report-{experiment_id}.html")
+        write("", target, appends)  # it can be written, or is refused before the server is asked
+    elif form == "html" and not as_json and output is None:
+        target = Path(f"report-{experiment_id}.html")
+        files.check_output("output", target)
     given = [] if limits is None else read_thresholds(limits, "--thresholds")
     with connect(server) as client:
         found = client.report(experiment_id, leave_out_disturbed)

@@ -10,10 +10,12 @@ from typing import Any, get_args
 
 import click
 
+from gpt2core.node import files
 from gpt2core.process.temporary import TemporaryFolder
 from taskloom import listing, tables, trace_files, watch
 from taskloom.analysis import node_time
 from taskloom.commands.output import (
+    OutputFile,
     connect,
     console,
     json_option,
@@ -149,7 +151,7 @@ def log(run_id: int, follow: bool, tail: int | None, server: str, as_json: bool)
 @runs.command()
 @click.argument("run_id", metavar="ID", type=int)
 @click.argument("name", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="output file [./NAME]")
+@click.option("-o", "--output", type=OutputFile(), help="output file [./NAME]")
 @server_option
 @json_option
 def artifacts(run_id: int, name: str | None, output: Path | None, server: str, as_json: bool) -> None:
@@ -157,10 +159,8 @@ def artifacts(run_id: int, name: str | None, output: Path | None, server: str, a
     with connect(server) as client:
         if name is not None:
             target = output or Path(Path(name).name)
-            try:
+            with files.output("output", target):
                 client.download_artifact(run_id, name, target)
-            except OSError as error:
-                raise click.BadParameter(f"{target}: {error.strerror}", param_hint="--output") from error
             if as_json:
                 print_json({"run_id": run_id, "name": name, "path": str(target)})
             return
@@ -171,7 +171,7 @@ def artifacts(run_id: int, name: str | None, output: Path | None, server: str, a
 @runs.command("trace")
 @click.argument("run_ids", metavar="ID [ID]", type=int, nargs=-1, required=True)
 @click.option("--format", "form", type=click.Choice(get_args(trace_files.Format)), help="[default: by FILE's name]")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE",
+@click.option("-o", "--output", type=OutputFile(), required=True, metavar="FILE",
               help=".json or .json.gz for Chrome and Perfetto, .prv for Paraver (with .pcf and .row)")  # fmt: skip
 @server_option
 @json_option
@@ -189,9 +189,9 @@ def write_trace(
             client.download_artifact(run_id, trace_files.ARTIFACT, raw)
             trace = trace_files.read(raw)
             traces.append((f"run {run_id}: {trace.title}", trace))
-    files = trace_files.write(output, form, traces)
-    answer = {"run_ids": list(run_ids), "format": form, "files": [str(file) for file in files]}
-    show_answer(answer, (f"wrote {file}" for file in files), as_json)
+    written = trace_files.write(output, form, traces)
+    answer = {"run_ids": list(run_ids), "format": form, "files": [str(file) for file in written]}
+    show_answer(answer, (f"wrote {file}" for file in written), as_json)
 
 
 def _print(run: RunDetail, as_json: bool) -> None:

@@ -12,10 +12,10 @@ import click
 
 from gpt2core.networks.network import model_in
 from gpt2core.node import host
+from gpt2core.node.files import check_output
 from gpt2core.process import launch
 from gpt2core.process.temporary import TemporaryFolder
 from gpt2core.spec.config import TrainConfig
-from gpt2core.spec.errors import ConfigError
 from taskloom import local_run, trace_files, train_tables
 from taskloom.commands.output import connect, console, error_console, json_option, print_json, result_of, server_option
 from taskloom.options import prompt_file_option, prompt_of, single_settings, train_options
@@ -81,9 +81,8 @@ def train(
     local_run.check_cores(config)
     form = trace_files.format_of(Path(config.trace)) if config.trace else None
     for name, path in (("save", config.save), ("trace", config.trace), ("graph", graph)):
-        file = Path(path or "unnamed").absolute()
-        if path is not None and not (file.parent.is_dir() and (file.is_file() or not file.exists())):
-            raise ConfigError(name, str(path), "a file in a folder that exists")  # before hours of training
+        if path is not None:
+            check_output(name, path)  # before hours of training
     bar = Bar(error_console(), not as_json, "starting the trainer")
     with TemporaryFolder() as folder, bar:
         raw = folder / "trace.json.gz"

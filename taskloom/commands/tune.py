@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpt2core.node.files import output
+from gpt2core.spec.files import write_text
 from taskloom import named_commit, request_file, tables, watch
 from taskloom.client import Client
 from taskloom.commands.output import (
+    OutputFile,
     connect,
     error_console,
     json_option,
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 @named_commit.commit_options
 @click.option("--dry-run", is_flag=True, help="show the size of the space and what the answer can say; queue nothing")
 @click.option("--wait", is_flag=True, help="wait for the answer; a line for each block")
-@click.option("--export", type=click.Path(path_type=Path), help="with --wait: write the winner as a file for submit")
+@click.option("--export", type=OutputFile(), help="with --wait: write the winner as a file for submit")
 @server_option
 @json_option
 def tune(
@@ -133,13 +136,9 @@ def follow(client: Client, experiment: ExperimentDetail, shown: bool) -> Tuning:
 
 
 def write(path: Path, found: Tuning) -> None:
-    """Write the winner as a request file. Raises UnreadableFile."""
+    """Write the winner as a request file. Raises ConfigError."""
     import yaml
 
-    from gpt2core.spec.errors import UnreadableFile
-
     text = f"# {found.sentence}\n" + yaml.safe_dump({"base": found.base}, sort_keys=False)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UnreadableFile(path, error.strerror or str(error)) from error
+    with output("export", path):
+        write_text(path, text)

@@ -10,6 +10,7 @@ import click
 from gpt2core.spec.errors import ConfigError
 from taskloom import analysis_tables, named_commit, request_file, tables, watch
 from taskloom.commands.output import (
+    OutputFile,
     connect,
     error_console,
     json_option,
@@ -44,7 +45,7 @@ LISTS = {"scheduler": "schedulers", "threads": "threads", "mode": "modes"}
 @click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
 @click.option("--wait", is_flag=True, help="wait for the analysis and print it; exit 1 if a run failed")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="with --wait: write the report to this file"
+    "-o", "--output", type=OutputFile(), help="with --wait: write the report to this file"
 )
 @server_option
 @json_option

@@ -59,6 +59,39 @@ def test_a_daemon_that_cannot_start_says_so_in_one_json_line(command: tuple[str,
     assert (plain.returncode, plain.stderr.startswith(begins)) == (2, True)
 
 
+OUTPUTS = (
+    ("metg", "--plot"), ("export", "runs", "-o"), ("report", "1", "-o"), ("experiments", "report", "1", "-o"),
+    ("runs", "artifacts", "1", "a", "-o"), ("runs", "trace", "1", "-o"),
+    ("tune", *TINY, "--space", "scheduler=task,serial", "--wait", "--export"), ("workload", *TINY, "--wait", "-o"),
+    ("train", *TINY, "--graph"), ("train", *TINY, "--save"), ("train", *TINY, "--trace"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", OUTPUTS, ids=lambda command: f"{command[0]} {command[-1]}")
+def test_an_output_file_that_cannot_be_written_is_refused_before_the_work(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.json").mkdir()
+    named = {"--plot": "plot", "--export": "export", "-o": "output"}.get(command[-1], command[-1][2:])
+    for unusable in ("missing/x.json", "folder.json", "file/x.json", "/proc/x.json"):
+        done = cli(*command, unusable, "--json", server=NOBODY, folder=tmp_path)
+        error = json.loads(done.stderr)
+        assert (done.returncode, error["field"], error["value"]) == (2, named, unusable)
+        assert error["accepted"].startswith("a file in a folder that exists and can be written (")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder.json"]
+
+
+def test_a_report_that_no_option_names_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "report-1.html").mkdir()
+    done = cli("report", "1", server=NOBODY, folder=tmp_path)
+    assert (done.returncode, done.stderr[:34]) == (2, "error: output = 'report-1.html' is")
+    for summary in ("missing/summary.md", "report-1.html"):
+        done = cli("report", "1", "--format", "github-summary", server=NOBODY, folder=tmp_path,
+                   GITHUB_STEP_SUMMARY=summary)  # fmt: skip
+        assert (done.returncode, f"GITHUB_STEP_SUMMARY = '{summary}' is not" in done.stderr) == (2, True)
+
+
 def test_from_submission_to_comparison(home: House, client: Client, tmp_path: Path) -> None:
     home.start_worker(trainer=None)
     axes = ("--scheduler", "fork-join,task", "--primary", "scheduler=task vs scheduler=fork-join")

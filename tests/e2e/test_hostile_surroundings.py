@@ -35,6 +35,7 @@ POOLS = '[pools.a]\ncores = 1\nmemory = "1GiB"\nwalltime = 600\nmax_jobs = 1\n'
 Run = Callable[..., tuple[int, str]]
 COMMANDS = {
     "plan": ("train", *TINY, "--plan"),
+    "train": ("train", *TINY),
     "runs": ("runs", "list"),
     "submit": ("submit", *TINY, "--scheduler", "task,fork-join", "--dry-run"),
     "worker": ("worker", "--idle-exit", "1s", "--peaks", "never"),
@@ -121,6 +122,8 @@ LOST = {  # surroundings that lose what a command says, or in which nothing can 
     "closed output": "exec >&- 2>&-; exec \"$@\"", "a full disk behind output": "exec >/dev/full; exec \"$@\"",
     "no files can grow": "ulimit -f 0; exec \"$@\"",
 }  # fmt: skip
+
+LIMITS = ("ulimit -v 200000", "ulimit -v 1000000", "ulimit -n 32", "ulimit -f 4")  # KiB of addresses, files, KiB of one
 
 
 @pytest.fixture
@@ -287,4 +290,11 @@ def test_a_library_that_cannot_be_loaded_is_named(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize("surrounding", LOST)
 def test_no_command_ends_in_a_traceback_where_nothing_can_be_written(run: Run, surrounding: str) -> None:
     for ending in every(run, [(command, {}, LOST[surrounding]) for command in COMMANDS if command != "serve"]):
+        holds(ending, (0, 1, 2, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", LIMITS)
+def test_no_command_ends_in_a_traceback_where_a_limit_is_low(run: Run, limit: str) -> None:
+    for ending in every(run, [(command, {}, f'{limit}; exec "$@"') for command in COMMANDS]):
         holds(ending, (0, 1, 2, 3))

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -311,3 +312,15 @@ def is_number(cell):
     with contextlib.suppress(ValueError):
         return math.isfinite(float(cell))
     return False
+
+
+def test_an_export_without_a_temporary_folder_is_refused_and_the_log_says_why(api, monkeypatch, caplog, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    refused = api.http.get("/api/v1/exports/runs")
+    assert (refused.status_code, refused.headers.get("retry-after")) == (503, "5"), refused.text
+    assert refused.json()["type"] == "/problems/out-of-resources"
+    assert "temporary folder" in refused.json()["detail"]
+    reason = f"(TMPDIR): [Errno 2] No such file or directory: '{tmp_path}/missing"
+    assert any(reason in each for each in caplog.messages), caplog.messages
+    monkeypatch.undo()
+    assert api.http.get("/api/v1/exports/runs").status_code == 200

@@ -29,6 +29,21 @@ def test_parameters_of_several_values_may_be_repeated(empty_api):
     assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.parametrize(("version", "hosts", "status"), [
+    ("1.1", (), 400), ("1.0", (), 200), ("1.1", ("",), 200), ("1.1", ("localhost",), 200), ("1.1", ("a_b.c:80",), 200),
+    ("1.1", ("[::1]:8080",), 200), ("1.1", ("a b",), 400), ("1.1", ("a/b",), 400), ("1.1", ("u@a",), 400),
+    ("1.1", ("a:b",), 400), ("1.1", ("gr\xfc\xdfe",), 400), ("1.0", ("<a>",), 400), ("1.1", ("a", "a"), 400),
+])  # fmt: skip
+def test_a_request_names_one_host(empty_api, version, hosts, status):
+    lines = [f"GET /healthz HTTP/{version}", *(f"Host: {host}" for host in hosts), "Connection: close", "", ""]
+    url = empty_api.http.base_url
+    with socket.create_connection((url.host, url.port), timeout=DEADLINE_S) as connection:
+        connection.sendall("\r\n".join(lines).encode("latin-1"))
+        answer = connection.recv(1 << 16).decode()
+    assert answer.startswith(f"HTTP/1.1 {status} ")
+    assert (status == 400) is ("problem+json" in answer)
+
+
 @pytest.mark.parametrize(("accepted", "packs"), [
     ("gzip", True), ("br;q=1, gzip;q=0.5", True), ("gzip; q=1.0", True), ("gzip;q=0.001", True),
     ("gzip;q=0", False), ("gzip;q=0.000, *", False), ("identity, gzip ; q = 0", False), ("x-gzip;q=0", False),

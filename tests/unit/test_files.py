@@ -112,3 +112,14 @@ def test_a_file_that_cannot_be_synced_is_named(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="cannot be synced to the disk") as raised:
         files.write_text(tmp_path / "a", "kept")
     assert str(tmp_path) in str(raised.value.filename)
+
+
+def test_what_cannot_be_replaced_is_known_before_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    for name in ("file", "new"):
+        files.check(tmp_path / name)
+    for unusable in (".", "missing/a", "file/a", 300 * "x", "/dev/null"):
+        with pytest.raises(OSError, match=r"not a regular|No such|Not a directory|too long"):
+            files.check(tmp_path / unusable)
+    assert names(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "old"

@@ -105,6 +105,15 @@ def test_the_machine_is_described() -> None:
     assert source_hash() == source_hash()
 
 
+def test_a_machine_that_shows_nothing_is_described_as_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "CPU", tmp_path)
+    monkeypatch.setattr(host, "read_text", lambda _: None)
+    found = host.topology([0, 1])
+    assert (found["sockets"], found["physical_cores"], found["smt"]) == (None, None, {"0": None, "1": None})
+    told = {each.name: each.found for each in diagnosis.examine()}
+    assert {told[name] for name in ("steal time", "bf16", "turbo", "huge pages")} == {"not shown"}
+
+
 def test_what_is_wrong_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "governor", lambda _: "powersave")
     monkeypatch.setattr(host, "turbo", lambda: True)

@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.table import Table
 
+from taskloom.progress import Bar
 from taskloom.screen import Screen
 from taskloom.tables import new_table
 
@@ -80,11 +81,20 @@ def test_lines_are_said_as_they_are() -> None:
     assert file.getvalue() == f"[bold] {'x' * 40}\nsecond\n"
 
 
-@pytest.mark.parametrize("columns", ["²", "٨٠", "99999999", 5000 * "9", "-3", ""])
-def test_widths_that_no_terminal_has_are_not_taken(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    monkeypatch.setenv("LINES", columns)
-    assert Screen(file=io.StringIO()).width < 10_000
+@pytest.mark.parametrize("columns", ["²", "٨٠", "99999999", 5000 * "9", "-3", "0", "00", "abc", ""])
+@pytest.mark.parametrize("terminal", ["dumb", "xterm", ""])
+def test_widths_that_no_terminal_has_are_not_taken(
+    monkeypatch: pytest.MonkeyPatch, columns: str, terminal: str
+) -> None:
+    for name, value in (("COLUMNS", columns), ("LINES", columns), ("TERM", terminal)):
+        monkeypatch.setenv(name, value)
+    file = io.StringIO()
+    screen = Screen(file=file, force_terminal=True)
+    assert 20 < screen.width < 10_000
+    assert 1 < screen.height < 10_000
+    with Bar(screen, shown=True, text="drawn"):
+        screen.print(new_table("title", "name"))
+    assert "title" in file.getvalue()
 
 
 def test_the_width_of_the_environment_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,7 @@ EXHAUSTING = {
     "files": "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); os.dup(0)",
     "memory": "bytearray(1 << 60)", "an array": "import numpy; numpy.zeros(1 << 57)",
     "threads": "raise RuntimeError(\"can't start new thread\")",
+    "address space": "raise OSError('libx.so: failed to map segment from shared object')",
     "processes": "raise BlockingIOError(errno.EAGAIN, 'x')",
 }  # fmt: skip
 

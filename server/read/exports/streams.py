@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from taskloom.server.access.guard import while_connected
 from taskloom.server.db import Database
-from taskloom.server.errors import ServerError, TooManyExports
+from taskloom.server.errors import OutOfResources, ServerError, TooManyExports
 from taskloom.server.read import work
 from taskloom.server.read.exports import formats, tables
 from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
@@ -30,6 +31,7 @@ from taskloom.server.read.runs.listing import Filters, Sort
 from taskloom.server.read.sources import Refusal
 from taskloom.server.settings import Settings
 
+log = logging.getLogger("taskloom.server")
 READ_BYTES = 64 << 10
 END_S = 5.0  # for a writer to see that nobody reads
 
@@ -104,9 +106,7 @@ class Exports:
 
     @contextlib.asynccontextmanager
     async def _pieces(self, export: Export) -> AsyncIterator[AsyncIterator[bytes]]:
-        with tempfile.TemporaryDirectory(prefix="taskloom-export-") as folder:
-            pipe = Path(folder) / "pipe"
-            os.mkfifo(pipe, 0o600)
+        with _named_pipe() as pipe:
             source = os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0)
             reader = asyncio.StreamReader(READ_BYTES)
             transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -143,6 +143,19 @@ class Exports:
             return await reading
         finally:
             reading.cancel()
+
+
+@contextlib.contextmanager
+def _named_pipe() -> Iterator[Path]:
+    """A named pipe in the temporary folder, removed with the block. Raises OutOfResources."""
+    with contextlib.ExitStack() as kept:
+        try:
+            pipe = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="taskloom-export-"))) / "pipe"
+            os.mkfifo(pipe, 0o600)
+        except OSError as error:
+            log.error("an export needs the temporary folder (TMPDIR): %s", error)
+            raise OutOfResources("the server's temporary folder cannot be written; its log has the reason") from error
+        yield pipe
 
 
 async def _rest(
