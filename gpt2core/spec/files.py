@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +18,17 @@ UNFINISHED = ".*.part"  # what a killed process leaves beside its file
 def replacing(path: str | Path) -> Iterator[Path]:
     """A new empty file beside `path` that takes its place, synced to disk, if the block ends without an exception.
 
-    At every moment `path` is either the old file or the complete new one. Raises OSError.
+    At every moment `path` is either the old file or the complete new one. What a pipe or a device gets is complete too.
+    Raises OSError.
     """
+    if _streams(path):
+        with tempfile.TemporaryDirectory() as folder:
+            part = Path(folder) / Path(path).name
+            part.touch()
+            yield part
+            with part.open("rb") as content, Path(path).open("wb") as stream:
+                shutil.copyfileobj(content, stream)
+        return
     final, part = _begun(path)
     mode = part.stat().st_mode & 0o777
     try:
@@ -34,14 +45,28 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 def check(path: str | Path) -> None:
     """Raises OSError if `replacing` could not begin to replace this file."""
-    _begun(path)[1].unlink()
+    if _streams(path):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    else:
+        _begun(path)[1].unlink()
+
+
+def _streams(path: str | Path) -> bool:
+    """Whether it is a pipe or a device, such as /dev/stdout. Raises OSError for what is neither that nor a file."""
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISREG(mode):
+        return False
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return True
+    raise OSError(errno.EINVAL, "exists and is neither a file, a pipe nor a device", str(path))
 
 
 def _begun(path: str | Path) -> tuple[Path, Path]:
     """The file itself behind links, and a new empty file beside it. Raises OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise OSError(errno.EINVAL, "exists and is not a regular file", str(path))
     final = Path(path).resolve()
     part = final.with_name(f".{final.name[:64]}.{os.urandom(6).hex()}.part")
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))

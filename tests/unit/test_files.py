@@ -49,9 +49,31 @@ def test_an_exception_leaves_the_old_file_and_nothing_else(
 
 def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "file.bin").mkdir()
-    with pytest.raises(UnreadableFile, match="not a regular file"), replacing(tmp_path / "file.bin"):
+    with pytest.raises(UnreadableFile, match="neither a file, a pipe nor a device"), replacing(tmp_path / "file.bin"):
         pass
     assert names(tmp_path) == ["file.bin"]
+
+
+def test_a_pipe_gets_what_is_complete_and_nothing_of_what_failed(tmp_path: Path) -> None:
+    """As `-o /dev/stdout` in a pipeline, or `-o >(program)`."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    files.check(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    def write_half() -> None:
+        with replacing(pipe) as part:
+            part.write_text("half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write_half()
+    assert os.read(reader, 100) == b""
+    with replacing(pipe) as part:
+        part.write_text("new")
+    assert os.read(reader, 100) == b"new"
+    os.close(reader)
+    assert names(tmp_path) == ["pipe"]
 
 
 def test_a_link_is_written_through(tmp_path: Path) -> None:
@@ -118,8 +140,8 @@ def test_what_cannot_be_replaced_is_known_before_and_nothing_is_left(tmp_path: P
     (tmp_path / "file").write_text("old")
     for name in ("file", "new"):
         files.check(tmp_path / name)
-    for unusable in (".", "missing/a", "file/a", 300 * "x", "/dev/null"):
-        with pytest.raises(OSError, match=r"not a regular|No such|Not a directory|too long"):
+    for unusable in (".", "missing/a", "file/a", 300 * "x"):
+        with pytest.raises(OSError, match=r"neither a file|No such|Not a directory|too long"):
             files.check(tmp_path / unusable)
     assert names(tmp_path) == ["file"]
     assert (tmp_path / "file").read_text() == "old"
