@@ -231,7 +231,7 @@ function Network({of}) {
 	const {rows} = of;
 	return html`<section class="panel">
 		<h2>${of.model}</h2>
-		<ul>${of.answers.map(said => html`<li key=${said}>${said}</li>`)}</ul>
+		<ul class="notes">${of.answers.map(said => html`<li key=${said}>${said}</li>`)}</ul>
 		<${Phases}
 			title=${`Time of a step by phase: ${of.model}`}
 			name=${`workload-phases-${of.model}`}
