@@ -23,7 +23,7 @@ from taskloom.analysis.reasons import Reason
 from taskloom.analysis.rows import AgainstFaster, OfOrder
 from taskloom.analysis.sentences import reason
 from taskloom.analysis.statistics import holm
-from taskloom.analysis.variants import Group
+from taskloom.analysis.variants import Group, varying
 
 ORDER = "op_order"
 
@@ -130,7 +130,8 @@ def _weighed(of: Rivals, groups: Sequence[Group], noise_floor: float) -> dict[st
         whole_pool, above = pool(places, "places", sequential), pool(places, "places", sequential, tail).estimate.high
         estimate, counted = whole_pool.estimate, sum(map(len, places))
         why = reason("too-few", needed=Family(1).needed(estimate.test), unit="pairs")
-        pooled[order] = _Weighed(estimate, above, whole_pool.broken, why, whole_pool.scope, counted)
+        scope = sentences.of_places(whole_pool.scope, varying([sides[order][i][0][0].variant for i in whole]))
+        pooled[order] = _Weighed(estimate, above, whole_pool.broken, why, scope, counted)
     return pooled
 
 

@@ -54,11 +54,12 @@ class PrimaryRow(SweepRow):
 class Pooled:
     """`b` against `a` over all places with the same number of threads: each pair of runs of a block counts once.
 
-    scope: the population of ratio and interval: places like these, if they are enough for a sample, or only these.
-    between_places: standard deviation of the places' log ratios beyond what their pairs explain. diagnosis: findings
-    within places under which the interval does not hold, so that the verdict is undecided. p_adjusted: null if there
-    are too few pairs for any verdict. unit: places if the ratio is about places like these, else pairs. why: the reason
-    of the verdict; reason: says how many pairs are missing; null if none are; sentence: the verdict in words.
+    scope: the population of ratio and interval: places like these, if they are enough for a sample, or only these, and
+    the settings in which they differ. between_places: standard deviation of the places' log ratios beyond what their
+    pairs explain. diagnosis: findings within places under which the interval does not hold, so that the verdict is
+    undecided. p_adjusted: null if there are too few pairs for any verdict. unit: places if the ratio is about places
+    like these, else pairs. why: the reason of the verdict; reason: says how many pairs are missing; null if none are;
+    sentence: the verdict in words.
     """
 
     threads: int

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gpt2core.spec.wording import counted
+from gpt2core.spec.wording import counted, enumerated
 from taskloom.analysis.estimators import CONFIDENCE, FEWEST, Estimate, Unit
 from taskloom.analysis.family import Family
 from taskloom.analysis.reasons import Kind, Reason, Verdict
 from taskloom.analysis.rows import SweepRow
-from taskloom.analysis.wording import disturbed_share, is_or_are, settings, value_name
+from taskloom.analysis.wording import disturbed_share, is_or_are, settings, value_name, words
 
 UNDECIDED = "It is undecided whether {b} or {a} is faster"
 NO_RUN = "No run has succeeded."
@@ -93,6 +93,11 @@ def verdict(
 def of_settings(at: Mapping[str, Any]) -> str:
     """What a comparison has besides its sides: on 2 threads, with slices 1x64, 2 threads."""
     return f" on {settings(at)}" if list(at) == ["threads"] else f" with {settings(at)}" if at else ""
+
+
+def of_places(scope: str, names: Sequence[str]) -> str:
+    """The population of a pooled ratio. names: the settings in which its places differ."""
+    return f"{scope}, which differ in {enumerated(map(words, names))}" if names else scope
 
 
 def of_sides(

@@ -248,7 +248,7 @@ def _pooled(
     axis: str, pairs: Sequence[tuple[dict[str, Any], Group, Group]]
 ) -> list[PooledPlaces]:
     """Places with the same number of threads, pooled; none if there is only one place."""
-    families: dict[str, list[Floats]] = {}
+    families: dict[str, tuple[list[Mapping[str, Any]], list[Floats]]] = {}
     sequential = any(process.stop_rule for _, a, _ in pairs for process in a)
     for _, a, b in pairs:
         matched = matched_pairs(a, b)
@@ -256,12 +256,16 @@ def _pooled(
             logs = logarithms([p.median_step_s for p, _ in matched]) - logarithms([p.median_step_s for _, p in matched])
             of_a, of_b = a[0].variant, b[0].variant
             key = json.dumps([a[0].config["threads"], of_a[axis], of_b[axis], _order(of_a, axis)])
-            families.setdefault(key, []).append(logs)
-    return [
-        (*json.loads(key), places, pool(places, "places", sequential))
-        for key, places in families.items()
-        if len(places) > 1 and axis != "threads"
-    ]
+            variants, places = families.setdefault(key, ([], []))
+            variants.append(of_a)
+            places.append(logs)
+    found = []
+    for key, (variants, places) in families.items():
+        if len(places) > 1 and axis != "threads":
+            pooled = pool(places, "places", sequential)
+            scope = sentences.of_places(pooled.scope, varying(variants))
+            found.append((*json.loads(key), places, replace(pooled, scope=scope)))
+    return found
 
 
 def _judged(

@@ -88,7 +88,7 @@ def _inference_of_all(networks: Sequence[WorkNetwork]) -> Iterator[str]:
 
 
 def _range(values: Sequence[float]) -> str:
-    return f"{values[0]:.0%}" if len(values) == 1 else f"{values[0]:.0%} to {values[-1]:.0%}"
+    return " to ".join(dict.fromkeys(f"{value:.0%}" for value in (values[0], values[-1])))
 
 
 def _data_of_all(networks: Sequence[WorkNetwork]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from gpt2core.spec.errors import ConfigError
 from taskloom.contract.http import is_loopback
 from taskloom.contract.retry import Unreachable
 
-STARTING_S, RESTARTING_S, EVERY_S = 10.0, 120.0, 0.5
+STARTING_S, RESTARTING_S, EVERY_S = 30.0, 120.0, 0.5
 VARIABLE = "TASKLOOM_START_WAIT_S"
 RESTARTING_STATUSES = (502, 503, 504)  # of a proxy whose server restarts
 

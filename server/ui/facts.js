@@ -2,7 +2,7 @@
 import {html} from './vendor/preact.js';
 import {ask, download} from './api.js';
 import {changed, useAction, useAnswer} from './answers.js';
-import {bytes, commit, count, pairsOf, plural, setting, words} from './format.js';
+import {bytes, commit, count, duration, pairsOf, percent, plural, setting, words} from './format.js';
 import {Answered, Empty, Pairs, Refused, Table, Time} from './pieces.js';
 import {AttemptTable} from './pages/fleet.js';
 import {NodeTime} from './plots/rows.js';
@@ -64,7 +64,8 @@ export function Design({of, topic}) {
 							? [
 									[
 										'stops when',
-										`every interval is within ${request.stop.rel_ci * 100} %, ` +
+										`the half-width of every interval is at most ${percent(request.stop.rel_ci)}, ` +
+											(request.stop.budget_s == null ? '' : `or its workers have spent ${duration(request.stop.budget_s)}, `) +
 											`or after ${request.stop.max_repetitions ?? 50} repetitions`
 									]
 								]

@@ -234,7 +234,7 @@ export function Table({columns, rows, id, caption, what = 'row', view = '', sort
 		return html`<th
 			key=${i}
 			scope="col"
-			class=${each.number ? 'number' : undefined}
+			class=${each.number ? `number${String(each.label).length > 16 ? ' long' : ''}` : undefined}
 			aria-sort=${field ? direction : undefined}
 		>
 			${field

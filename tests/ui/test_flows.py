@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 
@@ -45,6 +46,7 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
     # One pair decides nothing.
     expect(page.locator(".verdict")).to_contain_text("undecided", timeout=120_000)
     assert world.client.experiment(shown).state == "finished"
+    expect(page.locator(".verdict")).to_contain_text("With 7 repetitions a verdict is possible")
     page.get_by_role("button", name="Add 6 repetitions").click()
     expect(page.locator(".verdict")).to_contain_text("of 14 runs done")
     assert world.client.experiment(shown).extended == 6
@@ -104,6 +106,28 @@ def test_a_node_shows_its_labels_and_counts_the_builds_that_it_keeps(tab):
     expect(page.get_by_text(re.compile(r"^\d+ kept builds?$"))).to_be_visible()
     expect(page.get_by_text("trainer=broken")).to_be_visible()
     expect(page.get_by_text("build-")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_long_names_and_labels_of_a_node_stay_within_its_panel(world, new_tab, width):
+    tab = new_tab(world.home.url, viewport={"width": width, "height": 900})
+    labels = {"partition": "long", "feature": "avx512_bf16," * 12, "rack": "r" * 90}
+
+    def named(route):
+        found = route.fetch().json()
+        for worker in found["items"]:
+            worker.update(node="node." * 20, labels=labels)
+        route.fulfill(json=found)
+
+    tab.page.route("**/api/v1/workers?*", named)
+    page = tab.open("fleet")
+    panel = page.locator("section.panel", has=page.get_by_role("heading", name="node.node."))
+    boxes = [part.bounding_box() for part in [panel, *panel.locator("h2, small, a, .chip").all()]]
+    for box in boxes[1:]:
+        assert boxes[0]["x"] <= box["x"]
+        assert box["x"] + box["width"] <= boxes[0]["x"] + boxes[0]["width"]
+    chips = boxes[-len(labels):]
+    assert all(a["y"] + a["height"] <= b["y"] for a, b in itertools.pairwise(chips[1:]))
 
 
 def test_runs_are_compared_with_the_keyboard_alone(world, tab):

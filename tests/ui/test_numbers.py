@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import random
 import re
@@ -15,6 +16,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from taskloom.analysis.family import decidable
 from taskloom.server.read.dashboard import files
 from tests.support.browser import saved
 from tests.support.present import present
@@ -82,6 +84,30 @@ def test_medians_and_ratios_of_an_experiment(world, tab, tmp_path):
     svg = saved(page, plot(page, "task against fork-join").get_by_role("button", name="SVG").click, tmp_path)
     assert "fork-join time / task time" in svg
     assert "var(--" not in svg
+
+
+def test_bars_of_phases_and_the_step_beside_them(world, tab, tmp_path):
+    rows = asked(world, "analysis/scaling", experiment_id=world.compared).json()["rows"]
+    figure = plot(tab.open(f"experiment?id={world.compared}&view=scaling"), "Phases of a step")
+    shown = rows_of(saved(tab.page, figure.get_by_role("button", name="CSV").click, tmp_path))
+    svg = saved(tab.page, figure.get_by_role("button", name="SVG").click, tmp_path)
+    bars = [[*map(float, bar)] for bar in re.findall(r'<rect x="([\d.]+)" y="(\d+)" width="([\d.]+)"', svg)]
+    lines = [[*map(float, line)] for line in re.findall(r'<path d="M([\d.]+) (\d+)v', svg)]
+    for row, said, (at, top) in zip(rows, shown, lines, strict=True):
+        phases = {name: 1e3 * s for name, s in row["phase_s"].items() if s}
+        step = 1e3 * row["step_s"]["median"]
+        told = {name: float(value) for name, value in said.items() if name != "variant" and value}
+        assert told == pytest.approx({**phases, "median step": step})
+        own = [(x, x + width) for x, y, width in bars if y == top + 2]
+        left, right = min(x for x, _ in own), max(x for _, x in own)
+        assert (at - left) / (right - left) == pytest.approx(step / sum(phases.values()))
+
+
+def test_the_fewest_pairs_of_an_extended_experiment(world, tab):
+    below = f"{world.home.url}/ui/{files.read().version}/"
+    script = "async below => [1, 2, 5, 40].map((await import(`${below}pages/experiment.js`)).fewestExtended)"
+    wanted = [next(n for n in itertools.count(1) if decidable(0.0, n, "signs", of)) for of in (1, 2, 5, 40)]
+    assert tab.open("").evaluate(script, below) == wanted
 
 
 def test_node_time(world, tab, tmp_path):

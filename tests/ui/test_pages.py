@@ -47,6 +47,15 @@ def test_a_page_that_is_loaded_again_says_the_same_and_fits_a_narrow_window(worl
     assert shown.evaluate("document.scrollingElement.scrollWidth") <= 640
 
 
+@pytest.mark.parametrize("page", ["", "experiment?id=COMPARED", "run?id=RUN", "fleet", "new"])
+def test_a_page_fits_a_phone_and_its_headings_are_short(world, new_tab, page):
+    tab = new_tab(world.home.url, viewport={"width": 390, "height": 844})
+    shown = tab.open(address(world, page))
+    for heading in shown.locator("main h1, main th").all():
+        assert heading.bounding_box()["height"] <= 66, heading.inner_text()
+    assert shown.evaluate("document.scrollingElement.scrollWidth") <= 390
+
+
 def test_all_of_it_works_behind_a_path_prefix(world, new_tab):
     with proxy_of(world.home.url) as url:
         tab = new_tab(url)

@@ -128,6 +128,6 @@ def test_a_question_without_other_comparisons_is_drawn_with_its_own_labels(world
     title = "task, 2 threads against fork-join, 1 thread"
     figure = page.locator("figure.plot", has=page.get_by_role("heading", name=title, exact=True))
     expect(figure).to_contain_text("the second is faster →")
-    expect(figure).to_contain_text("fork-join, 1 thread time / task, 2 threads time with its 95 % interval")
+    expect(figure).to_contain_text("fork-join, 1 thread time / task, 2 threads time; above 1: the second is faster")
     svg = saved(page, figure.get_by_role("button", name="SVG").click, tmp_path)
     assert f"the question: everything else equal: {sweep['primary']['ratio']:.3f}" in svg

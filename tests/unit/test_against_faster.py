@@ -89,7 +89,7 @@ def test_the_number_of_pairs_is_that_of_the_faster_loops(measured):
     found = measured(1.4, 1.08, more=({"unit_slice": None}, {"unit_slice": 16}), lost=[1])
     (row,) = found.against_faster
     assert (row.op_order, row.n) == ("diagonals", 16)
-    assert "(16 pairs of runs, these 2 places only)" in row.sentence
+    assert "(16 pairs of runs, these 2 places only, which differ in unit slice)" in row.sentence
 
 
 def test_no_ratio_is_pooled_over_orders(measured):
@@ -100,7 +100,7 @@ def test_no_ratio_is_pooled_over_orders(measured):
     assert "with op order layers, 2 threads" in next(o for o in found.pooled if o.op_order == "layers").sentence
     (row,) = found.against_faster
     assert (row.places, row.op_order, row.verdict) == (2, "diagonals", "faster")
-    assert "(16 pairs of runs, these 2 places only); with that by layers" in row.sentence
+    assert "(16 pairs of runs, these 2 places only, which differ in unit slice); with that by layers" in row.sentence
     assert measured(1.4, 1.08, both=True).pooled == []
     variants = [{**each, "threads": 2, "unit_slice": u} for each in (LAYERS, DIAGONALS, TASK) for u in (1, 2)]
     assert planned(variants).pooled == 1

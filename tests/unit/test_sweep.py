@@ -90,7 +90,7 @@ def test_places_with_equally_many_threads_are_judged_together(experiment):
     assert pooled.ratio == pytest.approx(1.04)
     assert pooled.p_adjusted == pytest.approx(2 / 2**12)
     assert pooled.ratio_low <= pooled.ratio <= pooled.ratio_high
-    assert pooled.scope == "these 4 places only"
+    assert pooled.scope == "these 4 places only, which differ in token slice"
     assert pooled.between_places == pytest.approx(0, abs=1e-6)
     assert sweep(experiment({(2, size): 1.0 for size in (8, 16, 32, 64)})).pooled[0].verdict == "same"
 
@@ -222,11 +222,12 @@ def test_a_sweep_of_equals_errs_in_one_of_twenty_at_most(experiment):
 def test_few_places_that_differ_are_no_sample_of_others_and_many_are(experiment):
     """A difference at three places may not exist at a fourth. With seven places, the places are the sample."""
     few = sweep(experiment({(2, size): ratio for size, ratio in ((16, 1.02), (32, 1.05), (64, 1.08))})).pooled[0]
-    assert (few.verdict, few.scope, few.pairs) == ("faster", "these 3 places only", 21)
+    differ = "which differ in token slice"
+    assert (few.verdict, few.scope, few.pairs) == ("faster", f"these 3 places only, {differ}", 21)
     assert few.between_places == pytest.approx(0.0286, rel=0.01)
     ratios = dict(zip((1, 2, 4, 8, 16, 32, 64), (0.97, 1.05, 1.06, 1.04, 1.07, 1.05, 1.03), strict=True))
     many = sweep(experiment({(2, size): ratio for size, ratio in ratios.items()})).pooled[0]
-    assert (many.scope, many.pairs, many.p_adjusted) == ("places like these 7", 49, pytest.approx(6 / 128))
+    assert (many.scope, many.pairs, many.p_adjusted) == (f"places like these 7, {differ}", 49, pytest.approx(6 / 128))
     assert many.verdict == "faster"
     assert many.ratio_low < 1.03 < many.ratio < 1.05 < many.ratio_high
 

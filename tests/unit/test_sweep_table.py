@@ -24,7 +24,8 @@ def shown(make_result: Callable[..., dict[str, Any]], blocks: int) -> list[str]:
 def test_pooled_ratios_and_missing_pairs_are_shown(make_result: Callable[..., dict[str, Any]]) -> None:
     verdict, _, lacking, _ = shown(make_result, 6)
     assert verdict.startswith("task is 1.2")
-    assert verdict.endswith(" times as fast as fork-join on 2 threads (18 pairs of runs, these 3 places only).")
+    places = "these 3 places only, which differ in token slice"
+    assert verdict.endswith(f" times as fast as fork-join on 2 threads (18 pairs of runs, {places}).")
     family = "one of 3 comparisons and 1 pooled ratio needs at least 8 pairs of runs"
     assert lacking == f"There are too few runs: {family}."
 

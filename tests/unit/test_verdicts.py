@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -35,7 +36,19 @@ def found(make_result):
 def test_a_pooled_ratio_says_which_places_it_is_about(found):
     told = headline(found(1.2, (8, 16, 32))).sentence
     assert told.startswith("task is 1.")
-    assert told.endswith(" times as fast as fork-join on 2 threads (24 pairs of runs, these 3 places only).")
+    places = "these 3 places only, which differ in token slice"
+    assert told.endswith(f" times as fast as fork-join on 2 threads (24 pairs of runs, {places}).")
+
+
+def test_a_ratio_over_networks_says_that_it_is(make_result):
+    made: list[Any] = []
+    for model, mode in itertools.product(("tiny", "lstm-tiny"), ("train", "infer")):
+        for i, (scheduler, step_s) in itertools.product(range(4), (("fork-join", 1.2), ("task", 1.0))):
+            settings = {"scheduler": scheduler, "threads": 2, "model": model, "mode": mode}
+            result = make_result([9.0, step_s, step_s + 0.001 * i], **settings)
+            made.append(Process(len(made) + 1, result, settings, (1, model, mode, i), "e", i))
+    told = headline(sweep(made)).sentence
+    assert "(16 pairs of runs, these 4 places only, which differ in model and mode)" in told
 
 
 @pytest.mark.parametrize(("ratio", "blocks", "verdict"), [(1.002, 8, "same"), (1.1, 3, "undecided")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -18,6 +19,7 @@ from taskloom.analysis.processes import Process
 from taskloom.analysis.report import ReportExperiment, build, page
 from taskloom.analysis.variants import by_variant, variant_of
 from taskloom.analysis.workload import workload
+from taskloom.analysis.workload_sentences import of_several
 from tests.support.report_example import as_read
 
 MIB = 1 << 20
@@ -173,6 +175,13 @@ def test_answers_of_several_networks_name_each(found):
     assert re.fullmatch("Inference" + pattern, of_inference)
     assert arenas.startswith("Inference needs this share of the arenas of training: tiny (25%). It takes 25% of ")
     assert data.startswith("With real data a training step takes 1.2")
+
+
+def test_networks_with_one_share_share_it_in_a_sentence(found):
+    tiny = found.networks[1]
+    near = [replace(of, time=of.time * 1.001) for of in tiny.modes]
+    *_, arenas, _ = of_several([tiny, replace(tiny, model="other", modes=near)])
+    assert "It takes 25% of the time of a training step, and 100% of a process's peak memory" in arenas
 
 
 def test_without_peaks_rates_stay_and_the_reason_is_given(processes):

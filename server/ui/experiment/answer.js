@@ -4,7 +4,7 @@ import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
 import {count, ms, number, perSecond, percent, plural, ratio, sample, variantName, words} from '../format.js';
 import {Answered, Empty, Table} from '../pieces.js';
-import {Shares, Slices, nameOf} from '../plots/rows.js';
+import {Phases, Slices, nameOf} from '../plots/rows.js';
 import {Medians, Ratios, Speedups, comparisons, namesOf, placeOf, sidesOf} from '../plots/variants.js';
 import {State, tone} from '../words.js';
 
@@ -274,14 +274,6 @@ function Goals({rows}) {
 	</section>`;
 }
 
-/**
- * A colour for each phase of some variants.
- * @param {import('../schemas').Schemas['ScalingRow'][]} rows
- * @returns {Record<string, string>}
- */
-const coloursOf = rows =>
-	Object.fromEntries(rows.flatMap(row => Object.keys(row.phase_s)).map(phase => [phase, phase]));
-
 /** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
 export function Scaling({of, topic}) {
 	return html`<${Analysed} of=${of} topic=${topic} path="analysis/scaling" height=${500}>
@@ -300,23 +292,13 @@ export function Scaling({of, topic}) {
 						html`<section key=${part} class="panel"><${Speedups} rows=${found.rows} part=${part} title=${title} /></section>`
 				)}
 				<section class="panel">
-					<${Shares}
+					<${Phases}
 						title="Phases of a step"
 						name="phases"
-						label="milliseconds"
-						unit=${v => `${v.toPrecision(4)} ms`}
-						colours=${coloursOf(found.rows)}
-						said=${'Medians over processes of the span of each phase, with waiting.' +
-						(found.rows.some((/** @type {import('../schemas').Schemas['ScalingRow']} */ row) => row.phases_overlap)
-							? ' Under task with sync step or none, phases overlap: there each is the time of its own tasks ' +
-								'divided by the number of threads, without waiting.'
-							: '')}
 						rows=${found.rows.map((/** @type {import('../schemas').Schemas['ScalingRow']} */ row) => ({
 							name: nameOf(row),
-							parts: Object.fromEntries(
-								Object.entries(row.phase_s).map(([name, s]) => [name, /** @type {number} */ (s) * 1e3])
-							),
-							says: ms(row.step_s.median)
+							phases_s: Object.entries(row.phase_s),
+							step_s: row.step_s.median
 						}))}
 					/>
 				</section>

@@ -5,7 +5,7 @@ import {address, link} from '../address.js';
 import {ms, number, percent, round, slicesName} from '../format.js';
 import {Choice, Notice, Table} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
-import {Label, OP_KINDS, XAxis, YAxis, opKind, plain, scale, schedulerColour} from '../plots/scale.js';
+import {Label, OP_KINDS, XAxis, YAxis, beside, opKind, plain, scale, schedulerColour} from '../plots/scale.js';
 import {nameOf} from '../plots/rows.js';
 import {Analysed} from './answer.js';
 
@@ -209,13 +209,13 @@ function Curves({of}) {
 	const cores = of.curves[0].points.map(point => point.cores);
 	const draw = (/** @type {number} */ width) => {
 		const height = 330;
-		const right = Math.max(width * 0.55, width - 230);
+		const {right, at, from} = beside(width, height);
 		const x = scale(1, Math.max(2, ...cores), 52, right, 2);
 		const reached = points.flatMap(p => (p.measured_s === null ? [] : [p.base_s / p.measured_s]));
 		const y = scale(Math.min(1, ...reached), 1.15 * Math.max(2, ...points.map(p => p.speedup)), height - 44, 10, 2);
 		const end = Math.min(x.high, y.high);
 		return {
-			height,
+			height: height + (from && 80 + 18 * of.curves.length),
 			parts: html`
 				<${XAxis} x=${x} top=${10} bottom=${height - 44} label="cores" />
 				<${YAxis} y=${y} left=${52} right=${right} label="speedup against one core" />
@@ -247,15 +247,17 @@ function Curves({of}) {
 									<title>${curve.scheduler}, ${p.cores} cores: measured ${ms(p.measured_s)}, forecast ${ms(p.step_s)}</title>
 								</circle>`
 							)}
-						<path d=${`M${right + 12} ${40 + 18 * i}h24`} stroke=${colour} stroke-width="2.2" stroke-dasharray=${dash} />
-						<${Label} x=${right + 42} y=${44 + 18 * i} fill="var(--ink)">${curve.scheduler}, bandwidth ${curve.bandwidth}<//>
+						<path d=${`M${at} ${from + 40 + 18 * i}h24`} stroke=${colour} stroke-width="2.2" stroke-dasharray=${dash} />
+						<${Label} x=${at + 30} y=${from + 44 + 18 * i} fill="var(--ink)">
+							${curve.scheduler}, bandwidth ${curve.bandwidth}
+						<//>
 					</g>`;
 				})}
-				<${Label} x=${right + 12} y="22">dotted: ideal; rings: measured<//>
-				<${Label} x=${right + 12} y=${56 + 18 * of.curves.length}>
+				<${Label} x=${at} y=${from + 22}>dotted: ideal; rings: measured<//>
+				<${Label} x=${at} y=${from + 56 + 18 * of.curves.length}>
 					T1/T∞, task: ${plain(Number((of.work_s / of.span_s).toPrecision(3)))}
 				<//>
-				<${Label} x=${right + 12} y=${73 + 18 * of.curves.length}>
+				<${Label} x=${at} y=${from + 73 + 18 * of.curves.length}>
 					T1/T∞, fork-join: ${plain(Number((of.work_s / of.fork_join_span_s).toPrecision(3)))}
 				<//>
 			`

@@ -3,7 +3,7 @@ import {html} from '../vendor/preact.js';
 import {useAnswer} from '../answers.js';
 import {bytes, ms, number, percent, variantName} from '../format.js';
 import {Answered, Notice, Table} from '../pieces.js';
-import {NodeTime, Shares, nameOf} from '../plots/rows.js';
+import {NodeTime, Phases, Shares, nameOf} from '../plots/rows.js';
 import {OP_KINDS, opKind} from '../plots/scale.js';
 import {Lines} from '../plots/series.js';
 import {Analysed, Nothing} from './answer.js';
@@ -231,18 +231,14 @@ function Network({of}) {
 	const {rows} = of;
 	return html`<section class="panel">
 		<h2>${of.model}</h2>
-		<ul>${of.answers.map(said => html`<li key=${said}>${said}</li>`)}</ul>
-		<${Shares}
+		<ul class="notes">${of.answers.map(said => html`<li key=${said}>${said}</li>`)}</ul>
+		<${Phases}
 			title=${`Time of a step by phase: ${of.model}`}
 			name=${`workload-phases-${of.model}`}
-			label="ms"
-			unit=${v => `${number(v)} ms`}
-			colours=${Object.fromEntries(rows.flatMap(row => row.phases.map(({phase}) => [phase, phase])))}
-			said="Medians. If phases overlap, the time of a phase is that of its tasks divided by the threads."
 			rows=${rows.map(row => ({
 				name: rowName(row),
-				parts: Object.fromEntries(row.phases.map(each => [each.phase, 1e3 * row.step_s * each.share])),
-				says: ms(row.step_s)
+				phases_s: row.phases.map(each => [each.phase, each.time_s]),
+				step_s: row.step_s
 			}))}
 		/>
 		<${Shares}
@@ -277,7 +273,7 @@ function Network({of}) {
 			columns=${[
 				{label: 'Run', class: 'question', cell: r => r.row},
 				{label: 'Op', cell: r => `${r.op} ${r.phase}`},
-				{label: 'Time a step', number: true, cell: r => ms(r.time_s)},
+				{label: 'Time a step, all threads', number: true, cell: r => ms(r.time_s)},
 				{label: 'Share', number: true, cell: r => percent(r.share)},
 				{label: 'GFLOP/s', number: true, cell: r => number(r.gflop_per_s)},
 				{label: 'GB/s', number: true, cell: r => number(r.gb_per_s)},

@@ -27,20 +27,29 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 	design: ['Design', later(async () => (await import('../facts.js')).Design)]
 });
 
-// log_wealth(7, 0) of analysis/estimators exceeds log(20).
-const LEAST = 7;
+/**
+ * Fewest pairs that can decide one of some statements of an extended experiment, whose intervals hold at any time:
+ * exp(log_wealth(pairs, 0)) of analysis/estimators exceeds 20 for each statement.
+ * @param {number} statements
+ */
+export function fewestExtended(statements) {
+	let pairs = 0;
+	for (let wealth = 1; wealth <= 20 * statements; wealth *= (2 * pairs - 1) / pairs) pairs += 1;
+	return pairs;
+}
 
 /**
- * Further repetitions of an undecided experiment: as many as a verdict lacks, else as many again. An extended
- * experiment has intervals that hold at any time, which need LEAST pairs.
+ * Further repetitions of an undecided experiment, as many as a verdict lacks, else as many again; and the fewest that
+ * can decide, if there are too few.
  * @param {import('../schemas').Schemas['ExperimentDetail']} of
- * @param {{why?: {needed?: number | null} | null}} found
+ * @param {{why?: {needed?: number | null, of?: number | null} | null}} found
  */
 function furtherOf({request, extended, stopping}, {why}) {
-	if (request['order'] === 'sequential') return 0;
+	if (request['order'] === 'sequential') return [0, 0];
 	const have = stopping?.repetitions ?? Number(request['repetitions'] ?? 1) + extended;
-	const least = Math.max(why?.needed ?? 0, LEAST);
-	return least > have ? least - have : have;
+	const fewest = fewestExtended(why?.of ?? 1);
+	const lacking = fewest - have;
+	return why?.needed != null && lacking > 0 ? [lacking, fewest] : [Math.max(have, lacking), 0];
 }
 
 /**
@@ -66,7 +75,7 @@ function Verdict({of}) {
 	});
 	if (found) {
 		const word = found.verdict;
-		const more = word === 'undecided' && of.state === 'finished' && !of.tuning ? furtherOf(of, found) : 0;
+		const [more, fewest] = word === 'undecided' && of.state === 'finished' && !of.tuning ? furtherOf(of, found) : [0, 0];
 		const most = mostDisturbed(found);
 		return html`<p class=${`verdict ${most ? 'undecided' : word}`}>
 			${word !== 'none' &&
@@ -75,6 +84,11 @@ function Verdict({of}) {
 			${found.sentence}
 			${disturbed && html`<small class="state warn">${disturbed}</small>`}
 			${more > 0 && html` <button disabled=${busy} onClick=${() => run(more)}>Add ${plural(more, 'repetition')}</button>`}
+			${fewest > 0 &&
+			html`<small class="soft">
+				With ${fewest} repetitions a verdict is possible: intervals of an extended experiment hold at any time, which takes
+				more pairs.
+			</small>`}
 			${problem && html`<${Refused} problem=${problem} />`}
 		</p>`;
 	}

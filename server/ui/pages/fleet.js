@@ -43,7 +43,7 @@ export function fleetSaid(overview) {
 		return (
 			'No worker is running' +
 			(silent ? ` (${plural(silent, 'worker')} silent)` : '') +
-			(queued ? `: ${plural(queued, 'run')} wait.` : '.')
+			(queued ? `: ${plural(queued, 'run waits', 'runs wait')}.` : '.')
 		);
 	const why = overview.waiting?.[0];
 	return (

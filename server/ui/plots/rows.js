@@ -1,6 +1,6 @@
 // Rows of a plot, each with its name at the left; shares of each row, such as a node's time; a grid of slices.
 import {html} from '../vendor/preact.js';
-import {duration, ms, percent, round, variantName} from '../format.js';
+import {duration, ms, number, percent, round, variantName} from '../format.js';
 import {Plot} from './plot.js';
 import {Label, XAxis, plain, scale} from './scale.js';
 
@@ -128,6 +128,29 @@ export function Shares({title, said, name, rows, colours, label, unit, most, mar
 		]}
 	/>`;
 }
+
+/**
+ * The phases of a step, which are bars, beside the whole step, which is a line.
+ * @param {{title: string, name: string, rows: {name: string, phases_s: [string, number][], step_s: number}[]}} props
+ */
+export const Phases = ({title, name, rows}) => html`<${Shares}
+	title=${title}
+	name=${name}
+	label="milliseconds"
+	unit=${v => `${number(v, 4)} ms`}
+	colours=${Object.fromEntries(rows.flatMap(row => row.phases_s.map(([phase]) => [phase, phase])))}
+	markSays="median step"
+	said=${'Bars: the median of each phase over processes. Vertical line and number: the median step. ' +
+	'Where phases overlap (task with sync step or none), the time of a phase is that of its own tasks divided by the ' +
+	'number of threads, so its bar ends before the line: the rest is waiting. Elsewhere phases contain their waiting. ' +
+	'Medians of phases need not add up to the median step.'}
+	rows=${rows.map(({name, phases_s, step_s}) => ({
+		name,
+		parts: Object.fromEntries(phases_s.map(([phase, s]) => [phase, 1e3 * s])),
+		mark: 1e3 * step_s,
+		says: ms(step_s)
+	}))}
+/>`;
 
 // Where the node's time of a run, or of an experiment's runs, went.
 

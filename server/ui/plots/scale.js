@@ -137,6 +137,16 @@ export function YAxis({y, left, right, label, show = plain, about = 6}) {
 }
 
 /**
+ * Where a plot ends at the right, and where the names of its lines begin: beside it or, if it is narrow, below it.
+ * @param {number} width
+ * @param {number} height of the plot
+ */
+export const beside = (width, height) => {
+	const right = width < 520 ? width - 14 : Math.max(width * 0.55, width - 230);
+	return width < 520 ? {right, at: 12, from: height} : {right, at: right + 12, from: 0};
+};
+
+/**
  * A horizontal interval with end marks, and its centre.
  * @param {{x: Scale, y: number, low?: number | null, middle: number, high?: number | null, colour: string,
  *   says: string, r?: number}} props

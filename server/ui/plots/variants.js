@@ -15,7 +15,7 @@ import {
 } from '../format.js';
 import {Plot} from './plot.js';
 import {Names, ROW, leftOf, nameOf} from './rows.js';
-import {Dot, Label, XAxis, YAxis, scale, schedulerColour} from './scale.js';
+import {Dot, Label, XAxis, YAxis, beside, scale, schedulerColour} from './scale.js';
 
 /** @typedef {import('../schemas').Schemas['ScalingRow']} ScalingRow */
 /**
@@ -255,7 +255,8 @@ export function Ratios({sweep}) {
 		name="ratios"
 		draw=${draw}
 		rows=${rows}
-		said=${`${same ? first : 'First'} time / ${second} time with its 95 % interval; ` +
+		said=${`${same ? first : 'First'} time / ${second} time` +
+		(rows.some(row => row.ratio_low != null) ? ' with its 95 % interval; ' : '; ') +
 		`above 1: ${faster('b')}. ` +
 		`Grey band: the noise floor of ${percent(floor)}, declared beforehand. Grey dots: undecided or equivalent.`}
 		fields=${[
@@ -304,24 +305,25 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 	);
 	const top = 1.08 * Math.max(most, ...known.map(row => row[`${field}_high`] ?? row[field]));
 	const draw = (/** @type {number} */ width) => {
-		const height = Math.max(300, 60 + 17 * names.length);
-		const right = Math.max(width * 0.55, width - 230);
+		const {right, at, from} = beside(width, 300);
+		const height = Math.max(300, from + 60 + 17 * names.length);
+		const bottom = (from || height) - 44;
 		const x = scale(1, most, 52, right);
-		const y = scale(0, top, height - 44, 10);
+		const y = scale(0, top, bottom, 10);
 		const threads = [...new Set(known.map(row => row.threads))];
 		const ticks = Object.assign((/** @type {number} */ v) => x(v), x, {ticks: () => threads});
 		return {
 			height,
 			parts: html`
 				<${YAxis} y=${y} left=${52} right=${right} label="speedup" />
-				<${XAxis} x=${ticks} top=${10} bottom=${height - 44} label="threads" />
+				<${XAxis} x=${ticks} top=${10} bottom=${bottom} label="threads" />
 				<path
 					d=${`M${x(1)} ${y(1)}L${x(most)} ${y(most)}`}
 					stroke="var(--soft)"
 					stroke-dasharray="2 3"
 					stroke-width="1.4"
 				/>
-				<${Label} x=${right + 12} y="20">dotted: ideal<//>
+				<${Label} x=${at} y=${from + 20}>dotted: ideal<//>
 				${names.map((name, i) => {
 					const line = /** @type {Known[]} */ (lines.get(name));
 					const colour = schedulerColour(line[0].scheduler);
@@ -350,12 +352,12 @@ export function Speedups({rows, part = '', title = 'Speedup'}) {
 							</g>`
 						)}
 						<path
-							d=${`M${right + 12} ${38 + 17 * i}h22`}
+							d=${`M${at} ${from + 38 + 17 * i}h22`}
 							stroke=${colour}
 							stroke-width="2"
 							stroke-dasharray=${dashOf.get(name)}
 						/>
-						<${Label} x=${right + 40} y=${42 + 17 * i} fill="var(--ink)">${name}<//>
+						<${Label} x=${at + 28} y=${from + 42 + 17 * i} fill="var(--ink)">${name}<//>
 					</g>`;
 				})}
 			`

@@ -70,6 +70,7 @@ export function Ops({of}) {
 				</section>`}
 				<section class="panel">
 					<h2>Ops</h2>
+					<p class="soft">Calls and times are sums over the timed steps and all threads.</p>
 					<${Table}
 						caption="Ops"
 						rows=${[...result.ops].sort((a, b) => b.time_s - a.time_s)}
@@ -81,13 +82,13 @@ export function Ops({of}) {
 							{label: 'Time', number: true, cell: op => ms(op.time_s), by: op => op.time_s},
 							{label: 'Share', number: true, cell: op => percent(op.time_s / all), by: op => op.time_s},
 							{
-								label: 'GFLOP/s',
+								label: 'GFLOP/s of a thread',
 								number: true,
 								cell: op => number(op.time_s ? op.flop / op.time_s / 1e9 : null),
 								by: op => op.flop / (op.time_s || 1)
 							},
 							{
-								label: 'GB/s, compulsory',
+								label: 'GB/s of a thread, compulsory',
 								number: true,
 								cell: op => number(op.time_s ? op.bytes / op.time_s / 1e9 : null),
 								by: op => op.bytes / (op.time_s || 1)
@@ -115,7 +116,7 @@ export function Validity({of}) {
 				${result.warnings.length
 					? html`<${Notice} tone="warn" title="Disturbed" of=${result.warnings} />`
 					: html`<section class="notice good">
-							<${State} of="yes" says="No step is flagged, and nothing else ran on its cores." />
+							<${State} of="yes" says="No step is flagged, and foreign load is below the limit of the rule." />
 						</section>`}
 				${foreign &&
 				html`<section class="panel">

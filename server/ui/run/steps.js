@@ -11,7 +11,9 @@ const MOST = 500;
 /** @typedef {'loss' | 'accuracy' | 'evaluation_loss' | 'evaluation_accuracy'} Quality */
 /** The phases of some steps, in their order. @param {Sample[]} rows */
 const phasesOf = rows => Object.keys(rows[0]?.phase_s ?? {});
-const OVERLAP = ' They overlap: each shows the time of its own tasks divided by the number of threads.';
+const OVERLAP =
+	' They overlap: each shows the time of its own tasks divided by the number of threads. ' +
+	'The gap below the line is waiting.';
 
 /**
  * @param {{rows: Sample[], flagged: string[][], busy: Record<string, number[]> | null,
@@ -61,7 +63,7 @@ function Times({rows, flagged, busy, threads}) {
 		title="Step time"
 		name="steps"
 		rows=${rows}
-		said=${`Filled: the phases, stacked.${overlap ? OVERLAP : ''} The gap below the line is waiting. ` +
+		said=${`Filled: the phases, stacked.${overlap ? OVERLAP : ''} ` +
 		'Red points: flagged steps, which are included. Warm-up steps come first and are excluded.'}
 		fields=${[
 			'step',
