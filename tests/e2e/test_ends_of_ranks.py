@@ -121,6 +121,10 @@ def started(tmp_path, request):
                 each.kill()
 
 
+# The guard kills ranks, whatever they divide.
+kills_all = pytest.mark.parametrize("started", ["data"], indirect=True)
+
+
 def ranks_of(below: list[psutil.Process]) -> list[psutil.Process]:
     return [each for each in below if each.cmdline()[1:4] == ["-P", "-m", "gpt2core"]]
 
@@ -140,6 +144,7 @@ def test_a_killed_rank_ends_the_run_with_its_output(started, number):
     assert any(KILLED in line for line in lines if line.startswith("printed ")), lines
 
 
+@kills_all
 @pytest.mark.parametrize("who", ["starter", "mpiexec", *([] if OPEN_MPI else ["hydra_pmi_proxy"])])
 def test_no_rank_outlives_the_starter_or_the_launcher(started, who):
     process, below = started
@@ -179,6 +184,7 @@ def test_a_suspended_rank_ends_the_run_as_stalled(stalls_soon, started, number):
     assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
 
 
+@kills_all
 def test_no_rank_outlives_a_suspended_launcher_whose_starter_is_killed(started):
     """The launcher itself ends when it goes on."""
     process, below = started

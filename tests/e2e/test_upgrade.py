@@ -19,6 +19,8 @@ from tests.support.processes import Process
 
 pytestmark = pytest.mark.slow
 
+Wheels = dict[str, tuple[Path, str]]  # by names, with their versions
+
 
 def git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost", "-c", "commit.gpgsign=false")
@@ -37,13 +39,29 @@ def committed(folder: Path, text: str) -> str:
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = copy_sources(tmp_path_factory.mktemp("sources"))
-    git(folder, "init", "--quiet")
+    git(folder, "init", "--quiet", "--initial-branch=feature/x")
     return folder
 
 
 def wheel(sources: Path, tmp_path: Path, name: str) -> Path:
     (tmp_path / name).mkdir()
     return build_wheel(sources, tmp_path / name)
+
+
+@pytest.fixture(scope="module")
+def wheels(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    """Wheels of two commits, of a change that is not committed, and of a commit without the changed module, one after
+    the other; each with the version of its commit."""
+    folder, found = tmp_path_factory.mktemp("wheels"), Wheels()
+    for name in ("old", "new"):
+        version = committed(sources, name)
+        found[name] = wheel(sources, folder, name), version
+    (sources / "server/changed.py").write_text('"""not committed"""\n')
+    found["changed"] = wheel(sources, folder, "changed"), f"{version}.d"
+    git(sources, "rm", "--quiet", "--force", "server/changed.py")
+    git(sources, "commit", "--quiet", "--message", "without the module")
+    found["without"] = wheel(sources, folder, "without"), ""
+    return found
 
 
 def record(wheel: Path) -> dict[str, Any]:
@@ -60,43 +78,33 @@ def shown(folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_wheel_of_another_commit_replaces_the_installed_one(sources: Path, tmp_path: Path) -> None:
-    versions = [committed(sources, "old"), committed(sources, "new")]
-    new = wheel(sources, tmp_path, "new")
-    git(sources, "checkout", "--quiet", "HEAD~1")
-    old = wheel(sources, tmp_path, "old")
-    (sources / "server/changed.py").write_text('"""not committed"""\n')
-    changed = wheel(sources, tmp_path, "changed")
-    git(sources, "checkout", "--quiet", "--force", "-")
+def test_a_wheel_of_another_commit_replaces_the_installed_one(wheels: Wheels, tmp_path: Path) -> None:
     folder = environment(tmp_path / "environment")
-    install(folder, old)
+    file, version = wheels["old"]
+    install(folder, file)
     link_requirements(folder, "server")
-    assert shown(folder) == f"taskloom, version {versions[0]}"
+    assert shown(folder) == f"taskloom, version {version}"
     # Commits have no order: both directions, and sources that are no commit's.
-    for file, version, text in ((new, versions[1], "new"), (old, versions[0], "old"), (changed, None, "not committed")):
+    for name, text in (("changed", "not committed"), ("old", "old"), ("new", "new")):
+        file, version = wheels[name]
         install(folder, "--upgrade", file)
-        assert shown(folder).startswith(f"taskloom, version {version or versions[0] + '.d'}")
+        assert shown(folder).startswith(f"taskloom, version {version}")
         read = [str(folder / "bin/python"), "-P", "-c", "import taskloom.server.changed as m; print(m.__doc__)"]
         assert subprocess.run(read, capture_output=True, text=True, check=True, timeout=60).stdout.strip() == text
-    install(folder, "--upgrade", new)
     url = f"sqlite:///{tmp_path}/taskloom.db"
     server = Process([str(folder / "bin/taskloom"), "serve", "--port", "0", "--database-url", url], tmp_path / "log")
     try:
         address = server.event("listening")["url"]
-        assert httpx.get(f"{address}/healthz").json() == {"status": "ok", "version": versions[1]}
-        assert f'version="{versions[1]}"' in httpx.get(f"{address}/metrics").text
+        assert httpx.get(f"{address}/healthz").json() == {"status": "ok", "version": version}
+        assert f'version="{version}"' in httpx.get(f"{address}/metrics").text
     finally:
         server.end()
 
 
-def test_a_module_of_another_commit_is_not_packaged(sources: Path, tmp_path: Path) -> None:
-    committed(sources, "with a module")
-    with zipfile.ZipFile(wheel(sources, tmp_path, "with")) as archive:
-        assert "taskloom/server/changed.py" in archive.namelist()
-    git(sources, "rm", "--quiet", "server/changed.py")
-    git(sources, "commit", "--quiet", "--message", "without the module")
-    with zipfile.ZipFile(wheel(sources, tmp_path, "without")) as archive:
-        assert "taskloom/server/changed.py" not in archive.namelist()
+@pytest.mark.parametrize(("name", "has_it"), [("new", True), ("without", False)])
+def test_a_module_of_another_commit_is_not_packaged(wheels: Wheels, name: str, has_it: bool) -> None:
+    with zipfile.ZipFile(wheels[name][0]) as archive:
+        assert ("taskloom/server/changed.py" in archive.namelist()) == has_it
 
 
 def test_a_source_distribution_and_an_archive_keep_the_commit(sources: Path, tmp_path: Path) -> None:
@@ -115,14 +123,11 @@ def test_a_source_distribution_and_an_archive_keep_the_commit(sources: Path, tmp
         assert found["committed_at"] == git(sources, "show", "-s", "--format=%cI")
 
 
-def test_a_wheel_records_commit_branch_and_changes(sources: Path, tmp_path: Path) -> None:
-    version = committed(sources, "recorded")
-    git(sources, "checkout", "--quiet", "-B", "feature/x")
-    found = record(wheel(sources, tmp_path, "clean"))
+def test_a_wheel_records_commit_branch_and_changes(wheels: Wheels, sources: Path) -> None:
+    file, version = wheels["new"]
+    found = record(file)
     assert (found["version"], found["branch"], found["dirty"]) == (version, "feature/x", False)
-    (sources / "server/changed.py").write_text('"""not committed"""\n')
-    assert record(wheel(sources, tmp_path, "dirty"))["dirty"] is True
-    git(sources, "checkout", "--quiet", "--force", "-")
+    assert record(wheels["changed"][0])["dirty"] is True
     assert not (sources / "gpt2core/build.json").exists()
 
 

@@ -1,15 +1,19 @@
-"""Every route answers every kind of caller as it declares."""
+"""Every route answers every kind of caller as it declares, and as the OpenAPI document says."""
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import pytest
+from jsonschema_rs import Draft202012Validator
 
 from taskloom.server import main
 from taskloom.server.main import create_app
 from taskloom.server.routing import Router
 from taskloom.server.settings import Settings
 from tests.support.present import present
-from tests.support.route_requests import OPERATIONS, REQUESTS, request_of
+from tests.support.route_requests import DOCUMENT, OPERATIONS, REQUESTS, request_of
 
 CALLERS = ("none", "unknown", "revoked", "expired", "read", "submit", "worker", "other-worker", "admin")
 NO_KEY = ("none", "unknown", "revoked", "expired")
@@ -48,6 +52,25 @@ def expected(name, caller, public):
     return allowed
 
 
+@functools.cache
+def validator(reference: str) -> Any:
+    return Draft202012Validator({"$ref": reference, "components": DOCUMENT["components"]})
+
+
+def check_by_document(name, method, answer):
+    """Check that the document has an answer's status, media type and schema. It has no pages."""
+    described = DOCUMENT["paths"].get(OPERATIONS[name][0], {}).get(method.lower())
+    if described is None:
+        return
+    media = described["responses"][str(answer.status_code)].get("content")
+    if media is None:
+        return
+    reference = media[answer.headers["content-type"].partition(";")[0]].get("schema", {}).get("$ref")
+    if reference is not None:
+        wrong = [error.message for error in validator(reference).iter_errors(answer.json())]
+        assert wrong == [], (name, answer.status_code, wrong)
+
+
 def answers_to_callers(house, name):
     """The status that each kind of caller gets."""
     _, path, body = request_of(name)
@@ -62,6 +85,7 @@ def answers_to_callers(house, name):
         house.use(house.tokens[caller])
         answer = house.http.request(method, path, json=body)
         got[caller] = answer.status_code
+        check_by_document(name, method, answer)
         if answer.status_code in (401, 403):
             kinds = ("unauthenticated",) if answer.status_code == 401 else REFUSED
             assert answer.json()["type"].removeprefix("/problems/") in kinds

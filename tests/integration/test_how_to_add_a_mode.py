@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.compiled import copy_trainer
 
 pytestmark = pytest.mark.slow
 
@@ -26,8 +27,7 @@ PHASES = ["data", "forward", "loss", "backward"]
 def test_the_page_adds_a_mode(tmp_path: Path) -> None:
     line, commands = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     assert len(line.splitlines()) == 1
-    for name in ("gpt2core", "taskloom"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_trainer(tmp_path, "gpt2core", "taskloom")
     registry = tmp_path / "gpt2core" / "spec" / "phases.py"
     known, opening = registry.read_text(encoding="utf-8"), "MODES: Mapping[str, Mode] = {\n"
     assert known.count(opening) == 1

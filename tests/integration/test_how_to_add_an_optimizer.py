@@ -6,12 +6,13 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.compiled import copy_trainer
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +39,7 @@ def test_the_page_adds_an_optimizer(tmp_path: Path) -> None:
     assert path is not None
     assert registry is not None
     assert len(line.splitlines()) == 1
-    for name in ("gpt2core", "taskloom"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_trainer(tmp_path, "gpt2core", "taskloom")
     (tmp_path / path).write_text(text, encoding="utf-8")
     known, opening = (tmp_path / registry).read_text(encoding="utf-8"), "OPTIMIZERS = {\n"
     assert known.count(opening) == 1

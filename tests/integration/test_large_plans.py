@@ -58,7 +58,7 @@ def test_the_memory_of_the_largest_plan_is_bounded_and_known_before():
     assert peak - before <= foretold <= 2 * (peak - before)
 
 
-@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize("sync", [sync for sync in SYNCS if sync != "none"])  # which is above
 def test_a_plan_takes_no_more_memory_than_foretold(sync):
     plan, before, foretold, peak = planned(sync, LARGEST // 4)
     assert plan["tasks"] > 16_000

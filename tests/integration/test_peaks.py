@@ -25,6 +25,7 @@ def small(monkeypatch, tmp_path):
     for name, value in (("SIZE", 128), ("TURNS", 1000), ("ARRAY_BYTES", 1 << 16),
                         ("THREAD_BYTES", 1 << 12), ("REPETITIONS", 2)):  # fmt: skip
         monkeypatch.setattr(roof, name, value)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(target.compiled_folder()))  # which is that of the other tests
     monkeypatch.setenv("TASKLOOM_CACHE_DIR", str(tmp_path))
 
 

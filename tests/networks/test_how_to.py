@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.compiled import copy_trainer
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,7 @@ BLOCK = re.compile(r"^```(?:python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def copied(tmp_path: Path, files: list[tuple[str, str]], line: str) -> dict[str, str]:
     """The environment of commands that run a copy of the trainer with some more files and a line in the registry."""
-    shutil.copytree(ROOT / "gpt2core", tmp_path / "gpt2core", ignore=shutil.ignore_patterns("__pycache__"))
+    copy_trainer(tmp_path, "gpt2core")
     for path, text in files:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")

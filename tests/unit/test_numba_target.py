@@ -16,6 +16,7 @@ from gpt2core.measure import environment
 from gpt2core.node import host, peaks
 from gpt2core.process import launch
 from gpt2core.spec.errors import ConfigError
+from tests.support.compiled import copy_compiled
 from tests.support.processors import X86_64
 
 SHOWN = frozenset(host.processor().get("flags", "").split())
@@ -150,7 +151,9 @@ def trained(tmp_path: Path, **settings: str) -> subprocess.CompletedProcess[str]
 
 
 def test_a_shell_without_numbas_compiler_trains(tmp_path: Path) -> None:
-    """NUMBA_DISABLE_JIT=1, Numba's debugging setting, also if nothing was compiled before."""
+    """NUMBA_DISABLE_JIT=1, Numba's debugging setting, also where kernels with and without functions of vectors, and a
+    loop, were not compiled before."""
+    copy_compiled(tmp_path / "code", without=("adamw", "attention_forward", "gelu_forward", "task_loop"))
     done = trained(tmp_path, NUMBA_DISABLE_JIT="1", NUMBA_CACHE_DIR=str(tmp_path / "code"))
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())

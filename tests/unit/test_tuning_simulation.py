@@ -58,7 +58,7 @@ def test_the_recorded_times_are_those_of_the_replay(name):
 
 def test_the_search_is_better_than_random_under_every_noise():
     """96 runs for 3,300 settings. Recorded medians are 0 to 5 % of regret, and 15 to 20 % at random (decision 0032)."""
-    samplers: dict[Sampler, int] = {"tpe": 2, "random": 20}
+    samplers: dict[Sampler, int] = {"tpe": 2, "random": 6}
     found = {
         sampler: {
             noise: [tuning.simulate(20 * at + seed, noise, 96, sampler) for seed in range(spaces)]
