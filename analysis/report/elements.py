@@ -11,6 +11,11 @@ from html import escape
 SHORT = 20  # rows of a table that is not divided between pages
 NO_BREAK = "\u00a0"
 AT_95 = f"[95{NO_BREAK}%]"  # in the heading of a column with intervals
+BARS = "Bars: the median of each phase over processes. Vertical lines and numbers: the median step."
+OVERLAP = (
+    " Under task with sync step or none, phases overlap: the time of a phase is then the time of its own tasks divided "
+    "by the number of threads, without waiting. Of other variants it is the phase's span, with waiting."
+)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:

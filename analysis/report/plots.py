@@ -54,27 +54,26 @@ def _names(rows: Sequence[Variant | ScalingRow], top: float) -> list[str]:
 
 
 def runtime(report: Report) -> str:
-    """Median step of each variant, split by phase, with its interval."""
+    """The phases of each variant's step as bars; the median step as a line, with its interval."""
     rows = report.scaling.rows
     top, height = 34, 34 + ROW * len(rows) + 48
-    longest = max(max(row.step_s.high or 0, row.step_s.median) for row in rows)
+    longest = max(max(row.step_s.high or 0, row.step_s.median, sum(row.phase_s.values())) for row in rows)
     x = Scale(0, longest * 1.03e3, LEFT, WIDTH - RIGHT)
     parts = [*x_axis(x, top, top + ROW * len(rows), "milliseconds a step (median)", plain), *_names(rows, top)]
     shown = in_order(phase for row in rows for phase in row.phase_s)
     for i, row in enumerate(rows):
         y, at = top + ROW * i + 4, 0.0
-        total = sum(row.phase_s.values()) or 1.0
         for phase, s in by_phase(row.phase_s).items():
-            part = 1e3 * s * row.step_s.median / total
             label = f"{phase}: {milliseconds(s)}"
-            parts.append(rect(x(at), y, x(at + part) - x(at), ROW - 8, PHASE[phase], label))
-            at += part
-        low, high, middle = row.step_s.low, row.step_s.high, y + (ROW - 8) / 2
+            parts.append(rect(x(at), y, x(at + 1e3 * s) - x(at), ROW - 8, PHASE[phase], label))
+            at += 1e3 * s
+        low, high, middle, median = row.step_s.low, row.step_s.high, y + (ROW - 8) / 2, x(1e3 * row.step_s.median)
+        parts.append(line([(median, y - 2), (median, y + ROW - 6)], INK, 2.5))
         if low is not None and high is not None:
             ends = x(1e3 * low), x(1e3 * high)
             parts.append(line([(ends[0], middle), (ends[1], middle)], INK, 1.6))
             parts += [line([(end, middle - 5), (end, middle + 5)], INK, 1.6) for end in ends]
-        right = x(max(1e3 * (high or 0), at)) + 8
+        right = max(x(1e3 * (high or 0)), x(at), median) + 8
         parts.append(text(right, middle + 4, milliseconds(row.step_s.median), size=11))
     parts += legend([(phase, PHASE[phase], "box") for phase in shown], WIDTH - RIGHT + 60, top + 10)
     return figure(WIDTH, height, parts, "Time of a step by variant and phase")

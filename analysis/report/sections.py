@@ -21,16 +21,24 @@ from taskloom.analysis.report.conclusion import (
     variant_name,
 )
 from taskloom.analysis.report.content import Report, TracedSteps
-from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
+from taskloom.analysis.report.elements import (
+    AT_95,
+    BARS,
+    OVERLAP,
+    figure,
+    interval,
+    mib,
+    ms,
+    ms_interval,
+    number,
+    share,
+    table,
+)
 from taskloom.analysis.rows import AgainstFaster, Pooled
 from taskloom.analysis.wording import tiles_name
 
 SPEEDUPS = ("variant", f"speedup of the step {AT_95}", "efficiency", f"of forward {AT_95}", "efficiency",
             f"of backward {AT_95}", "efficiency", f"over best T(1) {AT_95}")  # fmt: skip
-OVERLAP = (
-    " Under task with sync step or none, phases overlap: the time of a phase is then the time of its own tasks divided "
-    "by the number of threads, without waiting. Of other variants it is the phase's span, with waiting."
-)
 SPREAD = (
     "CV: standard deviation / mean. Standard deviations are relative to the step time. Steps advised: number of timed "
     "steps per process that narrows the interval most for the time spent."
@@ -136,8 +144,9 @@ def runtime(report: Report) -> str:
     overlap = any(row.phases_overlap for row in report.scaling.rows)
     return (
         "<h2>Runtime, speedup, samples</h2>"
-        + figure(plots.runtime(report), "Median step, split by phase; the line is the 95 % interval of the median"
-                  + (", over the steps of a single process where there is only one" if "steps" in over else "") + ".")
+        + figure(plots.runtime(report), f"{BARS} Horizontal lines: its 95 % interval"
+                  + (", over the steps of a single process where there is only one" if "steps" in over else "")
+                  + f".{OVERLAP if overlap else ''}")
         + table(columns, rows)
         + _goals(report.scaling.goals)
         + table(["variant", "CV", "SD between processes", "SD between steps", "steps advised"], spread)

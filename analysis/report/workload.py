@@ -10,7 +10,19 @@ from taskloom.analysis.causes import RooflineRow
 from taskloom.analysis.report import plots
 from taskloom.analysis.report.colours import ARENA, OP_KINDS, PHASE, op_colour
 from taskloom.analysis.report.conclusion import milliseconds
-from taskloom.analysis.report.elements import AT_95, figure, interval, mib, ms, ms_interval, number, share, table
+from taskloom.analysis.report.elements import (
+    AT_95,
+    BARS,
+    OVERLAP,
+    figure,
+    interval,
+    mib,
+    ms,
+    ms_interval,
+    number,
+    share,
+    table,
+)
 from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, text, x_axis
 from taskloom.analysis.report.svg import figure as drawing
 from taskloom.analysis.wording import settings
@@ -19,10 +31,6 @@ from taskloom.analysis.workload_sentences import LEAST_SHARE
 
 Part = tuple[str, float, str, str]  # kind in the legend, value, colour, title
 QUESTION = "Where do the time and the memory of a step go?"
-OVERLAP = (
-    "Under task with sync step or none, phases overlap: the time of a phase is then the time of its own tasks divided "
-    "by the number of threads, without waiting."
-)
 COUNTED = {"instructions": "instructions", "cycles": "cycles", "cache_misses": "cache misses"}
 
 
@@ -85,7 +93,7 @@ def _network(of: WorkNetwork, roofs: Sequence[RooflineRow], says: bool) -> str:
     said = "".join(f"<li>{escape(sentence)}</li>" for sentence in of.answers) if says else ""
     parts = [
         f"<h2>{escape(of.model)} ({escape(of.network)})</h2>{said and f'<ul>{said}</ul>'}",
-        figure(_phases(rows), f"Median step, split by phase. {OVERLAP}"),
+        figure(_phases(rows), BARS + OVERLAP),
         table(["run", "phase", "time, ms", "share", "memory-bound", "GFLOP/s", "GB/s"], _phase_rows(shown), 2),
         figure(_ops(rows), "Share of each op type in the time of all ops, all layers and threads together."),
         *(_op_table(row) for row in shown),
@@ -131,9 +139,9 @@ def _phases(rows: Sequence[WorkRow]) -> str:
     return _stacked("Time of a step by phase", "milliseconds a step (median)", [
         (
             row_name(row),
-            [(phase.phase, 1e3 * row.step_s * phase.share, PHASE[phase.phase],
-              f"{phase.phase}: {milliseconds(phase.time_s)}") for phase in row.phases],
-            milliseconds(row.step_s), None,
+            [(phase.phase, 1e3 * phase.time_s, PHASE[phase.phase], f"{phase.phase}: {milliseconds(phase.time_s)}")
+             for phase in row.phases],
+            milliseconds(row.step_s), 1e3 * row.step_s,
         )
         for row in rows
     ])  # fmt: skip
@@ -181,8 +189,8 @@ def _op_table(row: WorkRow) -> str:
          share(op.roof_share), op.bound or "-")
         for op in row.ops
     ]  # fmt: skip
-    columns = ["op", "phase", "calls a step", "time a step, ms", "share of time", "flop/byte", "GFLOP/s", "GB/s",
-               "share of its roof", "bound by"]  # fmt: skip
+    columns = ["op", "phase", "calls a step", "time a step of all threads, ms", "share of time", "flop/byte",
+               "GFLOP/s", "GB/s", "share of its roof", "bound by"]  # fmt: skip
     reasons = f'<p class="soft">{escape("; ".join(row.missing))}</p>' if row.missing else ""
     return f"<details><summary>Ops of {escape(row_name(row))}</summary>{table(columns, rows, 2)}</details>{reasons}"
 
