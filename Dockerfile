@@ -13,7 +13,7 @@ COPY taskloom taskloom
 COPY migrations migrations
 # The commit for the version, since the image has no .git: --build-arg COMMIT=$(git rev-parse HEAD)
 ARG COMMIT=
-RUN TASKLOOM_COMMIT=$COMMIT pip install --no-cache-dir -c constraints.txt -e '.[server,worker,postgres]' \
+RUN TASKLOOM_COMMIT=$COMMIT pip install --no-cache-dir -c constraints.txt -e '.[server,worker,postgres,oidc]' \
     && useradd --create-home taskloom \
     && mkdir -p /var/lib/taskloom/artifacts \
     && chown -R taskloom /var/lib/taskloom
