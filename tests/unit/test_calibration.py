@@ -6,6 +6,7 @@ from taskloom.analysis.comparison import NOISE_FLOOR, decide, verdict_of
 from taskloom.analysis.estimators import anytime, of_logs
 from taskloom.analysis.processes import Process
 from taskloom.contract.experiments import FEWEST_CALIBRATING_RUNS
+from tests.support.present import present
 
 
 def pairs(rng, spread, shape):
@@ -14,7 +15,7 @@ def pairs(rng, spread, shape):
 
 def test_the_spread_of_pairs_is_what_neighbours_differ_by(make_result):
     values = [1.0, 1.01, 1.0, 1.01, 2.0, 2.02]  # a drift from pair to pair has no effect
-    found = calibrate(7, [Process(i, make_result([9.0, s, s]), {}) for i, s in enumerate(values)])
+    found = present(calibrate(7, [Process(i, make_result([9.0, s, s]), {}) for i, s in enumerate(values)]))
     assert (found.experiment_id, found.node, found.pairs) == (7, "n1", 3)
     assert found.spread == pytest.approx(np.log(1.01))
     # 0.3518: 5 % quantile of chi-square with 3 degrees of freedom
@@ -29,7 +30,7 @@ def test_a_submission_asks_for_as_many_runs_as_a_calibration_takes():
 
 
 def test_the_median_of_an_even_number_of_runs_lies_between_two(make_result):
-    assert calibrate(7, [Process(s, make_result([9.0, s, s]), {}) for s in range(1, 7)]).median_step_s == 3.5
+    assert present(calibrate(7, [Process(s, make_result([9.0, s, s]), {}) for s in range(1, 7)])).median_step_s == 3.5
 
 
 def test_pairs_whose_ratio_drifts_are_no_false_alarm(make_result):
@@ -37,7 +38,7 @@ def test_pairs_whose_ratio_drifts_are_no_false_alarm(make_result):
     steady = [value for i in range(12) for value in (1.1 + 0.001 * (7 * i % 12), 1.0)]
     drifting = [value for i in range(12) for value in (1.02 + 0.01 * i, 1.0)]
     for values, verdict in ((steady, "faster"), (drifting, "undecided")):
-        found = calibrate(7, [Process(i, make_result([9.0, s, s]), {}) for i, s in enumerate(values)])
+        found = present(calibrate(7, [Process(i, make_result([9.0, s, s]), {}) for i, s in enumerate(values)]))
         assert (found.verdict, found.false_alarms) == (verdict, int(verdict == "faster"))
 
 
@@ -69,7 +70,7 @@ def test_what_is_said_to_be_detectable_the_verdict_finds_in_four_of_five_experim
     20 pairs; their upper bound is used."""
     rng, found, tried = np.random.default_rng(5), 0, 0
     for _ in range(30):
-        smallest = detectable(tuple(pairs(rng, 0.01, 20)), size, statements, sequential=sequential)
+        smallest = present(detectable(tuple(pairs(rng, 0.01, 20)), size, statements, sequential=sequential))
         for logs in np.log1p(smallest) + pairs(rng, 0.01, (20, size)):
             of = anytime(logs) if sequential else of_logs(logs)
             p_adjusted = min(1.0, statements * of.p_value)
@@ -91,7 +92,7 @@ def test_what_is_said_to_be_detectable_is_found_under_other_noises_too(noise):
     rng, found, tried = np.random.default_rng(11), 0, 0
     for _ in range(30):
         seen, *logs = np.split(-np.diff(OTHER_NOISES[noise](rng, (2, 20 + 20 * 12)), axis=0)[0], range(20, 260, 12))
-        smallest = detectable(tuple(seen), 12)
+        smallest = present(detectable(tuple(seen), 12))
         for each in logs:
             of = of_logs(np.log1p(smallest) + each)
             found += verdict_of(of.value, of.low, of.high, of.p_value, NOISE_FLOOR) == "faster"
@@ -102,7 +103,7 @@ def test_what_is_said_to_be_detectable_is_found_under_other_noises_too(noise):
 def test_a_stopping_rule_detects_less():
     """Signs alone decide there; with 20 pairs they find larger differences only."""
     seen = tuple(pairs(np.random.default_rng(5), 0.01, 20))
-    assert detectable(seen, 20, sequential=True) > 1.1 * detectable(seen, 20)
+    assert present(detectable(seen, 20, sequential=True)) > 1.1 * present(detectable(seen, 20))
 
 
 def test_power_is_how_often_the_verdict_calls():

@@ -5,6 +5,7 @@ import pytest
 
 from taskloom.analysis.comparison import compare, interleaved
 from taskloom.analysis.processes import Process
+from tests.support.present import present
 
 A_S = [1.00, 1.01, 0.99, 1.02, 0.98, 1.00, 1.01, 0.99]
 
@@ -37,7 +38,7 @@ def test_verdicts(side, factor, verdict, paired):
     assert found.verdict == verdict, found.reason
     assert found.paired is paired
     assert found.ratio == pytest.approx(1 / factor)
-    assert found.ratio_low <= found.ratio <= found.ratio_high
+    assert present(found.ratio_low) <= present(found.ratio) <= present(found.ratio_high)
 
 
 def test_swapping_the_sides_turns_the_verdict(side):
@@ -169,8 +170,7 @@ def test_a_process_is_in_one_pair_only(side):
 def test_thousands_of_pairs_of_one_sign_have_a_finite_e_value(side):
     found = compare(side(1, [1.0] * 1100, True), side(100_000, [0.5] * 1100, True))
     assert found.verdict == "faster"
-    assert math.isfinite(found.e_value)
-    assert found.e_value > 1e300
+    assert 1e300 < present(found.e_value) < math.inf
 
 
 def test_two_occasions_are_not_compared_side_by_side(side):
@@ -233,8 +233,8 @@ def test_where_a_rule_stopped_only_signs_judge(side):
     assert compare(stopped[:6], b[:6]).verdict == "undecided"
     found = compare(stopped[:7], b[:7])
     assert (found.verdict, found.test, found.sequential) == ("faster", "signs", True)
-    assert found.e_value == pytest.approx(1 / found.p_value)
-    assert found.e_value > 20
+    assert found.e_value == pytest.approx(1 / present(found.p_value))
+    assert present(found.e_value) > 20
 
 
 def test_an_empty_side_is_an_error(side):

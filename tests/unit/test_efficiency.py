@@ -1,10 +1,13 @@
 """Efficiency factors, computed by hand and from the POP model's identities."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from taskloom.analysis.efficiency import Counted, critical_s, efficiency, scalability, waiting_split
+from tests.support.present import present
 
 times = st.floats(1e-3, 1e3)
 counts = st.builds(Counted, st.floats(1e6, 1e12), st.floats(1e6, 1e12))
@@ -30,7 +33,8 @@ def test_factors_multiply_to_the_parallel_efficiency(useful_s, slack, share):
     elapsed_s = max(useful_s) * slack
     found = efficiency(useful_s, elapsed_s, elapsed_s * share)
     assert found.load_balance * found.communication == pytest.approx(found.parallel, rel=1e-9)
-    assert found.load_balance * found.serialisation * found.transfer == pytest.approx(found.parallel, rel=1e-9)
+    serialisation, transfer = present(found.serialisation), present(found.transfer)
+    assert found.load_balance * serialisation * transfer == pytest.approx(found.parallel, rel=1e-9)
 
 
 @given(st.lists(st.tuples(times, times, times, times), min_size=1, max_size=32))
@@ -65,7 +69,8 @@ def test_the_critical_path_holds_the_longest_thread_and_the_span():
 @given(times, times, counts, counts)
 def test_counters_factor_the_computation_scalability(reference_s, here_s, reference, here):
     found = scalability(reference_s, here_s, reference, here)
-    assert found.instructions * found.ipc * found.frequency == pytest.approx(found.computation, rel=1e-9)
+    factors = map(present, (found.instructions, found.ipc, found.frequency))
+    assert math.prod(factors) == pytest.approx(found.computation, rel=1e-9)
 
 
 def test_scalability_of_an_example_worked_by_hand():

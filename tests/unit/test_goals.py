@@ -20,6 +20,7 @@ from taskloom import tables
 from taskloom.analysis.goals import goals
 from taskloom.analysis.processes import Process
 from taskloom.options import several_settings, single_settings
+from tests.support.present import present
 
 IMAGES = {"model": "resnet", "data": "synthetic"}
 
@@ -124,17 +125,19 @@ def process(make_result, number, steps, seed=1, energy_j=None, **settings):
 def test_repetitions_of_one_seed_are_the_values_of_its_row(make_result):
     (row,) = goals([process(make_result, number, 4, energy_j=8.0 + number) for number in range(6)])
     assert (row.over, row.n, row.runs, row.reached, row.variant) == ("processes", 6, 6, 6, {"seed": 1})
-    assert (row.steps.median, row.steps.low, row.steps.high) == (4.0, 4.0, 4.0)
-    assert row.time_s.median == pytest.approx(2.025)
-    assert (row.time_s.low, row.time_s.high) == (pytest.approx(2.0), pytest.approx(2.05))
-    assert (row.energy_j.median, row.energy_missing) == (10.5, None)
+    steps, time_s, energy_j = map(present, (row.steps, row.time_s, row.energy_j))
+    assert (steps.median, steps.low, steps.high) == (4.0, 4.0, 4.0)
+    assert time_s.median == pytest.approx(2.025)
+    assert (time_s.low, time_s.high) == (pytest.approx(2.0), pytest.approx(2.05))
+    assert (energy_j.median, row.energy_missing) == (10.5, None)
 
 
 def test_of_several_seeds_each_counts_once(make_result):
     runs = [process(make_result, 10 * seed + again, 2 + seed, seed) for seed in range(4) for again in range(2)]
     (row,) = goals(runs)
     assert (row.over, row.n, row.runs, row.variant) == ("seeds", 4, 8, {})
-    assert (row.steps.median, row.steps.low) == (3.5, None), "an interval needs 6 seeds"
+    steps = present(row.steps)
+    assert (steps.median, steps.low) == (3.5, None), "an interval needs 6 seeds"
     assert (row.energy_j, row.energy_missing) == (None, "no RAPL")
     assert [each.threads for each in goals([*runs, process(make_result, 99, 3, threads=2)])] == [1, 2]
 

@@ -14,10 +14,12 @@ import pytest
 from taskloom.analysis.changepoints import change_points
 from taskloom.analysis.comparison import decide, interleaved
 from taskloom.analysis.diagnosis import diagnose
-from taskloom.analysis.estimators import anytime, of_logs, paired, sequential_bounds, unpaired, walsh_rows
+from taskloom.analysis.estimators import Estimate, anytime, of_logs, paired, sequential_bounds, unpaired, walsh_rows
 from taskloom.analysis.pooling import pool
 from taskloom.analysis.rank_tests import mann_whitney_p_value
 from taskloom.analysis.statistics import holm, median_bounds
+from tests.support.interval import interval
+from tests.support.present import present
 
 SIZES = (2, 3, 5, 6, 8, 12, 20)
 SIMULATIONS = 300
@@ -62,6 +64,12 @@ def at_most(share, tried):
     return share * tried + 3.7 * math.sqrt(share * (1 - share) * tried)
 
 
+def covers(found: Estimate, log: float) -> bool:
+    """Whether the interval contains the ratio with this logarithm."""
+    low, high = interval(found)
+    return math.log(low) <= log <= math.log(high)
+
+
 @pytest.mark.parametrize("noise", NOISES)
 def test_paired_intervals_cover_and_there_is_none_below_six(noise):
     for n in SIZES:
@@ -75,8 +83,8 @@ def test_paired_intervals_cover_and_there_is_none_below_six(noise):
 @pytest.mark.parametrize("noise", NOISES)
 def test_unpaired_intervals_cover(noise):
     for n in (6, 8, 12, 20):
-        found = [unpaired(a, b) for a, b in times(noise, n)]
-        missed = sum(not each.low <= 1 <= each.high for each in found)
+        found = [interval(unpaired(a, b)) for a, b in times(noise, n)]
+        missed = sum(not low <= 1 <= high for low, high in found)
         assert missed <= at_most(0.05, SIMULATIONS), (noise, n, missed)
 
 
@@ -88,8 +96,9 @@ def test_unpaired_intervals_cover_where_one_side_scatters_more(noise, n_a, n_b, 
     draw = rng.standard_normal if noise == "gauss" else lambda n: rng.standard_t(2, n)
     for _ in range(1000):
         found = unpaired(np.exp(0.01 * sd * draw(n_a)), np.exp(0.01 * draw(n_b)))
-        inside = found.low <= 1 <= found.high
-        assert inside == (found.p_value >= 0.05)
+        low, high = interval(found)
+        inside = low <= 1 <= high
+        assert inside == (present(found.p_value) >= 0.05)
         missed += not inside
     assert missed <= at_most(0.05, 1000)
 
@@ -204,7 +213,7 @@ def test_who_looks_after_every_block_is_not_misled(noise):
         logs = np.log(a) - np.log(b)
         bounds = [sequential_bounds(logs[:n]) for n in range(1, 21)]
         missed += any(found is not None and not found[0] <= 0 <= found[1] for found in bounds)
-        called += any(anytime(logs[:n]).p_value < 0.05 for n in range(7, 21))
+        called += any(present(anytime(logs[:n]).p_value) < 0.05 for n in range(7, 21))
     assert missed <= at_most(0.05, SIMULATIONS)
     assert called <= at_most(0.05, SIMULATIONS)
 
@@ -213,7 +222,7 @@ def test_who_looks_at_a_fixed_samples_p_value_after_every_block_is_misled():
     """Why verdicts of a stopping rule do not rest on it."""
     found = 0
     for a, b in times("gauss", 20):
-        found += any(paired(a[:n], b[:n]).p_value < 0.05 for n in range(6, 21))
+        found += any(present(paired(a[:n], b[:n]).p_value) < 0.05 for n in range(6, 21))
     assert found > 0.12 * SIMULATIONS
 
 
@@ -231,9 +240,7 @@ def test_pooled_intervals_cover_whom_they_are_about(noise, places, spread):
         effects = rng.normal(0, spread, places)
         pooled = pool(list(strata + effects[:, None]), "places")
         truth = 0.0 if places >= 6 else effects.mean()
-        low, high = pooled.estimate.low, pooled.estimate.high
-        assert (low is None) == (high is None)
-        missed += not math.log(low) <= truth <= math.log(high)
+        missed += not covers(pooled.estimate, truth)
         assert pooled.scope == (f"places like these {places}" if places >= 6 else f"these {places} places only")
     assert missed <= at_most(0.055, simulations)
 
@@ -249,7 +256,7 @@ def test_pooled_intervals_cover_places_of_unequal_size_and_spread(noise, sizes):
         found = pool([s * x + e for s, x, e in zip(rng.choice([0.5, 1, 3], len(sizes)), logs, effects, strict=True)],
                      "places").estimate  # fmt: skip
         assert (found.low is None) == (min(sizes) < 3)
-        missed += found.low is not None and not math.log(found.low) <= effects.mean() <= math.log(found.high)
+        missed += found.low is not None and not covers(found, effects.mean())
     assert missed <= at_most(0.055, simulations), missed
 
 
@@ -263,8 +270,7 @@ def test_intervals_of_a_change_in_history_cover_where_it_is_found(change, runs):
         starts = change_points(list(values))
         if len(starts) != 1 or min(starts[0], 2 * runs - starts[0]) < 6:
             continue
-        ratio = unpaired(values[starts[0] :], values[: starts[0]])
-        missed += not math.log(ratio.low) <= change <= math.log(ratio.high)
+        missed += not covers(unpaired(values[starts[0] :], values[: starts[0]]), change)
         found += 1
     assert found >= 50
     assert missed <= at_most(0.05, found)
@@ -276,7 +282,7 @@ def test_two_occasions_compared_side_by_side_are_called_for_their_weather():
     for spread in (0.01, 0.02, 0.04):
         shift = rng.normal(0, spread, (200, 2, 1))
         both = np.exp(shift + rng.normal(0, 0.01, (200, 2, 10)))
-        said.append(np.mean([unpaired(a, b).p_value < 0.05 for a, b in both]))
+        said.append(np.mean([present(unpaired(a, b).p_value) < 0.05 for a, b in both]))
     assert said[0] > 0.25
     assert said[2] > 0.7
 
@@ -286,7 +292,7 @@ def test_a_sweep_errs_in_one_of_twenty_at_most():
     wrong, sweeps = 0, 200
     every = times("blocks", 12, simulations=12 * sweeps)
     for sweep in every.reshape(sweeps, 12, 2, 12):
-        wrong += min(holm([paired(a, b).p_value for a, b in sweep])) < 0.05
+        wrong += min(holm([present(paired(a, b).p_value) for a, b in sweep])) < 0.05
     assert wrong <= at_most(0.05, sweeps)
 
 
