@@ -183,9 +183,11 @@ def measure(config: TrainConfig, names: list[str], folder: Path) -> Measured:
     if sent_bytes(names[0]) - before < counted:
         raise SystemExit("the ranks did not exchange everything over the link: is there another way between them?")
     warmup = int(found["config"]["warmup"])
+    # Of each rank without its times of single steps, which would be half of a recording.
+    ranks = [{name: value for name, value in rank.items() if name not in TIMES} for rank in found["communication"]]
     most = {name: max((median(rank[name][warmup:]) for rank in found["communication"]), default=0.0) for name in TIMES}
     return {
-        "step_s": found["step_s"][warmup:], **most, "communication": found["communication"],
+        "step_s": found["step_s"][warmup:], **most, "communication": ranks,
         "flagged": found["flagged"][warmup:], "losses": found["losses"], "mpi": found["environment"].get("mpi"),
     }  # fmt: skip
 
