@@ -330,7 +330,7 @@ def _migrate(settings: Settings) -> None:
     database = Database(settings.database_url, settings.busy_timeout_s)
     try:
         migrate.upgrade(database)
-        extension.begin(database, settings)  # the application does so again; here a full disk is told in a line
+        extension.begin(database, settings)  # the application does so again; here a full disk is reported in a line
     except DBAPIError as error:
         raise unusable(database, error) from None
     finally:

@@ -51,7 +51,7 @@ def read(path: Path) -> ExperimentRequest:
 FLOAT, INT, TEXT, DATE = (f"tag:yaml.org,2002:{name}" for name in ("float", "int", "str", "timestamp"))
 OTHERS = tuple(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "binary", "omap", "pairs", "set"))
 MOST_VALUES = 100_000  # of a file, where each alias counts as what it stands for
-MOST_ERRORS = 20  # that are told of a file
+MOST_ERRORS = 20  # that are reported of a file
 
 
 class _Loader(yaml.SafeLoader):

@@ -46,7 +46,7 @@ class Measurement:
         self._settings, self._inbox, self._report, self._command = settings, inbox, report, command
         self._child: Child | None = None
         self._held = contextlib.ExitStack()
-        self._busy_told = self._failed = False
+        self._busy_reported = self._failed = False
 
     @property
     def running(self) -> bool:
@@ -122,13 +122,13 @@ class Measurement:
         busy = load.Others().busy_cores()
         if busy <= load.MOST_BUSY_CORES:
             return False
-        if not self._busy_told:
+        if not self._busy_reported:
             text = (
                 f"peaks not measured: other processes keep {busy:.1f} cores busy; measure them later with "
                 "`taskloom doctor --peaks`"
             )
             self._report.say("peaks-skipped", text, busy_cores=busy)
-            self._busy_told = True
+            self._busy_reported = True
         return True
 
     def _fail(self, reason: str) -> None:

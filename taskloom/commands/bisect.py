@@ -193,11 +193,11 @@ class Bisection:
         try:
             build = self._build(commit)
         except ConfigError as error:
-            return self._told(Step(commit.sha, Decision("undecided", None, None, None, 0, str(error))))
+            return self._reported(Step(commit.sha, Decision("undecided", None, None, None, 0, str(error))))
         if build in (good, bad):  # it was reverted
             side: Side = "good" if build == good else "bad"
             reason = f"its trainer is that of {side.upper()}"
-            return self._told(Step(commit.sha, Decision(side, None, None, None, 0, reason)))
+            return self._reported(Step(commit.sha, Decision(side, None, None, None, 0, reason)))
         return self._measured(commit, [good, build, bad])
 
     def _measured(self, commit: Commit, builds: list[str]) -> Step:
@@ -216,7 +216,7 @@ class Bisection:
                 reason = f"{decision.reason}; {counted(failed, 'run')} did not succeed"
                 decision = dataclasses.replace(decision, reason=reason)
             if decision.side != "undecided" or failed or done >= self._most:
-                return self._told(Step(commit.sha, decision, experiment.id, len(runs)))
+                return self._reported(Step(commit.sha, decision, experiment.id, len(runs)))
             experiment = self._client.extend_experiment(experiment.id, min(MORE, self._most - done))
 
     def _build(self, commit: Commit) -> str:
@@ -231,7 +231,7 @@ class Bisection:
             raise ConfigError("commit", commit.sha, f"a commit whose trainer can be stored here ({answer['error']})")
         return str(answer["build"])
 
-    def _told(self, step: Step) -> Step:
+    def _reported(self, step: Step) -> Step:
         self._say(str(step))
         return step
 

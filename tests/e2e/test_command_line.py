@@ -343,7 +343,7 @@ def test_what_a_run_left_is_listed_and_fetched(home: House, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_histories_are_told(home: House, tmp_path: Path) -> None:
+def test_histories_are_shown(home: House, tmp_path: Path) -> None:
     request = tmp_path / "one.json"
     request.write_text(json.dumps({"base": {"model": "tiny", "seq": 16}}))
     json_of(cli("submit", str(request), "--json", server=home.url))

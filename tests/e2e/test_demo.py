@@ -46,21 +46,21 @@ def test_the_demo_prints_one_table_and_stops_what_it_started(tmp_path: Path) -> 
         r"share of .*: (?:\d+% under (?:fork-join|fork-join by diagonals|task)(?:, |\n)){3}"
         r"verdict: (.*)\nverdict: (.*)\n$"
     )
-    told = re.search(see, output)
-    assert told is not None, output
-    assert "2 threads" in told[3] or cores != 2
-    up = [sys.executable, "-P", "-m", "taskloom.cli", *shlex.split(told[1]), "--port", "0", "--json"]
+    printed = re.search(see, output)
+    assert printed is not None, output
+    assert "2 threads" in printed[3] or cores != 2
+    up = [sys.executable, "-P", "-m", "taskloom.cli", *shlex.split(printed[1]), "--port", "0", "--json"]
     server = Process([*up, "--peaks", "never"], tmp_path / "up.log", TASKLOOM_SPOOL=str(tmp_path / "spool"))
     try:
         url = server.event("listening")["url"]
-        assert "<title>Taskloom" in httpx.get(url + told[2]).raise_for_status().text
+        assert "<title>Taskloom" in httpx.get(url + printed[2]).raise_for_status().text
         kept = judged(url, 1)
         assert kept["by_state"] == {"succeeded": len(rows)}
-        assert told[3] == kept["verdict"]["sentence"]
+        assert printed[3] == kept["verdict"]["sentence"]
         noted = demo.log.read_text()  # before the second experiment
-        assert re.search(rf"^the first answer, after \d+ s: {re.escape(told[3])}$", noted, re.M), noted
+        assert re.search(rf"^the first answer, after \d+ s: {re.escape(printed[3])}$", noted, re.M), noted
         second = judged(url, 2)
-        assert told[4] == second["verdict"]["sentence"]
+        assert printed[4] == second["verdict"]["sentence"]
         assert second["verdict"]["primary"] is True
     finally:
         server.end()

@@ -54,7 +54,7 @@ inbox = SimpleQueue()
 child = Child(Waiting(launch.command(Path(sys.argv[1]), ranks=2)), eval(sys.argv[2]), inbox)
 while not isinstance(message := inbox.get(), Exited):
     if isinstance(message, Reported):
-        print("told", message.event["event"], flush=True)
+        print("reported", message.event["event"], flush=True)
     else:
         print("printed", message.text, flush=True)
 print("exited", message.code, flush=True)
@@ -65,7 +65,7 @@ LONG = {
 }
 
 
-def test_a_library_that_cannot_be_loaded_is_told_in_a_sentence(tmp_path):
+def test_a_library_that_cannot_be_loaded_is_named_in_a_sentence(tmp_path):
     done = subprocess.run(
         [*launch.command(tmp_path / "result.json"), "--ranks", "2"], stdin=subprocess.DEVNULL, capture_output=True,
         text=True, check=False, timeout=120, env=launch.environment() | {"MPI4PY_LIBMPI": "/no/such.so"},
@@ -111,9 +111,9 @@ def started(tmp_path, request):
     command = [sys.executable, "-c", STARTER, str(tmp_path / "result.json"), str(LONG[request.param].to_dict())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         assert process.stdout is not None
-        told = list(iter(process.stdout.readline, "told step\n"))
+        lines = list(iter(process.stdout.readline, "reported step\n"))
         below = psutil.Process(process.pid).children(recursive=True)
-        assert len(ranks_of(below)) == 2, told
+        assert len(ranks_of(below)) == 2, lines
         yield process, below
         process.kill()
         for each in below:
@@ -164,7 +164,7 @@ def test_a_stop_of_rank_0_stops_all_after_the_same_step(started, paused):
         second.resume()
     first.send_signal(signal.SIGTERM)
     lines = process.communicate(timeout=WITHIN_S)[0].splitlines()
-    assert [line for line in lines if not line.startswith("printed ")][-2:] == ["told error", "exited 130"]
+    assert [line for line in lines if not line.startswith("printed ")][-2:] == ["reported error", "exited 130"]
     assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
 
 
@@ -179,7 +179,7 @@ def test_a_suspended_rank_ends_the_run_as_stalled(stalls_soon, started, number):
     process, below = started
     suspend(in_order(below)[number])
     lines = process.communicate(timeout=WITHIN_S)[0].splitlines()
-    assert "told error" in lines
+    assert "reported error" in lines
     assert lines[-1] != "exited 0"
     assert not psutil.wait_procs(below, timeout=WITHIN_S)[1]
 

@@ -39,8 +39,8 @@ def test_beats_come_in_time_while_the_trainer_uses_every_core(home: House, clien
     lasted_s = (max(beats) - min(beats)).total_seconds()
     spent_s = busy_s(trainer) - before
     assert sum(each > 0.02 * lasted_s for each in spent_s.values()) >= cores, spent_s  # the threads were busy
-    told = sorted(beats)
-    assert max(b - a for a, b in itertools.pairwise(told)) < HEARTBEAT + LATEST
+    times = sorted(beats)
+    assert max(b - a for a, b in itertools.pairwise(times)) < HEARTBEAT + LATEST
     client.cancel_run(run_id)
     assert ended(client, run_id).attempts == 1
 

@@ -58,10 +58,10 @@ def test_a_key_is_written_to_a_file_that_only_its_owner_can_read(home: House, ad
 def test_who_may_not_is_told_so_with_exit_code_3(home: House, admin: str) -> None:
     assert "set TASKLOOM_TOKEN" in taskloom(home, "runs", "list", status=3)
     reader = taskloom(home, "keys", "create", "--scope", "read", token=admin).strip()
-    told = json.loads(taskloom(home, "runs", "cancel", "1", "--json", token=reader, status=3))
-    assert (told["type"], told["scopes"]) == ("/problems/forbidden", ["admin", "submit"])
-    told = taskloom(home, "keys", "create", "--scope", "read", "--name", "a;b", token=admin, status=2)
-    assert "name = 'a;b' is not accepted" in told
+    problem = json.loads(taskloom(home, "runs", "cancel", "1", "--json", token=reader, status=3))
+    assert (problem["type"], problem["scopes"]) == ("/problems/forbidden", ["admin", "submit"])
+    printed = taskloom(home, "keys", "create", "--scope", "read", "--name", "a;b", token=admin, status=2)
+    assert "name = 'a;b' is not accepted" in printed
 
 
 def test_a_worker_works_with_its_key_and_leaves_without_one(home: House, admin: str) -> None:

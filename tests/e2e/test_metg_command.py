@@ -61,6 +61,6 @@ def test_metg_prints_tables_for_people(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_value_that_is_not_accepted_is_named(arguments: tuple[str, ...], field: str) -> None:
     done = taskloom("metg", *arguments, "--json")
     assert done.returncode == 2
-    told_error = json.loads(done.stderr.splitlines()[-1])
-    assert told_error["field"] == field
-    assert told_error["accepted"]
+    error = json.loads(done.stderr.splitlines()[-1])
+    assert error["field"] == field
+    assert error["accepted"]

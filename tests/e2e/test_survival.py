@@ -163,9 +163,9 @@ def test_a_database_that_crashes_under_load(home: House, client: Client, postgre
     fleet.popen.send_signal(signal.SIGTERM)
     assert fleet.wait() == 0
     assert home.server.popen.poll() is None
-    told = "".join(fleet.lines) + fleet.log.read_text()
-    assert "status 503" in told
-    assert "status 500" not in told
+    printed = "".join(fleet.lines) + fleet.log.read_text()
+    assert "status 503" in printed
+    assert "status 500" not in printed
     check_books(home, 40)
 
 
@@ -225,8 +225,8 @@ def test_workers_whose_clocks_are_wrong_keep_their_leases(home: House, client: C
         outlives_its_lease(client, run_id, lease_s)
     for skew_h, (worker, gate) in skewed.items():
         gate.touch()
-        told_at = datetime.datetime.fromisoformat(worker.log.read_text().split()[0])
-        assert abs((told_at - now()).total_seconds() - 3600 * skew_h) < 600  # the clock was indeed wrong
+        logged_at = datetime.datetime.fromisoformat(worker.log.read_text().split()[0])
+        assert abs((logged_at - now()).total_seconds() - 3600 * skew_h) < 600  # the clock was indeed wrong
     for run_id in run_ids:
         (attempt,) = ended(client, run_id).history
         assert attempt.state == "succeeded"

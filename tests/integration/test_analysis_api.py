@@ -194,7 +194,7 @@ def test_forecast_comes_from_the_profile_of_one_thread_and_shows_its_error(api, 
     assert curves["fork-join", "grows"][2]["step_s"] == pytest.approx(6.0)
     assert curves["fork-join", "grows"][2]["error"] == pytest.approx(0.0)
     assert forecast["worst_error"] == pytest.approx(0.0)
-    assert any("bandwidth" in told for told in forecast["assumptions"])
+    assert any("bandwidth" in assumption for assumption in forecast["assumptions"])
     assert found["missing"] == []
 
 

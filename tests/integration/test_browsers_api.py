@@ -88,8 +88,8 @@ def test_a_reload_sees_the_live_curve_until_there_is_a_result(api, make_result):
         node.beat(lease, stage="training", step=step, steps=9, loss=loss, tokens_per_s=10.0)
         api.sql("UPDATE progress_point SET at = 1000 + 2 * step")
     points = api.get("/runs/1/progress")["items"]
-    told = [(p["attempt_no"], p["step"], p["loss"], p["tokens_per_s"], p["step_s"]) for p in points]
-    assert told == [(1, 2, 3.0, 10.0, None), (1, 6, 2.0, 10.0, 2.0)]
+    rows = [(p["attempt_no"], p["step"], p["loss"], p["tokens_per_s"], p["step_s"]) for p in points]
+    assert rows == [(1, 2, 3.0, 10.0, None), (1, 6, 2.0, 10.0, 2.0)]
     node.upload(lease, make_result())
     assert api.get("/runs/1/progress")["items"] == []
     assert api.get("/runs/9/progress", 404)["type"] == "/problems/not-found"

@@ -33,7 +33,7 @@ def test_a_claim_does_not_sort_the_queue(api):
     event.remove(engine, "before_cursor_execute", hear)
     ((statement, parameters),) = claims
     with engine.connect() as connection:
-        told = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters).scalar_one()
+        plan = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters).scalar_one()
         connection.rollback()
-    (found,) = json.loads(told) if isinstance(told, str) else told
+    (found,) = json.loads(plan) if isinstance(plan, str) else plan
     assert max(rows_read(found["Plan"])) < 10, found

@@ -61,8 +61,8 @@ def test_a_run_tells_its_states_and_progress_and_its_end(listen, make_result):
     api = listen.api
     api.submit()
     stream = listen("/runs/1/events")
-    told = {"run_id": 1, "state": "queued", "attempt_no": 0, "progress": None, "steps": []}
-    assert stream.next()[1:] == ("changed", told)
+    data = {"run_id": 1, "state": "queued", "attempt_no": 0, "progress": None, "steps": []}
+    assert stream.next()[1:] == ("changed", data)
     node = api.worker()
     lease = node.claim()
     assert stream.next()[2]["state"] == "leased"
@@ -70,7 +70,7 @@ def test_a_run_tells_its_states_and_progress_and_its_end(listen, make_result):
     event = stream.next()[2]
     assert (event["state"], event["progress"]["step"], event["progress"]["loss"]) == ("running", 3, 2.5)
     node.upload(lease, make_result())
-    assert stream.next()[2] == {**told, "state": "succeeded", "attempt_no": 1}
+    assert stream.next()[2] == {**data, "state": "succeeded", "attempt_no": 1}
     assert stream.next()[1] == "ended"
     assert stream.next() is None
 
@@ -120,7 +120,7 @@ def test_who_comes_again_hears_what_is_new_and_nothing_twice(listen):
     assert listen("/runs/1/events").next() == listen("/runs/1/events", "something else").next()
 
 
-def test_what_has_ended_is_told_and_ends(listen):
+def test_what_has_ended_is_sent_and_ends(listen):
     api = listen.api
     api.submit()
     api.post("/runs/1/cancel")

@@ -106,8 +106,8 @@ def test_by_default_repetitions_suffice_for_a_verdict(api, asked, repetitions, f
     """A dry run says what its pairs can decide, and how many can."""
     plan = api.post("/experiments?dry_run=true", asked)
     assert plan["repetitions"] == repetitions == max(run["repetition"] for run in plan["order"])
-    told = plan["family"] and tuple(plan["family"][name] for name in ("comparisons", "needed", "decidable"))
-    assert told == family
+    counts = plan["family"] and tuple(plan["family"][name] for name in ("comparisons", "needed", "decidable"))
+    assert counts == family
     assert (plan["primary"] and (plan["primary"]["needed"], plan["primary"]["decidable"])) == question
     made = api.submit(**asked)
     assert made["runs"] == plan["runs"]

@@ -204,8 +204,8 @@ def test_the_client_writes_an_export_whole_or_not_at_all(done, tmp_path):
 def test_the_client_waits_and_hears(done):
     with Client(str(done.http.base_url)) as client:
         assert client.wait(1, timeout_s=20).state == "finished"
-        told = list(client.events("experiment:1", "run:1"))
-        assert {(event.topic, event.event) for event in told} == {
+        events = list(client.events("experiment:1", "run:1"))
+        assert {(event.topic, event.event) for event in events} == {
             (topic, event) for topic in ("experiment:1", "run:1") for event in ("changed", "ended")
         }
         done.submit()

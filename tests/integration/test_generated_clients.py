@@ -52,9 +52,9 @@ def python_client(document: Path) -> typing.Iterator[Path]:
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={"PATH": f"{bin_folder}:/usr/bin:/bin"}
     )
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told
-    assert "warning" not in told.lower(), told
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed
+    assert "warning" not in printed.lower(), printed
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder.parent)
         yield folder

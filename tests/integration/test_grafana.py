@@ -53,8 +53,8 @@ def server(file_api, make_result):
     node.beat(node.claim())
     columns = "run_id, state, ratio, reason, raised_at, changed_at"
     file_api.sql(f"INSERT INTO alert ({columns}) VALUES (1, 'confirmed', 1.2, 'slow', 1, 2)")
-    told = json.dumps({"sentence": "task is faster.", "verdict": "faster"})
-    file_api.sql("UPDATE experiment SET verdict = :told WHERE id = 1", told=told)
+    verdict = json.dumps({"sentence": "task is faster.", "verdict": "faster"})
+    file_api.sql("UPDATE experiment SET verdict = :verdict WHERE id = 1", verdict=verdict)
     file_api.sql("UPDATE run SET started_at = finished_at - 5 WHERE finished_at IS NOT NULL")
     file_api.get("/runs/99", 404)
     return file_api

@@ -243,10 +243,10 @@ print(len(gc.get_objects()), gc.get_freeze_count())
 
 def test_a_process_gives_way_once_analyses_are_loaded_and_its_collections_do_not_scan_them(api, measured, database_url):
     measured(api)
-    told = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-c", SCANNED, database_url], capture_output=True, text=True, check=True, timeout=DEADLINE_S
     )
-    was_loaded, scanned, loaded = map(int, told.stdout.split())
+    was_loaded, scanned, loaded = map(int, ended.stdout.split())
     assert was_loaded
     assert loaded > 50_000
     assert scanned < loaded / 5
@@ -268,8 +268,8 @@ for how in ("long", "short"):
 
 
 def test_a_limit_is_one_of_processor_time():
-    told = subprocess.run([sys.executable, "-c", BUSY], capture_output=True, text=True, check=True, timeout=DEADLINE_S)
-    refused, answered = told.stdout.splitlines()
+    ended = subprocess.run([sys.executable, "-c", BUSY], capture_output=True, text=True, check=True, timeout=DEADLINE_S)
+    refused, answered = ended.stdout.splitlines()
     assert "analysis-too-long" in refused
     assert "after 0.1 s of processor time" in refused
     assert answered == str(b'["short"]')

@@ -207,8 +207,8 @@ def test_no_token_gets_into_the_log_or_an_answer(api, admin, caplog):
         answers += [api.get("/runs", 401), api.post("/experiments", {}, 401)]
     secret = admin.rpartition("_")[2][:-1]
     assert caplog.records
-    told = "".join(f"{record.getMessage()} {record.exc_text}" for record in caplog.records) + str(answers)
-    assert secret not in told
+    text = "".join(f"{record.getMessage()} {record.exc_text}" for record in caplog.records) + str(answers)
+    assert secret not in text
 
 
 def test_every_answer_has_security_headers(api):

@@ -62,13 +62,13 @@ def test_every_run_keeps_each_change_however_the_runs_are_divided(api, make_resu
         api.post(f"{path}/{verb}")
     queued = range(leased["run_id"] + 1, leased["run_id"] + 11)
     for run_id in queued:
-        told = api.get(f"/runs/{run_id}/changes")["items"]
-        assert [(row["verb"], row["state"], row["actor"]) for row in told] == [
+        rows = api.get(f"/runs/{run_id}/changes")["items"]
+        assert [(row["verb"], row["state"], row["actor"]) for row in rows] == [
             ("submit", "queued", "local"), ("cancel", "cancelled", "local"), ("retry", "queued", "local"),
         ]  # fmt: skip
     for lease, before in ((running, ["claim", "start"]), (leased, ["claim"])):
-        told = api.get(f"/runs/{lease['run_id']}/changes")["items"]
-        assert [row["verb"] for row in told] == ["submit", *before, "request-cancel"]
+        rows = api.get(f"/runs/{lease['run_id']}/changes")["items"]
+        assert [row["verb"] for row in rows] == ["submit", *before, "request-cancel"]
     assert api.sql("SELECT count(*) FROM run WHERE queued_at > created_at") == [(11,)]  # they are queued again
     node.upload(running, outcome="cancelled")
     assert api.get(f"/runs/{running['run_id']}")["state"] == "cancelled"

@@ -40,8 +40,8 @@ def test_the_notebook_answers_fork_join_or_task(api, make_result, cells, tmp_pat
         command, cwd=tmp_path, text=True, capture_output=True, check=False, env={**os.environ, **environment}
     )
     assert done.returncode == 0, done.stderr
-    *told, drawn = done.stdout.splitlines()
-    assert [line.partition(", ")[0] for line in told] == [
+    *lines, drawn = done.stdout.splitlines()
+    assert [line.partition(", ")[0] for line in lines] == [
         "task against fork-join on 1 threads: faster", "task against fork-join on 2 threads: faster",
     ]  # fmt: skip
     rows = api.get("/experiments/1/variants")["rows"]

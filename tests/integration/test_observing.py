@@ -142,6 +142,6 @@ def test_what_was_not_committed_is_not_counted(api, make_result):
 
 def test_metrics_hold_no_series_of_when_they_were_made(api):
     api.get("/runs")
-    told = [api.http.get("/metrics").text for _ in range(2)][-1]
-    assert "taskloom_request_seconds_bucket" in told
-    assert "_created" not in told
+    text = [api.http.get("/metrics").text for _ in range(2)][-1]
+    assert "taskloom_request_seconds_bucket" in text
+    assert "_created" not in text

@@ -151,7 +151,7 @@ def stalled(config: TrainConfig) -> tuple[type, str]:
 
 @each_runtime
 @pytest.mark.parametrize("scheduler", ["omp-for", "omp-task"])
-def test_a_stall_is_told_and_the_process_can_end(name: str, scheduler: str) -> None:
+def test_a_stall_is_named_and_the_process_can_end(name: str, scheduler: str) -> None:
     config = dataclasses.replace(SMALL, runtime=name, scheduler=scheduler)
     with processes() as call:
         kind, why = call("stall", stalled, config)
@@ -193,9 +193,9 @@ def test_waiting_after_the_last_step_does_not_count(apart: Apart) -> None:
 
 @each_runtime
 @pytest.mark.parametrize(("scheduler", "sync"), VARIANTS)
-def test_threads_ops_and_runtime_are_told(name: str, scheduler: str, sync: str, apart: Apart) -> None:
+def test_threads_ops_and_runtime_are_recorded(name: str, scheduler: str, sync: str, apart: Apart) -> None:
     config = dataclasses.replace(SMALL, runtime=name, scheduler=scheduler, sync=sync)
-    threads, step_s, ops, told = apart(name, measured, config)
+    threads, step_s, ops, library = apart(name, measured, config)
     elapsed_s = math.fsum(step_s)
     assert [thread.observed_cores for thread in threads] == [(core,) for core in CORES]
     assert sum(op.time_s for op in ops) == pytest.approx(sum(t.useful_s for t in threads), rel=1e-9)
@@ -211,7 +211,7 @@ def test_threads_ops_and_runtime_are_told(name: str, scheduler: str, sync: str, 
         creator, *others = threads
         assert (creator.barrier_s > 0) == (sync != "none")  # it waits in taskwait, or at the gate
         assert all(thread.barrier_s == 0 and thread.starvation_s > 0 for thread in others)
-    assert told["runtime"] == name
-    assert told["path"] == str(openmp.choose(name).path)
-    assert told["settings"]["OMP_PLACES"] == ",".join(f"{{{core}}}" for core in CORES)
-    assert {"KMP_BLOCKTIME", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} <= told["settings"].keys()
+    assert library["runtime"] == name
+    assert library["path"] == str(openmp.choose(name).path)
+    assert library["settings"]["OMP_PLACES"] == ",".join(f"{{{core}}}" for core in CORES)
+    assert {"KMP_BLOCKTIME", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} <= library["settings"].keys()

@@ -20,8 +20,8 @@ def events(api, *topics, last=None, most=20, until=None):
             if line:
                 now[name] = value
             elif "data" in now:
-                told = json.loads(now["data"])
-                found.append((now["event"], told["topic"], told["data"], now.get("id")))
+                message = json.loads(now["data"])
+                found.append((now["event"], message["topic"], message["data"], now.get("id")))
                 now = {}
                 if len(found) == most or (until is not None and until(found[-1])):
                     break

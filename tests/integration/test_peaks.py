@@ -31,8 +31,8 @@ def small(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("small")
 def test_peaks_are_rates_of_work_that_was_done():
-    told: list[dict[str, Any]] = []
-    found = roof.measure([1, 2], told.append)
+    events: list[dict[str, Any]] = []
+    found = roof.measure([1, 2], events.append)
     assert list(found["threads"]) == ["1", "2"]
     for reached in found["threads"].values():
         assert 0.1 < reached["gflop_per_s"] < 1e5
@@ -40,7 +40,7 @@ def test_peaks_are_rates_of_work_that_was_done():
         assert 0.1 < reached["triad_gb_per_s"] < 1e5
         assert 0.1 < reached["registers_gflop_per_s"] < 1e6
         assert reached["bf16_registers_gflop_per_s"] >= reached["registers_gflop_per_s"]
-    assert [event["threads"] for event in told] == [1, 2]
+    assert [event["threads"] for event in events] == [1, 2]
     # Results name the libraries of bfloat16 products, because the peak depends on them.
     assert found["blas"]["bf16"]["name"].split(", ") == [library.name for library in gemm.available("bf16")]
 

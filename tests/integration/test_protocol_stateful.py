@@ -138,8 +138,8 @@ class Protocol(RuleBasedStateMachine):
         ok = outcome == "succeeded"
         payload = json.dumps({"result": self.result if ok else None, "error": None if ok else {"slug": outcome}})
         sha256 = hashlib.sha256(payload.encode()).hexdigest()
-        told = {"outcome": outcome, "sha256": sha256, "payload": payload}
-        return ResultUpload.model_validate({"worker_id": name, "attempt_no": lease.attempt_no, **told})
+        fields = {"outcome": outcome, "sha256": sha256, "payload": payload}
+        return ResultUpload.model_validate({"worker_id": name, "attempt_no": lease.attempt_no, **fields})
 
     @precondition(lambda self: self.leases)
     @rule(pick=PICK, column=st.sampled_from(["expires_at", "deadline_at"]), looked=st.booleans())

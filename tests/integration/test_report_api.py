@@ -52,7 +52,7 @@ def other_processor(result):
     ("spoil", "sentence", "rule"),
     [(one_bit, "disagree", 9), (foreign_load, "foreign load", 7), (other_processor, "Some CPU / Other CPU", 6)],
 )
-def test_one_run_that_spoils_a_comparison_is_told_wherever_it_counts(api, make_result, spoil, sentence, rule):
+def test_one_run_that_spoils_a_comparison_is_named_wherever_it_counts(api, make_result, spoil, sentence, rule):
     made = api.submit(
         base={"token_slice": 64, "batch_slice": 1}, axes={"scheduler": ["fork-join", "task"]}, repetitions=6
     )

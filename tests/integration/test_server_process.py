@@ -46,7 +46,7 @@ def listening(process):
     return event["url"]
 
 
-def test_a_free_port_is_taken_and_told(start, tmp_path):
+def test_a_free_port_is_taken_and_named(start, tmp_path):
     process = start("--port", "0", "--port-file", str(tmp_path / "port"))
     url = listening(process)
     assert (tmp_path / "port").read_text() == url.rpartition(":")[2] + "\n"
@@ -277,12 +277,12 @@ def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together
 
     until(both_have_answered)
     # Each of them reports the answers of all, including those of the dead one.
-    told = f'taskloom_requests_total{{route="server_health",status="200"}} {asked}.0'
-    until(lambda: told in httpx.get(f"{several.url}/metrics").text)  # requests count once the answer was sent
+    line = f'taskloom_requests_total{{route="server_health",status="200"}} {asked}.0'
+    until(lambda: line in httpx.get(f"{several.url}/metrics").text)  # requests count once the answer was sent
     dead = first.pop()
     dead.kill()
     until(lambda: len(replicas_of(several) - {dead}) == 2)
-    until(lambda: told in httpx.get(f"{several.url}/metrics").text)
+    until(lambda: line in httpx.get(f"{several.url}/metrics").text)
     # Waiting requests are answered when all processes end together.
     identity = {"worker_id": "w1", "boot_id": "b"}
     registration = {**identity, "node": "n", "cores": [0], "memory_bytes": 1}
@@ -301,9 +301,9 @@ def test_several_processes_serve_one_port_replace_one_that_dies_and_end_together
     assert several.wait(40) == 0
     waiter.join(20)
     assert answers == [204]
-    told = several.stderr.read()
-    assert "Fatal Python error" not in told
-    assert '"level": "ERROR"' not in told.partition("and is replaced")[2]
+    printed = several.stderr.read()
+    assert "Fatal Python error" not in printed
+    assert '"level": "ERROR"' not in printed.partition("and is replaced")[2]
 
 
 @pytest.mark.slow

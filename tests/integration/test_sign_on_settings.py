@@ -87,7 +87,7 @@ def test_doctor_names_the_provider_that_can_be_used(site, issuer, monkeypatch):
         ({"oidc_client_secret_file": "/no/such"}, "/no/such"),
     ],
 )
-def test_settings_that_cannot_sign_anybody_on_are_told_at_the_start(site, changed, said, monkeypatch):
+def test_settings_that_cannot_sign_anybody_on_are_named_at_the_start(site, changed, said, monkeypatch):
     assert said in advice(monkeypatch, {**site, **changed})
 
 

@@ -18,8 +18,8 @@ def node(api):
 
 def done(node, first, *step_s, status=200, loss=None, **more):
     """A heartbeat that reports steps."""
-    told = {"first": first, "step_s": list(step_s), "loss": loss or [5.0 - i for i in range(len(step_s))], **more}
-    body = {"worker_id": node.worker_id, "attempt_no": node.lease["attempt_no"], "progress": {}, "steps": told}
+    fields = {"first": first, "step_s": list(step_s), "loss": loss or [5.0 - i for i in range(len(step_s))], **more}
+    body = {"worker_id": node.worker_id, "attempt_no": node.lease["attempt_no"], "progress": {}, "steps": fields}
     return node.api.post(f"/attempts/{node.lease['attempt_id']}/heartbeat", body, status)
 
 
@@ -71,13 +71,13 @@ def test_evaluations_come_with_the_steps_before_them(api, node):
     done(node, 5, 0.5, evaluation_accuracy=[1.25], status=422)
 
 
-def test_the_newest_steps_are_told_as_events(api, node):
+def test_the_newest_steps_are_sent_as_events(api, node):
     done(node, 1, *[0.5] * 150)
     with api.http.stream("GET", "/api/v1/runs/1/events") as answer:
         line = next(line for line in answer.iter_lines() if line.startswith("data: "))
-    told = api.http.get("/api/v1/runs/1/steps", params={"limit": 150}).json()["items"][50:]
+    items = api.http.get("/api/v1/runs/1/steps", params={"limit": 150}).json()["items"][50:]
     assert '"steps":[{"attempt_no":1,"step":51,"step_s":0.5,"loss":' in line
-    assert line.count('"step_s"') == len(told) == 100
+    assert line.count('"step_s"') == len(items) == 100
 
 
 def test_only_the_newest_steps_of_an_attempt_are_kept(api, node, monkeypatch):
@@ -103,13 +103,13 @@ def test_each_attempt_has_its_steps_and_a_result_has_them_all(api, node, make_re
 
 @pytest.mark.on_sqlite
 def test_steps_that_cannot_be_are_refused(api, node):
-    for told in (
+    for fields in (
         {"first": 0, "step_s": [1.0], "loss": [1.0]},
         {"first": 1, "step_s": [], "loss": []},
         {"first": 1, "step_s": [1.0, 2.0], "loss": [1.0]},
         {"first": 1, "step_s": [-1.0], "loss": [1.0]},
         {"first": 1, "step_s": [1.0] * 1001, "loss": [1.0] * 1001},
     ):
-        body = {"worker_id": "w1", "attempt_no": 1, "progress": {}, "steps": told}
+        body = {"worker_id": "w1", "attempt_no": 1, "progress": {}, "steps": fields}
         problem = api.post(f"/attempts/{node.lease['attempt_id']}/heartbeat", body, 422)
-        assert problem["errors"][0]["pointer"].startswith("/steps"), told
+        assert problem["errors"][0]["pointer"].startswith("/steps"), fields

@@ -92,7 +92,7 @@ def test_a_threshold_is_of_a_series_that_exists(empty_api):
     assert empty_api.put(f"{SERIES}/9/threshold", LIMITS, 404)["detail"] == "there is no series 9"
 
 
-def test_an_alert_is_raised_once_follows_its_series_and_is_told(watching, make_result):
+def test_an_alert_is_raised_once_follows_its_series_and_is_sent(watching, make_result):
     api = watching
     api.post("/webhooks", {"url": "http://127.0.0.1:9/", "events": ["alert"]}, 201)
     measure(api, make_result, 1.0)
@@ -115,8 +115,8 @@ def test_an_alert_is_raised_once_follows_its_series_and_is_told(watching, make_r
     assert [each for each in api.get("/overview")["newest_alerts"] if each["kind"] == "threshold"] == []
     measure(api, make_result, 1.2)  # a new one
     assert alerts(api, state="above") == [("threshold", 25, "above", 1.2)]
-    told = [json.loads(body)["alert"] for (body,) in api.sql("SELECT body FROM webhook_delivery ORDER BY id")]
-    said = [(each["run_id"], each["state"]) for each in told if each["kind"] == "threshold"]
+    sent = [json.loads(body)["alert"] for (body,) in api.sql("SELECT body FROM webhook_delivery ORDER BY id")]
+    said = [(each["run_id"], each["state"]) for each in sent if each["kind"] == "threshold"]
     assert said == [(9, "above"), (9, "below"), (9, "within"), (25, "above")]
 
 
@@ -151,8 +151,8 @@ def test_the_newest_experiment_is_judged_when_a_threshold_is_set(watching, make_
     assert judged(5) == judged(6) == [("threshold", 5, "above", 1.2)]
     assert judged(30) == [("threshold", 5, "within", 1.2)]
     assert judged(5) == [("threshold", 5, "above", 1.2)]
-    told = [json.loads(body)["alert"]["state"] for (body,) in api.sql("SELECT body FROM webhook_delivery ORDER BY id")]
-    assert told[-3:] == ["above", "within", "above"]
+    sent = [json.loads(body)["alert"]["state"] for (body,) in api.sql("SELECT body FROM webhook_delivery ORDER BY id")]
+    assert sent[-3:] == ["above", "within", "above"]
 
 
 @pytest.mark.parametrize("more", [{}, {"confirms": 1}])

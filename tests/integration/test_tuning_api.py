@@ -73,10 +73,10 @@ def test_a_tuning_from_its_submission_to_its_sentence(api, make_result):
 
 def test_a_dry_run_tells_the_size_and_what_can_be_said(empty_api):
     plan = empty_api.post("/experiments?dry_run=true", {"base": BASE, "space": SPACE, "tune": {**TUNE, "fresh": 20}})
-    told = plan["tuning"]
-    assert (told["valid"], told["equal"], told["sampler"], told["explore_runs"]) == (10, 2, "tpe", 6)
-    assert (told["blocks"], told["runs"], plan["runs"]) == (2 + 6 + 20, 6 + 2 + 52, 60)
-    assert told["can_say"] == ["20 fresh draws: at most 86 % of the valid settings"]
+    tuning = plan["tuning"]
+    assert (tuning["valid"], tuning["equal"], tuning["sampler"], tuning["explore_runs"]) == (10, 2, "tpe", 6)
+    assert (tuning["blocks"], tuning["runs"], plan["runs"]) == (2 + 6 + 20, 6 + 2 + 52, 60)
+    assert tuning["can_say"] == ["20 fresh draws: at most 86 % of the valid settings"]
     assert plan["estimated_s"] > 0
     assert len(plan["order"]) == 4
     few = {"base": BASE, "space": {"threads": [1, 2]}, "tune": {"confirm": 2, "fresh": 0}}
@@ -295,9 +295,9 @@ def test_the_verdict_of_a_tuning_is_its_sentence_and_webhooks_hear_of_it(start_s
     while verdict() is None:
         until(lambda: open_runs(api, made) or verdict(), "the next block, or the verdict")
         run_block(node, make_result, open_runs(api, made))
-    found, told = answer(api, made), verdict()
-    assert told["sentence"] == found["sentence"]
-    assert (told["a"], told["verdict"], told["ratio"]) == ("default", "faster", found["confirmed"]["ratio"])
+    found, shown = answer(api, made), verdict()
+    assert shown["sentence"] == found["sentence"]
+    assert (shown["a"], shown["verdict"], shown["ratio"]) == ("default", "faster", found["confirmed"]["ratio"])
     until(lambda: bodies, "the message")
     (body,) = bodies
     assert (body["event"], body["experiment"]["id"], body["best"]) == ("tuning.confirmed", made["id"], found["best"])

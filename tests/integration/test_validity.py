@@ -45,7 +45,7 @@ def test_every_timed_step_has_evidence_or_a_reason(scheduler, sync):
 
 
 @pytest.mark.alone
-def test_another_process_on_the_runs_cores_is_told():
+def test_another_process_on_the_runs_cores_is_named():
     """A busy process shares the first core. The evidence shows that the team's thread waits and that others use it.
 
     The run is long enough on any processor, because a load below 50 ms in all is not reported.

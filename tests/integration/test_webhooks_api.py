@@ -84,7 +84,7 @@ def states(api: Any, webhook_id: int) -> list[str]:
     return [item["state"] for item in api.get(f"/webhooks/{webhook_id}/deliveries")["items"]]
 
 
-def test_a_verdict_is_told_once_and_signed(start_server, receiver, make_result):
+def test_a_verdict_is_sent_once_and_signed(start_server, receiver, make_result):
     first = start_server(**settings(receiver))
     start_server(**settings(receiver))  # another server on this database sends messages too
     made = hook(first, receiver, "verdict")
@@ -93,9 +93,9 @@ def test_a_verdict_is_told_once_and_signed(start_server, receiver, make_result):
     ((headers, body),) = receiver.heard
     message = json.loads(body)
     assert (message["event"], headers["Taskloom-Event"]) == ("verdict", "verdict")
-    told = message["experiment"]
-    assert (told["id"], told["name"], told["tags"], told["state"]) == (experiment_id, "which?", ["ci"], "finished")
-    assert told["verdict"]["verdict"] == "none"
+    sent = message["experiment"]
+    assert (sent["id"], sent["name"], sent["tags"], sent["state"]) == (experiment_id, "which?", ["ci"], "finished")
+    assert sent["verdict"]["verdict"] == "none"
     assert is_genuine(made["secret"], headers["Taskloom-Signature"], body)
     assert not is_genuine(made["secret"], headers["Taskloom-Signature"], body + b" ")
     assert not is_genuine("another", headers["Taskloom-Signature"], body)
@@ -114,7 +114,7 @@ def test_what_a_receiver_does_not_take_is_sent_again(start_server, receiver, mak
     assert (delivery["tries"], delivery["status"], delivery["error"], delivery["next_at"]) == (3, 204, None, None)
 
 
-def test_a_receiver_that_hangs_is_told_again_and_keeps_nobody_waiting(start_server, receiver, make_result):
+def test_a_receiver_that_hangs_is_tried_again_and_keeps_nobody_waiting(start_server, receiver, make_result):
     receiver.statuses = [None]
     api = start_server(**settings(receiver, webhook_timeout_s=0.5))
     made = hook(api, receiver)
@@ -148,7 +148,7 @@ def test_a_restart_loses_nothing(start_server, receiver, make_result):
     assert receiver.deliveries() == ["1", "1"]
 
 
-def test_alerts_are_told_whenever_they_change(start_server, receiver, make_result):
+def test_alerts_are_sent_whenever_they_change(start_server, receiver, make_result):
     api = start_server(**settings(receiver, confirm_alerts=True))
     made = hook(api, receiver, "alert")
     node = api.worker()
@@ -158,12 +158,12 @@ def test_alerts_are_told_whenever_they_change(start_server, receiver, make_resul
             s = noise * level
             node.upload(node.claim(), make_result([9, s, s, s], environment={"core_hash": f"at {level}"}))
     until(lambda: states(api, made["id"]) == ["delivered"] * 2)
-    told = [json.loads(body)["alert"] for _, body in receiver.heard]
-    assert sorted(alert["state"] for alert in told) == ["confirming", "suspected"]
-    assert {alert["id"] for alert in told} == {1}
+    alerts = [json.loads(body)["alert"] for _, body in receiver.heard]
+    assert sorted(alert["state"] for alert in alerts) == ["confirming", "suspected"]
+    assert {alert["id"] for alert in alerts} == {1}
 
 
-def test_a_key_that_is_revoked_has_nothing_told(start_server, receiver, make_result):
+def test_a_key_that_is_revoked_has_nothing_sent(start_server, receiver, make_result):
     api = start_server(**settings(receiver))
     admin = api.post("/keys", {"scope": "admin"}, 201)["token"]
     api.use(admin)
@@ -218,7 +218,7 @@ def test_only_addresses_that_the_operator_allowed_are_taken(start_server, receiv
     assert api.post("/webhooks", body, 422)["type"] == "/problems/too-many-webhooks"
 
 
-def test_an_address_that_is_not_allowed_any_more_is_told_nothing(start_server, receiver, make_result):
+def test_an_address_that_is_not_allowed_any_more_is_sent_nothing(start_server, receiver, make_result):
     first = start_server(**settings(receiver, poll_s=3600))
     made = hook(first, receiver)
     second = start_server(**settings(receiver, webhook_targets="http://127.0.0.1:1/"))

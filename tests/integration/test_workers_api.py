@@ -52,8 +52,8 @@ def test_another_spool_takes_over_an_id_only_from_a_process_that_left_or_is_sile
     node = api.worker(spool_id="one")
     refused = node.register(409, boot_id="boot-2", spool_id="two")
     assert refused["type"] == "/problems/worker-elsewhere"
-    for told in ("active with another spool on node-of-w1", "another --worker-id", "been silent for 60 s"):
-        assert told in refused["detail"]
+    for part in ("active with another spool on node-of-w1", "another --worker-id", "been silent for 60 s"):
+        assert part in refused["detail"]
     assert api.get("/workers/w1")["spool_id"] == "one"
     node.register(200, boot_id="boot-3", spool_id="one")  # the same spool: it was restarted
     api.sql("UPDATE worker SET seen_at = seen_at - 61")

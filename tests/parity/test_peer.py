@@ -75,11 +75,11 @@ def test_the_tuned_peer_is_bound_and_its_losses_are_ours(tmp_path: Path, precisi
     assert all(len(run["page_faults"]) == config.steps for run in runs)
     assert runs[1]["environment"]["settings"]["MALLOC_MMAP_MAX_"] == "0"
     assert "MALLOC_MMAP_MAX_" not in {**os.environ, **runs[2]["environment"]["settings"]}
-    told = headline(found, [found], runs, config.warmup_steps)
-    assert told is not None
+    summary = headline(found, [found], runs, config.warmup_steps)
+    assert summary is not None
     fastest = min((row for name, row in rows.items() if name != "task"), key=lambda row: row["median_step_s"])
-    assert (told["peer"], told["ratio"]) == (fastest["variant"], fastest["ratio"])
-    assert f"| {fastest['variant']} |" in headline_line(told)
+    assert (summary["peer"], summary["ratio"]) == (fastest["variant"], fastest["ratio"])
+    assert f"| {fastest['variant']} |" in headline_line(summary)
 
 
 @pytest.mark.parametrize("logits", ["all", "last"])

@@ -100,13 +100,13 @@ def test_losses_and_weights_are_bit_identical(
         how = {**kind, "threads": threads, "runtime": runtime}
         orders = ORDERS * REPEATS if kind == KINDS[0] else FREEST
         configs = [dataclasses.replace(SMALL, **how, **order) for order in orders]
-        for order, (losses, sha256, where, told) in zip(
+        for order, (losses, sha256, where, library) in zip(
             configs, apart((runtime, threads), outcomes, configs), strict=True
         ):
             assert (losses, sha256) == due[:2], order
             assert where == [(CORES[i % len(CORES)],) * 2 for i in range(threads)]
-            assert told["runtime"] == runtime
-            assert told["sha256"] == openmp.choose(runtime).sha256
+            assert library["runtime"] == runtime
+            assert library["sha256"] == openmp.choose(runtime).sha256
 
 
 @runtimes

@@ -29,15 +29,15 @@ def proxy_of(url: str) -> Iterator[str]:
             # Origin is left out: the server would compare it with its own address, not with the proxy's.
             headers = {k: v for k, v in self.headers.items() if k.lower() not in LEFT_OUT | {"origin"}}
             path = self.path.removeprefix(PREFIX)
-            with client.stream(self.command, path, content=body, headers=headers) as told:
-                self.send_response(told.status_code)
-                for name, value in told.headers.items():
+            with client.stream(self.command, path, content=body, headers=headers) as response:
+                self.send_response(response.status_code)
+                for name, value in response.headers.items():
                     if name.lower() not in LEFT_OUT:
                         self.send_header(name, value)
                 self.send_header("Connection", "close")
                 self.end_headers()
                 with contextlib.suppress(OSError):
-                    for part in told.iter_raw():
+                    for part in response.iter_raw():
                         self.wfile.write(part)
                         self.wfile.flush()
             self.close_connection = True

@@ -261,8 +261,8 @@ def test_keys_are_revoked_and_old_runs_deleted_after_a_dry_run(apart, new_tab):
     page = tab.open("access")
     page.get_by_label("days").fill("0")
     page.get_by_role("button", name="Show what would be deleted").click()
-    told = page.get_by_role("status").filter(has_text="deleted")
-    expect(told).to_contain_text("Would be deleted: 1 run, 1 experiment")
+    status = page.get_by_role("status").filter(has_text="deleted")
+    expect(status).to_contain_text("Would be deleted: 1 run, 1 experiment")
     assert len(list(client.runs())) == 1
     page.get_by_role("button", name="Delete 1 run for good").click()
     expect(page.get_by_role("status").filter(has_text=re.compile("Deleted: 1 run"))).to_be_visible()

@@ -121,8 +121,8 @@ def test_the_new_page_says_what_could_be_told_apart_while_one_types(api, make_re
         """The smallest detectable difference that the page names for a number of repetitions, in percent."""
         page.get_by_label("Repetitions").fill(str(repetitions))
         expect(page.locator(".verdict")).to_contain_text(f"{4 * repetitions} runs")
-        told = page.locator(".verdict").inner_text()
-        return float(present(re.search(r"detects differences of ([\d.]+) % or more", told)).group(1))
+        text = page.locator(".verdict").inner_text()
+        return float(present(re.search(r"detects differences of ([\d.]+) % or more", text)).group(1))
 
     few, many = least(8), least(100)
     assert many < few

@@ -96,8 +96,8 @@ def test_bars_of_phases_and_the_step_beside_them(world, tab, tmp_path):
     for row, said, (at, top) in zip(rows, shown, lines, strict=True):
         phases = {name: 1e3 * s for name, s in row["phase_s"].items() if s}
         step = 1e3 * row["step_s"]["median"]
-        told = {name: float(value) for name, value in said.items() if name != "variant" and value}
-        assert told == pytest.approx({**phases, "median step": step})
+        times_ms = {name: float(value) for name, value in said.items() if name != "variant" and value}
+        assert times_ms == pytest.approx({**phases, "median step": step})
         own = [(x, x + width) for x, y, width in bars if y == top + 2]
         left, right = min(x for x, _ in own), max(x for _, x in own)
         assert (at - left) / (right - left) == pytest.approx(step / sum(phases.values()))
@@ -181,8 +181,8 @@ def test_a_trace(world, tab, tmp_path):
     page = tab.open(f"run?id={run}&view=timeline")
     page.locator("canvas[data-painted]").wait_for()
     shown = rows_of(saved(page, plot(page, "Timeline, as traced").get_by_role("button", name="CSV").click, tmp_path))
-    told = {f"{row['op']} {row['phase']}": float(row["time_ms"]) for row in shown if row["phase"] != "waiting"}
-    assert told == pytest.approx({name: ns / 1e6 for name, ns in wanted.items()}, rel=1e-5)
+    times_ms = {f"{row['op']} {row['phase']}": float(row["time_ms"]) for row in shown if row["phase"] != "waiting"}
+    assert times_ms == pytest.approx({name: ns / 1e6 for name, ns in wanted.items()}, rel=1e-5)
 
 
 WIDE = 4  # a span of at least this many pixels is drawn by itself
@@ -251,7 +251,7 @@ def test_why_a_task_ran_when_it_did(world, tab):
     expect(page.locator("canvas[data-painted]")).to_have_attribute("data-painted", seen or "", timeout=20_000)
 
 
-TOLD = """async ([below, found]) => {
+SHOWN = """async ([below, found]) => {
   const { said, totals, traceOf, why } = await import(`${below}timeline/trace.js`);
   const trace = traceOf(found);
   const place = { thread: 0, index: 0 };
@@ -265,12 +265,12 @@ def test_a_preempted_task_is_no_useful_work(world, tab):
                  "threads": [{**first, "run_delay": {"span": [0], "ns": [3000]}}, second]}  # fmt: skip
     page = tab.open("")
     below = f"{world.home.url}/ui/{files.read().version}/"
-    _, before, _, plain = page.evaluate(TOLD, [below, FOUND])
-    flagged, after, name, told = page.evaluate(TOLD, [below, disturbed])
+    _, before, _, plain = page.evaluate(SHOWN, [below, FOUND])
+    flagged, after, name, text = page.evaluate(SHOWN, [below, disturbed])
     assert flagged == [["run_delay"], []]
     ns = [{(row["name"], row["phase"]): row["ns"] for row in rows} for rows in (before, after)]
     assert ns[1].pop(("not running within a task", "waiting")) == 3000
     assert ns[0].pop(("qkv", "forward")) - ns[1].pop(("qkv", "forward")) == 3000
     assert ns[0] == ns[1]
     assert name == "qkv[0] s0"
-    assert told == f"Another process had the core for 3 µs of this span; when within it is unknown. {plain}"
+    assert text == f"Another process had the core for 3 µs of this span; when within it is unknown. {plain}"

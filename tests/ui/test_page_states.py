@@ -140,10 +140,10 @@ def test_an_experiment_whose_last_event_was_not_heard_is_shown_as_ended(world, t
     ended = httpx.get(f"{world.home.url}/api/v1/experiments/{world.compared}").json()
     active = {**ended, "state": "active", "by_state": {"running": 1, "succeeded": ended["runs"] - 1}, "verdict": None}
     state = {key: active[key] for key in ("state", "runs", "by_state")} | {"active": []}
-    told = json.dumps({"topic": f"experiment:{world.compared}", "data": state})
+    data = json.dumps({"topic": f"experiment:{world.compared}", "data": state})
     asked = pattern(world, f"experiments/{world.compared}")
     answered = answer_once(tab, asked, lambda route: route.fulfill(json=active))
-    tab.page.route("**/api/v1/events?*", lambda route: route.fulfill(body=f"event: changed\ndata: {told}\n\n"))
+    tab.page.route("**/api/v1/events?*", lambda route: route.fulfill(body=f"event: changed\ndata: {data}\n\n"))
     page = tab.open(address(world, "experiment?id=COMPARED"))
     expect(page.get_by_text(f"{ended['runs']} succeeded", exact=True)).to_be_visible()
     expect(page.locator(".verdict").first).not_to_contain_text("running")

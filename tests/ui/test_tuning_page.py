@@ -84,14 +84,14 @@ def test_the_page_is_accessible(world, new_tab, tuned, width, scheme):
 def test_the_form_offers_a_confirmed_setting_with_its_evidence(world, tab, tuned):
     experiment_id, _ = tuned
     problem = problem_of(TrainConfig.from_dict({**BASE, "batch": 3}).to_dict())
-    told = {
+    fields = {
         "node": "node-7", "machine": {"node": "node-7"}, "problem": problem, "ratio": 1.2, "ratio_low": 1.1,
         "ratio_high": 1.3, "pairs": 8, "beats_at_least": 0.86, "sentence": "task, sync none is 1.20 times as fast.",
         "settings": {"scheduler": "task", "sync": "none", "threads": 2},
     }  # fmt: skip
     database = Database(world.home.database_url, 30.0)
     with database.write() as session:
-        keep(session, experiment_id, now(session), told)
+        keep(session, experiment_id, now(session), fields)
     address = f"new?ask={quote(json.dumps({'base': {**BASE, 'batch': 3}}))}"
     newest = SERIES | {"node": "node-7", "machine": {"node": "node-7", "turbo": True}}
     with database.write() as session:

@@ -49,9 +49,9 @@ def test_the_page_shows_what_the_api_answers(tab, analysed, tmp_path):
     shown = rows_of(page, tmp_path, "Time of a step by phase: tiny")
     for line, row in zip(shown, network.rows, strict=True):
         assert line["variant"].startswith(row.mode)
-        told = {name: float(value) for name, value in line.items() if name != "variant" and value}
+        times_ms = {name: float(value) for name, value in line.items() if name != "variant" and value}
         phases = {each.phase: 1e3 * each.time_s for each in row.phases if each.time_s}
-        assert told == pytest.approx({**phases, "median step": 1e3 * row.step_s})
+        assert times_ms == pytest.approx({**phases, "median step": 1e3 * row.step_s})
     for line, row in zip(rows_of(page, tmp_path, "Memory: tiny"), network.rows, strict=True):
         assert float(line["weights"]) == pytest.approx(row.memory_bytes["weights"] / 2**20)
     for line in rows_of(page, tmp_path, "Time by op type: tiny"):

@@ -51,11 +51,11 @@ def test_the_claim_is_against_the_faster_loops_and_names_both(measured, both):
     assert [(each.op_order, round(each.ratio, 1)) for each in row.orders] == [("diagonals", 1.1), ("layers", 1.4)]
     assert row.p_value == max(each.p_value for each in row.orders)
     assert row.ratio_low == min(each.ratio_low for each in row.orders)
-    told = headline(found)
-    assert (told.a, told.b, told.ratio) == ("fork-join by diagonals", "task", row.ratio)
-    assert told.sentence == row.sentence
+    verdict = headline(found)
+    assert (verdict.a, verdict.b, verdict.ratio) == ("fork-join by diagonals", "task", row.ratio)
+    assert verdict.sentence == row.sentence
     said = " times as fast as the faster fork-join (by diagonals) on 2 threads; with that by layers the ratio is 1.4"
-    assert said in told.sentence
+    assert said in verdict.sentence
 
 
 def test_both_comparisons_must_hold(measured):

@@ -52,10 +52,10 @@ def test_few_blocks_and_no_spread_give_no_figures(target, canary):
 
 def test_the_table_says_what_holds_and_where_neighbours_resemble_each_other():
     slow = np.exp(np.repeat([0.0, 0.05, 0.0, 0.05], 10) + np.random.default_rng(2).normal(0, 0.002, 40))
-    told = table({**ABOUT, **followed(slow.tolist(), (0.02 * slow).tolist())})
-    assert "nothing has an interval" in told
-    assert "| 1.00 | 1.00 | 100% |" in told
-    assert "neighbours resemble each other" in told
+    text = table({**ABOUT, **followed(slow.tolist(), (0.02 * slow).tolist())})
+    assert "nothing has an interval" in text
+    assert "| 1.00 | 1.00 | 100% |" in text
+    assert "neighbours resemble each other" in text
 
 
 def test_a_block_is_a_process_with_its_canary(tmp_path: Path) -> None:

@@ -77,12 +77,12 @@ def test_each_pair_has_a_turn_of_both_and_turns_follow_each_other(tmp_path: Path
 
 
 def test_both_trees_keep_their_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "reporting.py").write_text("import told")
-    (tmp_path / "told.py").write_text(f"print({json.dumps({'event': 'step'})!r})")
+    (tmp_path / "reporting.py").write_text("import event")
+    (tmp_path / "event.py").write_text(f"print({json.dumps({'event': 'step'})!r})")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     with Runner([sys.executable, "-P", "-m", "reporting"], {}, tmp_path, "step") as runner:
         assert runner.next_report() is not None
-    assert list((tmp_path / "__pycache__").glob("told.*"))
+    assert list((tmp_path / "__pycache__").glob("event.*"))
 
 
 def test_a_process_that_fails_is_an_error(tmp_path: Path) -> None:

@@ -152,8 +152,8 @@ def test_a_trainer_ends_with_the_process_that_started_it_but_not_with_a_thread()
     )
     started = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
     assert started.stdout
-    with started, started.stdout as told:
-        pid = int(told.readline())
+    with started, started.stdout as output:
+        pid = int(output.readline())
         assert psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
         started.kill()
     wait_until_gone(pid)

@@ -70,13 +70,13 @@ def test_variants_of_several_ranks_have_a_row(processes):
 
 def test_the_report_says_what_computation_hides(processes):
     report = make_report(processes)
-    told = report.conclusion
+    said = report.conclusion
     assert (
         "Under fork-join 1x64, 2 ranks, 1 thread, messages between ranks are in flight for 400 ms of a step, of which "
         "computation hides 1%."
-    ) in told
-    assert "2 ranks, 1 thread, messages between ranks are in flight for 300 ms of a step, of which computation " in told
-    assert "hides 67%." in told
+    ) in said
+    assert "2 ranks, 1 thread, messages between ranks are in flight for 300 ms of a step, of which computation " in said
+    assert "hides 67%." in said
     text = page(report)
     section = text.partition("<h2>Communication</h2>")[2].partition("<h2>")[0]
     names = ["fork-join 1x64, 2 ranks, 1 thread, rank 0", "fork-join 1x64, 2 ranks, 1 thread, rank 1",

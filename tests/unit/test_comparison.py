@@ -222,7 +222,7 @@ def test_a_difference_that_drifts_is_not_called(side):
     found = compare(side(1, A_S * 2, True), side(100, b, True))
     assert found.verdict == "undecided"
     assert found.reason.startswith("would be faster, but the values show")
-    assert any("a drift over the blocks" in told for told in found.diagnosis)
+    assert any("a drift over the blocks" in finding for finding in found.diagnosis)
 
 
 def test_where_a_rule_stopped_only_signs_judge(side):
@@ -291,9 +291,9 @@ def test_one_bit_of_one_loss_refuses_the_comparison(side):
     assert "disagree from step 2" in found.reason
 
 
-def test_runtimes_are_compared_if_asked_for_and_told_if_they_changed_unasked(side):
+def test_runtimes_are_compared_if_asked_for_and_named_if_they_changed_unasked(side):
     """Runs of two schedulers have two runtimes. Runs of one scheduler should have one, whatever `auto` selected."""
-    ours, old, new = ({"scheduler": told} for told in (None, {"version": "GOMP_5.0"}, {"version": "GOMP_5.1"}))
+    ours, old, new = ({"scheduler": runtime} for runtime in (None, {"version": "GOMP_5.0"}, {"version": "GOMP_5.1"}))
     task = side(1, A_S, scheduler="task", environment=ours)
     omp = side(100, A_S, scheduler="omp-task", environment=new)
     assert compare(task, omp).differs == []

@@ -51,8 +51,8 @@ def test_peaks_are_not_measured_beside_other_processes() -> None:
     assert refused.exit_code == 1
     assert "other processes keep" in refused.stderr
     assert "--force" in refused.stderr
-    told: dict[str, Any] = json.loads(doctor("--peaks", "--json").stderr)
-    assert told["busy_cores"] >= 0.0
+    error: dict[str, Any] = json.loads(doctor("--peaks", "--json").stderr)
+    assert error["busy_cores"] >= 0.0
 
 
 def test_with_force_they_are_and_the_load_is_shown() -> None:
@@ -81,7 +81,7 @@ def test_a_check_of_server_or_worker_that_fails_is_the_exit_code(
     assert "cores" in {check["name"] for check in checks}  # the machine is examined all the same
 
 
-def test_a_sandbox_that_pins_no_thread_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sandbox_that_pins_no_thread_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 

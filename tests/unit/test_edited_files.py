@@ -191,7 +191,7 @@ def test_numbers_beyond_every_float_are_refused(tmp_path, text):
 
 
 @pytest.mark.parametrize("value", ["inf", "nan", "2026-11-29", "10:00:00", "0x" + 5000 * "F", "'" + 5000 * "x" + "'"])
-def test_a_refused_value_of_toml_is_told_in_short_also_as_json(tmp_path, value):
+def test_a_refused_value_of_toml_is_named_in_short_also_as_json(tmp_path, value):
     with pytest.raises(ConfigError, match=r"base\.steps") as raised:
         request(tmp_path, "a.toml", f"base.steps = {value}\n")
     assert len(str(raised.value)) < 1000

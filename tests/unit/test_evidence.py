@@ -122,8 +122,8 @@ def test_what_is_read_around_a_step_counts_for_it():
 def test_foreign_load_is_what_the_cores_did_and_this_process_did_not():
     validity = collected(watching=watcher({"busy_s": 25.0, "own_s": 11.0}))
     assert validity["foreign"]["foreign_s"] == pytest.approx((20 - 10) * 0.4)
-    (told,) = evidence.warnings(validity, [[]] * STEPS, timed_s=4.0)
-    assert told == "foreign load: other processes used 50.0% of the run's cores"
+    (warning,) = evidence.warnings(validity, [[]] * STEPS, timed_s=4.0)
+    assert warning == "foreign load: other processes used 50.0% of the run's cores"
     assert evidence.warnings(validity, [[]] * STEPS, timed_s=400.0) == []
     quiet = collected(watching=watcher({"busy_s": 15.0, "own_s": 11.0}))
     assert evidence.warnings(quiet, [[]] * STEPS, timed_s=4.0) == []

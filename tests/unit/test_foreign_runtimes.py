@@ -40,7 +40,7 @@ def test_each_test_that_maps_a_runtime_fails_and_no_other(tmp_path):
         env=environment, capture_output=True, text=True, cwd=tmp_path, check=False,
     )  # fmt: skip
     assert ended.returncode == 1, ended.stdout
-    told = re.findall(r"^test_loads\.py::test_maps\[(.+)\] loads (.+) into pytest's own process;", ended.stdout, re.M)
-    assert {name for name, _ in told} == GUARDED
-    assert all(loaded == name for name, loaded in told)
+    errors = re.findall(r"^test_loads\.py::test_maps\[(.+)\] loads (.+) into pytest's own process;", ended.stdout, re.M)
+    assert {name for name, _ in errors} == GUARDED
+    assert all(loaded == name for name, loaded in errors)
     assert f"{len(names) + 1} passed, {len(GUARDED)} errors" in ended.stdout

@@ -71,7 +71,7 @@ def test_the_result_has_a_row_for_each_pattern_and_scheduler_with_its_spread() -
     assert found["warnings"] == []
 
 
-def test_it_is_told_in_how_many_sweeps_half_of_the_peak_was_crossed_and_beside_what_load() -> None:
+def test_it_is_shown_in_how_many_sweeps_half_of_the_peak_was_crossed_and_beside_what_load() -> None:
     config = MetgConfig(scheduler=("task",), threads=2, repetitions=3)
     reached = [Sweep("stencil_1d", "task", i, points()[: 3 if i else None]) for i in range(3)]
     found = result(config, reached, {}, busy_cores=1.26)

@@ -41,8 +41,8 @@ def started(how: str) -> tuple[Child, int, SimpleQueue[Any]]:
     """The guard of a launcher that behaves so, and the launcher's number."""
     inbox: SimpleQueue[Any] = SimpleQueue()
     child = Child(Waiting([*GUARD, sys.executable, "-c", LAUNCHER, how]), {"x": 1}, inbox)
-    number, *told = inbox.get(timeout=60).text.split(maxsplit=1)
-    assert told == ['{"x": 1} False']
+    number, *rest = inbox.get(timeout=60).text.split(maxsplit=1)
+    assert rest == ['{"x": 1} False']
     return child, int(number), inbox
 
 

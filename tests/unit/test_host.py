@@ -110,8 +110,8 @@ def test_a_machine_that_shows_nothing_is_described_as_unknown(tmp_path: Path, mo
     monkeypatch.setattr(host, "read_text", lambda _: None)
     found = host.topology([0, 1])
     assert (found["sockets"], found["physical_cores"], found["smt"]) == (None, None, {"0": None, "1": None})
-    told = {each.name: each.found for each in diagnosis.examine()}
-    assert {told[name] for name in ("steal time", "bf16", "turbo", "huge pages")} == {"not shown"}
+    findings = {each.name: each.found for each in diagnosis.examine()}
+    assert {findings[name] for name in ("steal time", "bf16", "turbo", "huge pages")} == {"not shown"}
 
 
 def test_what_is_wrong_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,15 +135,15 @@ def test_what_is_wrong_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) 
     ("code", "found", "advice"),
     [(errno.ENOENT, "no such counter", "will not contain"), (errno.EACCES, "forbids it", "perf_event_paranoid=2")],
 )
-def test_refused_counters_are_told_with_what_helps(
+def test_refused_counters_are_shown_with_what_helps(
     code: int, found: str, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: int) -> int:
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(counters, "open_counter", refuse)
-    told = diagnosis.perf_counters()
-    assert (told.status, found in told.found, advice in told.advice) == ("warn", True, True), told
+    check = diagnosis.perf_counters()
+    assert (check.status, found in check.found, advice in check.advice) == ("warn", True, True), check
 
 
 def test_counters_that_open_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:

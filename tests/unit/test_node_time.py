@@ -59,9 +59,9 @@ def test_a_process_knows_when_it_started() -> None:
 def test_a_sentence_names_the_largest_parts() -> None:
     parts = {"claiming_s": 3.0, "starting_s": 1.0, "timed_s": 6.0}
     assert timed_share(parts) == 0.6
-    told = "Node time 10.0 s, of which timed steps 60% (waiting for a claim 30%, starting 10%)."
-    assert sentence(parts) == told
-    assert sentence(parts, "one is lost") == f"{told} Incomplete: one is lost."
+    text = "Node time 10.0 s, of which timed steps 60% (waiting for a claim 30%, starting 10%)."
+    assert sentence(parts) == text
+    assert sentence(parts, "one is lost") == f"{text} Incomplete: one is lost."
     assert sentence({"timed_s": 2.0}) == "Node time 2.0 s, of which timed steps 100%."
     assert sentence(None, "there is no result") == "Node time is not known: there is no result."
     assert (timed_share({}), sentence(None)) == (None, "")

@@ -30,11 +30,11 @@ def test_a_look_that_had_to_wait_does_not_delay_the_next_one():
     assert pace.next_at == 111.0
 
 
-@pytest.mark.parametrize(("told", "waited_s"), [("7000000000 2500000000000 12\n", 2500.0), (None, 0.0)])
-def test_the_clock_of_a_look_leaves_out_waiting_for_a_core(tmp_path, monkeypatch, told, waited_s):
+@pytest.mark.parametrize(("schedstat", "waited_s"), [("7000000000 2500000000000 12\n", 2500.0), (None, 0.0)])
+def test_the_clock_of_a_look_leaves_out_waiting_for_a_core(tmp_path, monkeypatch, schedstat, waited_s):
     path = tmp_path / "schedstat"
-    if told is not None:  # None: this kernel does not count it
-        path.write_text(told)
+    if schedstat is not None:  # None: this kernel does not count it
+        path.write_text(schedstat)
     monkeypatch.setattr(overviews, "WAITED", path)
     assert time.monotonic() - core_clock_s() == pytest.approx(waited_s, abs=60)
 

@@ -26,7 +26,7 @@ class Restarts:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.told: list[str] = []
+        self.lines: list[str] = []
         self._stack = stack
         self._script: Script | None = None
 
@@ -36,7 +36,7 @@ class Restarts:
             self._script.answer(200, RUN_LIST)
 
     def patience(self, starting_s: float, restarting_s: float) -> Patience:
-        return Patience(starting_s, restarting_s, self.told.append, self.start)
+        return Patience(starting_s, restarting_s, self.lines.append, self.start)
 
 
 @pytest.fixture
@@ -49,26 +49,26 @@ def restarts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Restarts]:
 def test_a_server_that_is_just_starting_is_waited_for(restarts: Restarts) -> None:
     with Client(restarts.url, patience=restarts.patience(10, 0)) as client:
         assert list(client.runs()) == []
-    assert restarts.told == [f"waiting for the server {restarts.url} to start (at most 10 s)"]
+    assert restarts.lines == [f"waiting for the server {restarts.url} to start (at most 10 s)"]
 
 
 def test_without_patience_it_is_not(restarts: Restarts) -> None:
     with pytest.raises(ServerUnreachable), Client(restarts.url, patience=restarts.patience(0, 120)) as client:
         list(client.runs())
-    assert restarts.told == []
+    assert restarts.lines == []
 
 
 def test_a_server_on_another_machine_is_not_waited_for(restarts: Restarts) -> None:
     with pytest.raises(ServerUnreachable):
         Client("http://no-such-host.invalid", patience=restarts.patience(10, 10)).experiment(1)
-    assert restarts.told == []
+    assert restarts.lines == []
 
 
 def test_a_wait_ends(restarts: Restarts) -> None:
-    quick = Patience(0.03, 0, restarts.told.append)
+    quick = Patience(0.03, 0, restarts.lines.append)
     with pytest.raises(ServerUnreachable), Client(restarts.url, patience=quick) as client:
         list(client.runs())
-    assert len(restarts.told) == 1
+    assert len(restarts.lines) == 1
 
 
 def test_a_server_that_restarts_is_asked_again(restarts: Restarts) -> None:
@@ -77,17 +77,17 @@ def test_a_server_that_restarts_is_asked_again(restarts: Restarts) -> None:
             before.answer(200, RUN_LIST, Connection="close")
             assert list(client.runs()) == []
         assert list(client.runs()) == []
-    assert restarts.told == _restarted(restarts)
+    assert restarts.lines == _restarted(restarts)
 
 
 def test_a_proxy_whose_server_restarts_is_asked_again(restarts: Restarts) -> None:
-    patient = Patience(0, 120, restarts.told.append)
+    patient = Patience(0, 120, restarts.lines.append)
     with scripted(restarts.port) as server, Client(restarts.url, patience=patient) as client:
         for status in (200, 502, 503, 200):
             server.answer(status, RUN_LIST)
         assert list(client.runs()) == []
         assert list(client.runs()) == []
-    assert restarts.told == _restarted(restarts)
+    assert restarts.lines == _restarted(restarts)
 
 
 def _restarted(restarts: Restarts) -> list[str]:

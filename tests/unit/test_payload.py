@@ -41,19 +41,19 @@ def test_figures_leave_out_the_warm_up(make_result):
 
 
 def test_node_time_waits_for_no_longer_than_the_run_was_queued(make_result):
-    told = {"claiming_s": 9.0, "timed_s": 2.0}
-    result = {**make_result(), "node_time": told}
-    assert payload.figures(result).node_time == told
+    parts = {"claiming_s": 9.0, "timed_s": 2.0}
+    result = {**make_result(), "node_time": parts}
+    assert payload.figures(result).node_time == parts
     assert payload.figures(result, 3.0).node_time == {"claiming_s": 3.0, "timed_s": 2.0}
     assert payload.figures({**result, "node_time": {"timed_s": 2.0}}, 0.0).node_time == {"timed_s": 2.0}
     for older in ({**result, "node_time": {}}, make_result()):
         assert payload.figures(older).node_time is None
 
 
-@pytest.mark.parametrize("told", [{"timed_s": -1.0}, {"timed_s": "long"}, {f"{i}_s": 1.0 for i in range(51)}])
-def test_node_time_is_few_lengths_of_time(make_result, told):
+@pytest.mark.parametrize("parts", [{"timed_s": -1.0}, {"timed_s": "long"}, {f"{i}_s": 1.0 for i in range(51)}])
+def test_node_time_is_few_lengths_of_time(make_result, parts):
     with pytest.raises(BadResult, match="node_time"):
-        check({"result": {**make_result(), "node_time": told}, "error": None})
+        check({"result": {**make_result(), "node_time": parts}, "error": None})
 
 
 def test_a_damaged_text_is_refused():

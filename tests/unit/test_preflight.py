@@ -21,13 +21,13 @@ def refuses() -> str:
     raise ConfigError("NAME", "x", "another value")
 
 
-def test_the_first_failure_ends_the_start_and_each_is_told_once() -> None:
+def test_the_first_failure_ends_the_start_and_each_is_shown_once() -> None:
     checks = (Check("a", lambda: "fine"), Check("b", refuses), Check("c", refuses))
     with pytest.raises(ConfigError, match="NAME = 'x' is not accepted: another value"):
         require(checks)
-    told = io.StringIO()
-    preflight.tell(checks, told)
-    found = preflight.read(told.getvalue())
+    output = io.StringIO()
+    preflight.tell(checks, output)
+    found = preflight.read(output.getvalue())
     assert found == examine(checks)
     assert [(each.name, each.advice) for each in found] == [
         ("a", ""), ("b", "NAME = 'x' is not accepted: another value")
@@ -87,9 +87,9 @@ def test_a_path_without_slurms_commands_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_findings_are_json_with_three_values() -> None:
-    told = io.StringIO()
-    preflight.tell([Check("folder", lambda: os.fsdecode(b"/\xff"))], told)
-    assert json.loads(told.getvalue()) == [{"name": "folder", "found": "/\udcff", "advice": ""}]
+    output = io.StringIO()
+    preflight.tell([Check("folder", lambda: os.fsdecode(b"/\xff"))], output)
+    assert json.loads(output.getvalue()) == [{"name": "folder", "found": "/\udcff", "advice": ""}]
 
 
 @pytest.mark.parametrize("mask", [0o777, 0o200])
@@ -114,14 +114,14 @@ def test_a_provisioner_makes_no_folder_that_it_cannot_open(tmp_path: Path) -> No
 
 
 def test_lines_of_preloaded_libraries_before_the_findings_are_skipped() -> None:
-    told = io.StringIO()
-    preflight.tell([Check("a", lambda: "fine")], told)
-    assert [each.found for each in preflight.read("hello {from} a library\n" + told.getvalue())] == ["fine"]
+    output = io.StringIO()
+    preflight.tell([Check("a", lambda: "fine")], output)
+    assert [each.found for each in preflight.read("hello {from} a library\n" + output.getvalue())] == ["fine"]
 
 
 @pytest.mark.parametrize("before", ["", "loading... ", "hello {from} [a] library "])
 @pytest.mark.parametrize("after", ["", "saved a profile\n", "[]\n{}\n"])
 def test_text_of_libraries_around_the_findings_is_skipped(before: str, after: str) -> None:
-    told = io.StringIO()
-    preflight.tell([Check("a", lambda: "fine")], told)
-    assert [each.found for each in preflight.read(f"{before}{told.getvalue()}{after}")] == ["fine"]
+    output = io.StringIO()
+    preflight.tell([Check("a", lambda: "fine")], output)
+    assert [each.found for each in preflight.read(f"{before}{output.getvalue()}{after}")] == ["fine"]

@@ -63,15 +63,15 @@ def test_small_products_are_not_worth_a_choice(cache):
 
 
 def test_what_was_measured_is_kept_and_completed():
-    told: list[dict[str, Any]] = []
-    first = load("auto", [WIDE], told.append)
-    again = load("auto", [WIDE, TALL], told.append)
-    assert [event["product"] for event in told] == [str(WIDE), str(TALL)]
+    events: list[dict[str, Any]] = []
+    first = load("auto", [WIDE], events.append)
+    again = load("auto", [WIDE, TALL], events.append)
+    assert [event["product"] for event in events] == [str(WIDE), str(TALL)]
     assert first.version == again.version  # the table's id is part of it
     assert again.choices[WIDE] == first.choices[WIDE]
     assert set(again.choices) == {WIDE, TALL}
-    assert load("auto", [WIDE, TALL], told.append).choices == again.choices
-    assert len(told) == 2
+    assert load("auto", [WIDE, TALL], events.append).choices == again.choices
+    assert len(events) == 2
 
 
 def test_a_product_with_a_packed_operand_is_measured_as_such():
@@ -99,7 +99,7 @@ def test_products_with_a_packed_operand_are_measured_one_after_another(monkeypat
     assert measuring.measure(packed, [gemm.blas("mkl"), gemm.ours()]) == Choice("own")
 
 
-def test_the_load_beside_which_a_choice_was_made_is_kept_and_told(cache):
+def test_the_load_beside_which_a_choice_was_made_is_kept_and_shown(cache):
     assert diagnosis.products().found.startswith("none measured yet")
     load("auto", [WIDE], silent)
     (path,) = cache.glob("products-*.json")

@@ -64,9 +64,9 @@ GPU, FAST, LIBOMP, TWO_NODES = ("arch", "gpu"), ("disk", "fast"), ("runtime-libo
     ],
 )
 def test_every_reason(asked: Wish, offers: list[Present], reason: str, text: str) -> None:
-    told = waiting_for(asked, offers, registered=3, runs_before=0)
-    assert told[0] == reason
-    assert text in told[1]
+    answer = waiting_for(asked, offers, registered=3, runs_before=0)
+    assert answer[0] == reason
+    assert text in answer[1]
 
 
 def test_without_workers_at_all() -> None:

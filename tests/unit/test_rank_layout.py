@@ -155,7 +155,7 @@ def test_what_several_ranks_do_not_support_is_refused(settings, field, accepted)
     assert field in {refused.value.field, *(other.field for other in refused.value.others)}
 
 
-def test_a_missing_library_is_told_in_a_sentence(monkeypatch, tmp_path):
+def test_a_missing_library_is_named_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(extras, "MODULES", extras.MODULES | {"mpi": ("no_such_mpi",)})
     with pytest.raises(NotInstalled, match=r"install taskloom\[mpi\]"):
         launch.command(tmp_path / "result.json", ranks=2)
@@ -188,7 +188,7 @@ def test_a_missing_library_is_told_in_a_sentence(monkeypatch, tmp_path):
         launch.command(tmp_path / "result.json", ranks=2)
 
 
-def test_missing_shared_memory_is_told_in_a_sentence(monkeypatch, tmp_path):
+def test_missing_shared_memory_is_named_in_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(extras, "MODULES", extras.MODULES | {"mpi": ("json",)})
     monkeypatch.setattr(ranks, "SHARED", tmp_path / "shm")
     need = f"ranks = 2 needs 24 MiB of shared memory, which cannot be written to {tmp_path}/shm: "

@@ -27,8 +27,8 @@ def report(processes):
 
 
 def test_the_conclusion_says_what_the_verdicts_do(report):
-    told = report.conclusion
-    assert told == " ".join(report.answer)
+    text = report.conclusion
+    assert text == " ".join(report.answer)
     verdict, disturbed, fastest, causes, ahead = report.answer
     assert verdict.startswith(report.sweep.verdict.sentence)
     assert verdict.startswith("task is 1.")
@@ -37,24 +37,24 @@ def test_the_conclusion_says_what_the_verdicts_do(report):
     assert "useful" in causes
     assert "memory-bound" in causes
     assert "On 128 cores" in ahead
-    assert "The variant with the smallest median is task (sync step) 1x64, 2 threads: 4,012 ms a step" in told
-    assert "proven faster than " in told  # not faster than all others, so no variant is called the fastest
-    assert "times as fast as fork-join on 2 threads" in told
-    assert "Its model-FLOP utilisation is 0.0% of the peak of matrix products" in told  # a tiny model in 4 s
-    assert "Under fork-join 1x64, 2 threads, the threads spend 66.1% of their time in tasks, 33.9% at barriers" in told
-    assert "Forward is partly memory-bound" in told or "Forward is not memory-bound" in told
-    assert "forecasts the measured steps on more within 0." in told
-    assert "On 128 cores" in told
-    assert "rules not fully kept: 7, 8, 11" not in told  # there is evidence: threads' times are split
-    assert "rules not fully kept: 8, 11" in told
+    assert "The variant with the smallest median is task (sync step) 1x64, 2 threads: 4,012 ms a step" in text
+    assert "proven faster than " in text  # not faster than all others, so no variant is called the fastest
+    assert "times as fast as fork-join on 2 threads" in text
+    assert "Its model-FLOP utilisation is 0.0% of the peak of matrix products" in text  # a tiny model in 4 s
+    assert "Under fork-join 1x64, 2 threads, the threads spend 66.1% of their time in tasks, 33.9% at barriers" in text
+    assert "Forward is partly memory-bound" in text or "Forward is not memory-bound" in text
+    assert "forecasts the measured steps on more within 0." in text
+    assert "On 128 cores" in text
+    assert "rules not fully kept: 7, 8, 11" not in text  # there is evidence: threads' times are split
+    assert "rules not fully kept: 8, 11" in text
 
 
 def test_several_schedulers_are_told_apart_and_their_runtime_is_named(make_result):
     made: list[Any] = []
     for block in range(7):
         for scheduler in ("fork-join", "omp-for", "omp-task"):
-            told = {"runtime": "libomp", "version": "LLVM OMP 5.0"} if scheduler != "fork-join" else None
-            environment = {} if told is None else {"scheduler": told}
+            runtime = {"runtime": "libomp", "version": "LLVM OMP 5.0"} if scheduler != "fork-join" else None
+            environment = {} if runtime is None else {"scheduler": runtime}
             result = make_result([9, 4 + 0.01 * block, 4], scheduler=scheduler, threads=2, environment=environment)
             result["memory_bytes"] = result["resident_bytes"] = {}
             made.append(Process(len(made) + 1, result, {"scheduler": scheduler}, (1, block)))
@@ -151,9 +151,9 @@ def test_an_interval_over_steps_of_one_process_says_so(make_result):
 
 def test_disturbed_processes_are_never_passed_over(report):
     report = changed(report, disturbed="2 of 28 runs disturbed (foreign load 10 to 87 %)")
-    told = "2 of 28 runs disturbed (foreign load 10 to 87 %); they are marked and included in all figures."
-    assert answer(report)[1].startswith(told)
-    assert f"<li>{told}" in page(concluded(report))
+    sentence = "2 of 28 runs disturbed (foreign load 10 to 87 %); they are marked and included in all figures."
+    assert answer(report)[1].startswith(sentence)
+    assert f"<li>{sentence}" in page(concluded(report))
 
 
 def test_places_that_are_undecided_for_one_reason_share_a_sentence(report):
@@ -165,8 +165,8 @@ def test_places_that_are_undecided_for_one_reason_share_a_sentence(report):
                 ratio=ratio, ratio_low=0.9, ratio_high=1.6, sentence=f"It is undecided at {token}.")
         for token, ratio, why in ((32, 1.1, few), (64, 1.2, few), (128, 1.3, drift))
     ]  # fmt: skip
-    told = answer(changed(report, sweep__rows=places))[0]
-    assert told == (
+    text = answer(changed(report, sweep__rows=places))[0]
+    assert text == (
         report.sweep.verdict.sentence
         + " It is undecided whether task or fork-join is faster: fork-join time / task time 1.100 [0.900, 1.600] with "
         "slices 1x32, 2 threads; 1.200 [0.900, 1.600] with slices 1x64, 2 threads. There are too few runs: one of 8 "
@@ -215,9 +215,9 @@ def test_the_subtitle_has_what_all_runs_share(make_result):
 def test_the_answer_says_which_runs_have_no_result(make_result):
     states = {"succeeded": 1, "failed": 2, "cancelled": 0, "queued": 3}
     asked = ReportExperiment(1, "", "active", 6, states, "2026-11-21T12:00:00+00:00", {})
-    told = build(asked, [Process(1, make_result([9, 1, 1]), {"lr": 0.1})], {}, []).answer
-    assert told[0].startswith("The only variant with a result is task (sync step) 1x64, lr 0.1, 1 thread: ")
-    assert told[1].startswith("5 of 6 runs have no result (2 failed, 3 queued). ")
+    sentences = build(asked, [Process(1, make_result([9, 1, 1]), {"lr": 0.1})], {}, []).answer
+    assert sentences[0].startswith("The only variant with a result is task (sync step) 1x64, lr 0.1, 1 thread: ")
+    assert sentences[1].startswith("5 of 6 runs have no result (2 failed, 3 queued). ")
 
 
 def test_what_computes_as_no_other_is_proven_faster_than_nothing(make_result):
@@ -267,8 +267,8 @@ def test_the_card_counts_comparisons_without_a_test_and_settings_that_differ(rep
     assert report_card(changed(report, scaling__rows__0__step_s__low=None))[2].holds == "partly"
     calibration = ReportCalibration(1, "n1", processes=7, detectable=0.01, false_alarms=0, comparisons=3)
     report = changed(report, design__stop={"rel_ci": 0.02}, calibration=calibration)
-    told = "1.00% with 7 processes per side, judged by signs, since their number was not fixed beforehand"
-    assert (report_card(report)[10].holds, report_card(report)[10].evidence) == ("partly", told)
+    evidence = "1.00% with 7 processes per side, judged by signs, since their number was not fixed beforehand"
+    assert (report_card(report)[10].holds, report_card(report)[10].evidence) == ("partly", evidence)
 
 
 def test_the_card_names_values_that_are_not_independent(report):

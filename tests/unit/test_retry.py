@@ -52,9 +52,9 @@ def test_a_call_is_repeated_until_it_is_answered() -> None:
         pauses.append(delay_s)
         return True
 
-    told: list[str] = []
-    assert call_until_answered(call, pause, lambda error, _: told.append(str(error))) == "answer"
-    assert told == ["down", "busy"]
+    errors: list[str] = []
+    assert call_until_answered(call, pause, lambda error, _: errors.append(str(error))) == "answer"
+    assert errors == ["down", "busy"]
     assert pauses[1] >= 9.0
 
 

@@ -136,7 +136,7 @@ def test_fewer_than_six_pairs_have_a_speedup_without_an_interval(processes):
 def test_runs_that_drift_are_named(make_result):
     given = [Process(i, make_result([9.0, 1 + 0.01 * i, 1 + 0.01 * i]), {}, ("e", i), "e", i) for i in range(12)]
     (found,) = scaling(given).rows
-    assert any("a drift over the blocks" in told for told in found.diagnosis)
+    assert any("a drift over the blocks" in finding for finding in found.diagnosis)
 
 
 def test_an_outlier_is_labelled_and_counts(processes):

@@ -61,8 +61,8 @@ RESEMBLE = "neighbours resemble each other (autocorrelation 0.80)"
 )
 def test_an_undecided_comparison_says_what_it_lacks(why, sentence):
     assert why.sentence == sentence
-    told = of_sides("undecided", "scheduler", "fork-join", "task", figures(1.1, None, None), why)
-    assert told == f"It is undecided whether task or fork-join is faster: fork-join time / task time 1.100. {sentence}"
+    text = of_sides("undecided", "scheduler", "fork-join", "task", figures(1.1, None, None), why)
+    assert text == f"It is undecided whether task or fork-join is faster: fork-join time / task time 1.100. {sentence}"
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_text_that_no_client_passes_on_is_refused_and_not_shown(url):
     assert "w0rd" not in str(raised.value)
 
 
-def test_an_error_that_does_not_end_is_told_at_once(tmp_path):
+def test_an_error_that_does_not_end_is_raised_at_once(tmp_path):
     """Waiting helps only while another process holds the file."""
     sqlite3.connect(tmp_path / "a.db").execute("CREATE TABLE a (b)").connection.close()
     begun = time.monotonic()
@@ -202,7 +202,7 @@ def test_an_error_that_does_not_end_is_told_at_once(tmp_path):
 
 @pytest.mark.parametrize(("name", "hints"), [("SQLITE_IOERR_SHMMAP", True), ("SQLITE_IOERR_LOCK", True),
                                              ("SQLITE_IOERR_WRITE", False)])  # fmt: skip
-def test_a_file_system_without_locks_is_told_at_the_start(tmp_path, name, hints):
+def test_a_file_system_without_locks_is_named_at_the_start(tmp_path, name, hints):
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorname = name
     database = Database(f"sqlite:///{tmp_path}/a.db")

@@ -83,7 +83,7 @@ EXHAUSTING = {
 
 
 @pytest.mark.parametrize("what", EXHAUSTING)
-def test_what_has_run_out_is_told_in_a_line(what):
+def test_what_has_run_out_is_named_in_a_line(what):
     program = (
         "import errno, os\nfrom gpt2core.process import streams\n"
         f"def main():\n    {EXHAUSTING[what]}\nraise SystemExit(streams.guarded(main))"
@@ -102,7 +102,7 @@ def test_another_error_keeps_its_traceback():
     ("sys.executable = '/nowhere'", "No such file or directory: '/nowhere'"),
     ("sys.argv = 2_000_000 * ['x']", "Argument list too long"),
 ])  # fmt: skip
-def test_a_process_that_cannot_take_the_place_of_a_command_is_told(setting, reason):
+def test_a_process_that_cannot_take_the_place_of_a_command_is_named(setting, reason):
     program = (
         f"import sys; {setting}\nfrom gpt2core.process import streams\n"
         "raise SystemExit(streams.guarded(lambda: streams.become('taskloom.worker', sys.argv)))"

@@ -97,7 +97,7 @@ def test_streams_that_open_together_share_a_look():
     run(scene)
 
 
-def test_what_was_told_between_the_first_look_and_the_listening_is_not_missed():
+def test_what_was_sent_between_the_first_look_and_the_listening_is_not_missed():
     async def scene(database, streams):
         first = await listening(streams, database)
         late = await Listener.to(streams)

@@ -106,7 +106,7 @@ def test_a_counter_is_a_number_or_has_a_reason():
         assert (value is None) == (name in mine.unavailable)
 
 
-def test_a_refusal_is_told_and_closes_nothing_else():
+def test_a_refusal_is_named_and_closes_nothing_else():
     mine = Counters({"nonsense": (SOFTWARE, 999), "task_clock_ns": EVENTS["task_clock_ns"]})
     mine.start()
     assert list(mine.unavailable) == ["nonsense"]

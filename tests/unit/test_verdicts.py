@@ -34,10 +34,10 @@ def found(make_result):
 
 
 def test_a_pooled_ratio_says_which_places_it_is_about(found):
-    told = headline(found(1.2, (8, 16, 32))).sentence
-    assert told.startswith("task is 1.")
+    sentence = headline(found(1.2, (8, 16, 32))).sentence
+    assert sentence.startswith("task is 1.")
     places = "these 3 places only, which differ in token slice"
-    assert told.endswith(f" times as fast as fork-join on 2 threads (24 pairs of runs, {places}).")
+    assert sentence.endswith(f" times as fast as fork-join on 2 threads (24 pairs of runs, {places}).")
 
 
 def test_a_ratio_over_networks_says_that_it_is(make_result):
@@ -47,8 +47,8 @@ def test_a_ratio_over_networks_says_that_it_is(make_result):
             settings = {"scheduler": scheduler, "threads": 2, "model": model, "mode": mode}
             result = make_result([9.0, step_s, step_s + 0.001 * i], **settings)
             made.append(Process(len(made) + 1, result, settings, (1, model, mode, i), "e", i))
-    told = headline(sweep(made)).sentence
-    assert "(16 pairs of runs, these 4 places only, which differ in model and mode)" in told
+    sentence = headline(sweep(made)).sentence
+    assert "(16 pairs of runs, these 4 places only, which differ in model and mode)" in sentence
 
 
 @pytest.mark.parametrize(("ratio", "blocks", "verdict"), [(1.002, 8, "same"), (1.1, 3, "undecided")])
@@ -64,16 +64,16 @@ def test_values_that_are_numbers_are_named(make_result):
         for threads, step_s in ((1, 1.9), (2, 1.0)):
             result = make_result([9.0, step_s + 0.001 * i, step_s], threads=threads)
             made.append(Process(len(made) + 1, result, {"threads": threads}, (1, i), "e", i))
-    told = headline(sweep(made))
-    assert (told.a, told.b) == ("1", "2")
-    assert told.sentence.startswith("2 threads are 1.8")
-    assert told.sentence.endswith(" times as fast as 1 thread.")
+    verdict = headline(sweep(made))
+    assert (verdict.a, verdict.b) == ("1", "2")
+    assert verdict.sentence.startswith("2 threads are 1.8")
+    assert verdict.sentence.endswith(" times as fast as 1 thread.")
 
 
 def test_the_share_of_disturbed_runs_is_said_and_comes_first_if_most_are(found):
-    told = headline(found(1.2, (16,), disturbed=1))
-    assert (told.runs, told.disturbed_runs) == (16, 1)
-    assert told.sentence.endswith(". 1 of 16 runs was disturbed.")
+    verdict = headline(found(1.2, (16,), disturbed=1))
+    assert (verdict.runs, verdict.disturbed_runs) == (16, 1)
+    assert verdict.sentence.endswith(". 1 of 16 runs was disturbed.")
     assert headline(found(1.2, (8, 16), disturbed=3)).sentence.endswith(". 3 of 32 runs were disturbed.")
     assert headline(found(1.2, (16,), disturbed=8)).sentence.startswith("task is ")
     most = headline(found(1.2, (16,), disturbed=9)).sentence
@@ -115,10 +115,10 @@ def test_the_question_is_judged_alone_and_the_others_are_a_family(asked):
     assert (swept.primary.verdict, swept.primary.p_adjusted) == ("faster", swept.primary.p_value)
     rows = [(row.at["threads"], row.primary, row.verdict) for row in swept.rows]
     assert rows == [(1, False, "faster"), (2, True, "faster")]
-    told = swept.verdict
-    assert (told.primary, told.verdict, told.a, told.b) == (True, "faster", "fork-join", "task")
-    assert told.sentence.startswith("task is 1.2")
-    assert told.sentence.endswith(" times as fast as fork-join on 2 threads.")
+    verdict = swept.verdict
+    assert (verdict.primary, verdict.verdict, verdict.a, verdict.b) == (True, "faster", "fork-join", "task")
+    assert verdict.sentence.startswith("task is 1.2")
+    assert verdict.sentence.endswith(" times as fast as fork-join on 2 threads.")
 
 
 FIGURES = r"\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\] times as fast as"
@@ -133,9 +133,9 @@ FIGURES = r"\d\.\d{3} \[\d\.\d{3}, \d\.\d{3}\] times as fast as"
     ],
 )
 def test_a_question_may_lie_across_the_axis(asked, primary, start, end):
-    told = asked(TIMES_S, primary).verdict
-    assert re.fullmatch(re.escape(start) + FIGURES + re.escape(end), told.sentence), told.sentence
-    assert told.primary
+    verdict = asked(TIMES_S, primary).verdict
+    assert re.fullmatch(re.escape(start) + FIGURES + re.escape(end), verdict.sentence), verdict.sentence
+    assert verdict.primary
 
 
 def test_a_question_without_results_on_one_side_has_no_verdict(asked):

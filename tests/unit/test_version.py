@@ -87,8 +87,8 @@ def test_a_package_names_what_its_build_recorded(tmp_path):
     origin.cache_clear()
     version.cache_clear()
     (tmp_path / "gpt2core").mkdir()
-    told = {"version": "0.1.0+gabcdef0", "commit": "abcdef0" * 5, "branch": "main", "dirty": False, "later": 1}
-    (tmp_path / "gpt2core/build.json").write_text(json.dumps(told))
+    fields = {"version": "0.1.0+gabcdef0", "commit": "abcdef0" * 5, "branch": "main", "dirty": False, "later": 1}
+    (tmp_path / "gpt2core/build.json").write_text(json.dumps(fields))
     assert origin(tmp_path) == Origin("0.1.0+gabcdef0", "abcdef0" * 5, "main", False, None)
     assert version(tmp_path) == "0.1.0+gabcdef0"
     for broken in ("", "[]", "no json"):

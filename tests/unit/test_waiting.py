@@ -137,11 +137,11 @@ def test_an_error_of_a_claim_is_the_waiters():
 
 def test_other_servers_are_told_of_what_changed_here_and_not_of_what_they_told():
     async def scene():
-        told = []
-        room = WaitingRoom(tell_others=lambda: told.append(1))
+        calls = []
+        room = WaitingRoom(tell_others=lambda: calls.append(1))
         room.open()
         room.wake()
         await asyncio.to_thread(room.changed)
-        return told
+        return calls
 
     assert run(scene()) == [1]

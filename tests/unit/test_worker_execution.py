@@ -97,7 +97,7 @@ def test_a_file_that_is_no_result_is_a_failure(tmp_path: Path, text: str) -> Non
     assert slug(verdict(tmp_path / "r", finished(tmp_path / "r", text))) == "no-result"
 
 
-def test_a_file_that_is_not_the_one_the_trainer_told_of_is_a_failure(tmp_path: Path) -> None:
+def test_a_file_that_is_not_the_one_the_trainer_named_is_a_failure(tmp_path: Path) -> None:
     end = finished(tmp_path / "r")
     (tmp_path / "r").write_text('{"config": {}}')
     assert slug(verdict(tmp_path / "r", end)) == "no-result"

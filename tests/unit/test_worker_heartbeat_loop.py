@@ -118,7 +118,7 @@ def test_a_proxys_404_is_no_lost_lease(beats: Beats) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 409, 410])
-def test_a_lease_that_is_lost_is_told_at_once_and_no_more_beats_follow(beats: Beats, status: int) -> None:
+def test_a_lease_that_is_lost_is_reported_at_once_and_no_more_beats_follow(beats: Beats, status: int) -> None:
     beats.script.answer(status, {"type": "/problems/lease-lost", "title": "gone"}, **PROBLEM)
     beats.loop.start()
     assert beats.asked() == StopAsked(5, StopReason.LEASE_LOST)

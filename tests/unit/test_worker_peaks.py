@@ -37,9 +37,9 @@ def test_peaks_are_not_measured_beside_a_load(
             assert measurement.begin() == Begun.BUSY
         finally:
             busy.kill()
-    told = json.loads(capsys.readouterr().out)
-    assert told["event"] == "peaks-skipped"
-    assert told["busy_cores"] > 0.25
+    event = json.loads(capsys.readouterr().out)
+    assert event["event"] == "peaks-skipped"
+    assert event["busy_cores"] > 0.25
     assert peaks.read() is None
 
 

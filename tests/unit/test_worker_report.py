@@ -47,9 +47,9 @@ def test_on_a_terminal(monkeypatch: pytest.MonkeyPatch, quiet: bool, lines: list
 
 def test_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     tell(Report(as_json=True, quiet=True))
-    told = capsys.readouterr()
-    assert len(told.err.splitlines()) == 8
-    assert [json.loads(line)["event"] for line in told.out.splitlines()] == [
+    printed = capsys.readouterr()
+    assert len(printed.err.splitlines()) == 8
+    assert [json.loads(line)["event"] for line in printed.out.splitlines()] == [
         "registered", *["retrying"] * 3, "claimed", "finished", "delivered", "finished",
     ]  # fmt: skip
 

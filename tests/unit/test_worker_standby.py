@@ -144,7 +144,7 @@ def test_a_lease_that_cannot_begin_leaves_no_trainer(worker: Worker, monkeypatch
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_the_node_s_time_is_told_up_to_the_trainer_s_end(worker: Worker, code: int) -> None:
+def test_the_node_s_time_is_counted_up_to_the_trainer_s_end(worker: Worker, code: int) -> None:
     worker.executor.standby._command = lambda _: [
         sys.executable, "-c", f"print('{{\"event\": \"compiling\"}}'); raise SystemExit({code})"
     ]  # fmt: skip

@@ -59,8 +59,8 @@ def test_the_first_error_of_several_ranks_is_that_of_the_run() -> None:
     agent = Agent("finish")
     agent.claim(lease())
     about = {"event": "error", "detail": "", "exit_code": 2}
-    told = [json.dumps({**about, "slug": each}) for each in ("cause", "effect")]
-    trainer = Waiting([sys.executable, "-c", f"print({chr(10).join(told)!r})\nraise SystemExit(2)"])
+    lines = [json.dumps({**about, "slug": each}) for each in ("cause", "effect")]
+    trainer = Waiting([sys.executable, "-c", f"print({chr(10).join(lines)!r})\nraise SystemExit(2)"])
     inbox: SimpleQueue[Any] = SimpleQueue()
     ending = Supervisor(agent, inbox).run(trainer, {}, 240.0, lambda _: None, lambda: None, lambda _: None)
     assert ending.error is not None

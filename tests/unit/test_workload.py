@@ -149,13 +149,13 @@ def test_ratios_by_hand(found):
 
 def test_answers_say_what_the_figures_are(found):
     lstm, tiny = found.networks
-    told = " ".join(tiny.answers)
-    assert "Training (task, 2 threads): forward" in told
-    assert "Its costliest op is fc (forward), 75% of the ops' time." in told
-    assert "A step of inference (task, 2 threads, batch 4) takes 25% " in told
-    assert "of the time of a training step (ratio of medians, not tested); its arenas have 25% of the size" in told
-    assert "and its process's peak is 100%." in told
-    assert "With real data (stdlib) a training step (task, 2 threads) takes 1.2" in told
+    answers = " ".join(tiny.answers)
+    assert "Training (task, 2 threads): forward" in answers
+    assert "Its costliest op is fc (forward), 75% of the ops' time." in answers
+    assert "A step of inference (task, 2 threads, batch 4) takes 25% " in answers
+    assert "of the time of a training step (ratio of medians, not tested); its arenas have 25% of the size" in answers
+    assert "and its process's peak is 100%." in answers
+    assert "With real data (stdlib) a training step (task, 2 threads) takes 1.2" in answers
     assert [each.sentence for each in tiny.schedulers] == [
         text.partition(": ")[2] for text in tiny.answers if "as fast as fork-join" in text
     ]
@@ -245,7 +245,7 @@ def test_the_page_and_the_tables_have_each_network(processes, found):
     shown = [part if isinstance(part, str) else str(part.title) for part in analysis_tables.workload(found)]
     assert shown[0] == "lstm-tiny (lstm)"
     assert {*found.networks[1].answers, *found.answers} <= set(shown)
-    assert all(f"<li>{escape(told)}</li>" in html for of in found.networks for told in of.answers)
+    assert all(f"<li>{escape(answer)}</li>" in html for of in found.networks for answer in of.answers)
     kept = json.loads(json.dumps(six_networks.figures(dataclasses.asdict(report))))
     row = kept["networks"][1]["rows"][0]
     assert (row["scheduler"], row["threads"], row["step_s"]) == ("fork-join", 2, pytest.approx(0.6, rel=0.004))
