@@ -10,7 +10,7 @@ import pytest
 
 from taskloom.analysis.levels import Levels
 from taskloom.analysis.processes import Process
-from taskloom.analysis.report import page, to_show
+from taskloom.analysis.report import page, plots, to_show
 from taskloom.analysis.report.page import PRINTED_TIMES
 from taskloom.analysis.report.svg import figure, rect, row_name, spans, text
 from taskloom.analysis.rows import Pooled
@@ -29,6 +29,19 @@ def processes(make_result):
 @pytest.fixture
 def report(processes):
     return make_report(processes)
+
+
+def test_bars_of_phases_are_their_times_beside_a_line_for_the_step(report):
+    """Phases that overlap do not add up to the step."""
+    rows = [replace(row, phase_s={"forward": 1.0, "backward": 2.0}) for row in report.scaling.rows]
+    drawn = plots.runtime(replace(report, scaling=replace(report.scaling, rows=rows)))
+    bars = re.findall(r'<rect x="([\d.]+)"[^>]*? width="([\d.]+)"[^>]*><title>(\w+): ', drawn)
+    assert len(bars) == 2 * len(rows)
+    begin, second = float(bars[0][0]), float(bars[0][1])  # the width of a second
+    for _, width, name in bars:
+        assert float(width) == pytest.approx({"forward": 1, "backward": 2}[name] * second, abs=0.02)
+    ends = [float(x) for x in re.findall(r'<polyline points="([\d.]+),[^"]*" [^>]*stroke-width="2.5"', drawn)]
+    assert [(end - begin) / second for end in ends] == pytest.approx([row.step_s.median for row in rows], abs=0.01)
 
 
 @pytest.mark.parametrize(("axis", "values"), [("scheduler", ["fork-join", "task"]),
