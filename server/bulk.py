@@ -4,11 +4,12 @@ each value, drivers and SQLAlchemy take several times as long.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Dialect, TextClause, text
 from sqlalchemy.orm import Session
 
 from taskloom.server.db import Base
@@ -27,7 +28,13 @@ def insert(
 
     same: values by column that all rows share. All other columns get their defaults.
     """
-    dialect = session.get_bind().dialect
+    statement = _statement(session.get_bind().dialect, table, tuple(columns), tuple(same))
+    for first in range(0, len(rows), CHUNK):
+        session.execute(statement, {**same, "rows": orjson.dumps(rows[first : first + CHUNK]).decode()})
+
+
+@functools.lru_cache(maxsize=32)
+def _statement(dialect: Dialect, table: type[Base], columns: Sequence[str], same: Sequence[str]) -> TextClause:
     if dialect.name == "sqlite":
         values = [f":{name}" for name in same]
         values += [f"json_extract(value, '$[{place}]')" for place in range(len(columns))]
@@ -38,8 +45,4 @@ def insert(
         values += [f"CAST(value ->> {place} AS {kinds[name]})" for place, name in enumerate(columns)]
         source = "jsonb_array_elements(CAST(:rows AS jsonb)) WITH ORDINALITY AS given(value, key)"
     names = ", ".join((*same, *columns))
-    statement = text(
-        f"INSERT INTO {table.__tablename__} ({names}) SELECT {', '.join(values)} FROM {source} ORDER BY key"
-    )
-    for first in range(0, len(rows), CHUNK):
-        session.execute(statement, {**same, "rows": orjson.dumps(rows[first : first + CHUNK]).decode()})
+    return text(f"INSERT INTO {table.__tablename__} ({names}) SELECT {', '.join(values)} FROM {source} ORDER BY key")

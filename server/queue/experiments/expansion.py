@@ -151,8 +151,10 @@ def _variants(
     """Each variant, and the length of its configuration as JSON."""
     base = request.base.model_dump(exclude_unset=True, exclude_none=True)
     base = {name: list(v) if isinstance(v, tuple) else v for name, v in base.items()}
-    defaults = TrainConfig().to_dict() | {"model": TrainConfig().model.name}
-    fixed = {name: text(value) for name, value in {**defaults, **base}.items()}
+    fixed: dict[str, str] = {}
+    if exclusions:
+        defaults = TrainConfig().to_dict() | {"model": TrainConfig().model.name}
+        fixed = {name: text(value) for name, value in {**defaults, **base}.items()}
     groups = [{name: values} for name, values in request.axes.items()] + request.zip
     parts = [_rows(group, with_texts=bool(exclusions)) for group in groups]
     seen: set[bytes] = set()

@@ -23,10 +23,12 @@ class Capacity:
     nodes: frozenset[str] | None = None  # numbers of nodes of the known workers and pools
 
 
+KNOWN = select(Worker.cores, Worker.memory_bytes, Worker.labels).where(Worker.removed_at.is_(None))
+
+
 def capacity(session: Session) -> Capacity:
     """The maximum of cores and of memory, all OpenMP runtimes, MPI and numbers of nodes, over the known workers."""
-    known = select(Worker.cores, Worker.memory_bytes, Worker.labels).where(Worker.removed_at.is_(None))
-    rows = session.execute(known).all()
+    rows = session.execute(KNOWN).all()
     if not rows:
         return Capacity()
     runtimes = frozenset(label for row in rows for label in row.labels if label.startswith(RUNTIME))
