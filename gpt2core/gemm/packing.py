@@ -9,6 +9,7 @@ from gpt2core.compile.later import Later
 from gpt2core.gemm.blocking import GROUP, PANEL, PANEL_ROW, blocking
 from gpt2core.gemm.words import (
     copy_line,
+    fetch_row,
     pack_line,
     pack_square,
     pack_square_of_halves,
@@ -27,8 +28,7 @@ from gpt2core.gemm.words import (
 )
 
 TOGETHER = Later(lambda: 128 // blocking().group * blocking().group)  # columns
-ZERO = np.float32(0.0)
-
+ZERO, AHEAD = np.float32(0.0), 8  # rows
 
 
 @kernel
@@ -117,14 +117,19 @@ def group_words(length):
 def pack_columns(words, length, source, stride, depth, count, pairs, rounded, halves):
     """Pack (depth, count) as groups of GROUP columns, each `length` rows of words, `group_words` apart. What is behind
     the last column is undefined. Up to TOGETHER columns are packed together: so whole stretches of the source's rows,
-    which lie some KB apart, are read at once.
+    which lie some KB apart, are read at once. They are too far apart for the processor to prefetch by itself, so each
+    is fetched AHEAD rows before it is packed.
     """
     step, size = 2 if pairs else 1, HALF_BYTES if halves else WORD
     group = group_words(length)
     for first in range(0, count, TOGETHER):
+        last = min(count, first + TOGETHER)
         for p in range(0, depth, step):
             whole = p + step <= depth
-            for i in range(first, min(count, first + TOGETHER), GROUP):
+            for ahead in range(p + AHEAD, p + AHEAD + step):
+                for i in range(first, last, PANEL):
+                    fetch_row(source + size * (ahead * stride + i))
+            for i in range(first, last, GROUP):
                 low, to = source + size * (p * stride + i), words + WORD * (i // GROUP * group + p // step * GROUP)
                 high, left = low + size * stride, count - i
                 if whole and left >= LANES:  # LANES as counts: masks that the compiler drops
