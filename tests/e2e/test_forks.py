@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -33,4 +34,5 @@ def test_a_server_that_cannot_start_says_why_in_its_log(tmp_path: Path, home: Ho
 
 @pytest.mark.parametrize("variable", ["LD_PRELOAD", "PYTHONPATH"])
 def test_variables_that_act_at_an_interpreters_start_start_one(variable: str) -> None:
-    assert not forks.possible({variable: ""})
+    assert forks.possible(os.environ)
+    assert not forks.possible({**os.environ, variable: "/nowhere"})

@@ -70,9 +70,17 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
+def _early(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the loader and of Python, which act when an interpreter starts."""
+    return {name: value for name, value in environment.items() if name.startswith(("LD_", "PYTHON"))}
+
+
+OURS = _early(os.environ)
+
+
 def possible(environment: Mapping[str, str]) -> bool:
-    """Whether a fork would meet these variables: the loader's and Python's act when an interpreter starts."""
-    return not any(name.startswith(("LD_", "PYTHON")) for name in environment)
+    """Whether a fork meets these variables as a process that starts with them would."""
+    return _early(environment) == OURS
 
 
 @functools.cache

@@ -45,7 +45,7 @@ class Process:
         whole, forked = {**os.environ, **environment}, [sys.executable, "-P", "-m", forks.MODULE]
         self.popen: subprocess.Popen[str] | forks.Fork
         with log.open("ab") as errors:
-            if command[: len(forked)] == forked and forks.possible(environment):
+            if command[: len(forked)] == forked and forks.possible(whole):
                 self.popen = forks.Fork(command[len(forked) :], errors, whole)
             else:
                 self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=whole)
