@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from tests.support import forks
 from tests.support.patience import DEADLINE_S, until
 
 HERE = Path(__file__).parent
@@ -41,10 +42,13 @@ class Process:
 
     def __init__(self, command: list[str], log: Path, **environment: str) -> None:
         self.log, self.lines, self._events = log, list[str](), queue.SimpleQueue[str | None]()
+        whole, forked = {**os.environ, **environment}, [sys.executable, "-P", "-m", forks.MODULE]
+        self.popen: subprocess.Popen[str] | forks.Fork
         with log.open("ab") as errors:
-            self.popen = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **environment}
-            )
+            if command[: len(forked)] == forked and forks.possible(whole):
+                self.popen = forks.Fork(command[len(forked) :], errors, whole)
+            else:
+                self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=whole)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
