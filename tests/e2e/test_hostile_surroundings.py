@@ -196,6 +196,7 @@ def test_some_commands_in_surroundings_of_each_kind(run: Run) -> None:
     names(run("worker", {"TASKLOOM_SPOOL": "/etc/passwd"}), "TASKLOOM_SPOOL", "")
     holds(run("runs", {}, LOST["a full disk behind output"]), (1,))
     holds(run("runs", {}, LOST["closed output"]), (0,))
+    names(run("train", {}, 'ulimit -v 235000; exec "$@"'), "ulimit -v", "")
 
 
 @pytest.mark.slow
