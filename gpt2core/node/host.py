@@ -20,7 +20,7 @@ ARM_NUMBERS = ("implementer", "part", "variant", "revision")  # each after "CPU"
 
 
 def read_text(path: Path) -> str | None:
-    """A small file's stripped text, or None if it cannot be read or is empty. It has no NUL, which no database takes."""
+    """A small file's stripped text, or None if it cannot be read or is empty; without NUL, which no database takes."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").replace("\0", "\ufffd").strip() or None
     except OSError:

@@ -34,11 +34,11 @@ os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 def main(work: Callable[[threading.Event], None]) -> int:
     """Call `work` and return the exit code; its errors are emitted as events. SIGTERM and SIGINT set its argument."""
     gc.disable()  # a plan has millions of objects and no cycles, so the garbage collector would find nothing
-    end_with_parent()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
+        end_with_parent()
         addresses.check()  # before NumPy is loaded
         work(stop)
     except Unheard as error:  # it cannot be an event
