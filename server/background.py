@@ -10,13 +10,11 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from anyio import to_thread
-from sqlalchemy.exc import DBAPIError
 
-from gpt2core.process import streams
 from gpt2core.spec.wording import counted
 from taskloom.contract.retention import PruneRequest
+from taskloom.server import logs
 from taskloom.server.context import Context
-from taskloom.server.errors import ServerError
 from taskloom.server.queue.attempts import lifecycle
 from taskloom.server.queue.attempts.claim import latest_queued_at
 from taskloom.server.queue.experiments import calibrating
@@ -114,10 +112,7 @@ async def _repeat(
         try:
             await work()
         except Exception as error:
-            if isinstance(error, ServerError | DBAPIError) or streams.is_exhausted(error):
-                log.error("background work failed; it will be repeated: %s", error)
-            else:
-                log.exception("background work failed; it will be repeated")
+            logs.repeated(log, "background work", error)
         pause_s = every_s
 
 

@@ -6,7 +6,11 @@ import contextvars
 import logging
 from collections.abc import Mapping
 
+from sqlalchemy.exc import DBAPIError
+
+from gpt2core.process import streams
 from taskloom.contract import logs
+from taskloom.server.errors import ServerError
 
 MACHINES = ("uvicorn.error", "taskloom.requests")  # loggers whose events a person does not need
 request_id: contextvars.ContextVar[str | None] = contextvars.ContextVar("request_id", default=None)
@@ -18,6 +22,13 @@ class RequestFormatter(logs.JsonFormatter):
     def fields(self, record: logging.LogRecord) -> Mapping[str, object]:
         current = request_id.get()
         return {**({} if current is None else {"request_id": current}), **super().fields(record)}
+
+
+def repeated(log: logging.Logger, what: str, error: Exception) -> None:
+    """Log that work of a loop, which goes on, has failed: a line for what an operator can mend, else the traceback."""
+    mendable = isinstance(error, ServerError | DBAPIError) or streams.is_exhausted(error)
+    log.error("%s failed; it will be repeated%s", what, f": {error}" if mendable else "",
+              exc_info=None if mendable else error)  # fmt: skip
 
 
 def to_standard_error(as_json: bool) -> None:

@@ -39,6 +39,6 @@ def checks(database_url: str | None = None, asking: bool = False) -> tuple[Check
         return "with keys" if found is None else found.issuer
 
     return (
-        *SETTINGS[:2], Check("variables of the server", variables), Check("database", database),
+        *SETTINGS[:3], Check("variables of the server", variables), Check("database", database),
         Check("folders of the server", folders), Check("sign-on", signing_on),
     )  # fmt: skip

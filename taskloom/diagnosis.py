@@ -75,11 +75,13 @@ def affinity() -> Check:
 
 
 def smt() -> Check:
-    shared = {host.smt_siblings(core) for core in launch.allowed_cores()}
-    pairs = sorted(siblings for siblings in shared if siblings and ("," in siblings or "-" in siblings))
+    found = {core: host.smt(core) for core in launch.allowed_cores()}
+    pairs = sorted({str(host.smt_siblings(core)) for core, shared in found.items() if shared})
     if pairs:
         advice = "give the worker one core of each pair with --cores"
         return warn("SMT", "logical cores share physical ones: " + "; ".join(pairs), advice)
+    if None in found.values():
+        return ok("SMT", "not shown")
     return ok("SMT", "every usable core is a physical one, as far as the machine reports")
 
 
@@ -102,7 +104,7 @@ def governor() -> Check:
         return ok("governor", "not reported (usual on virtual machines)")
     if kinds == {"performance"}:
         return ok("governor", "performance")
-    found = ", ".join(sorted(str(kind) for kind in kinds))
+    found = ", ".join(sorted(kind or "not shown" for kind in kinds))
     return warn("governor", found, "sudo cpupower frequency-set -g performance")
 
 
@@ -125,10 +127,11 @@ def load() -> Check:
 
 def memory() -> Check:
     usable, limit = host.usable_memory_bytes(), host.cgroup_memory_limit_bytes()
-    available = host.memory_info_bytes("MemAvailable") or usable
-    found = f"{usable / GIB:.1f} GiB usable, {available / GIB:.1f} GiB free"
+    available = host.memory_info_bytes("MemAvailable")
+    free = "free memory not shown" if available is None else f"{available / GIB:.1f} GiB free"
+    found = f"{usable / GIB:.1f} GiB usable, {free}"
     found += f", cgroup limit {limit / GIB:.1f} GiB" if limit is not None else ", no cgroup limit"
-    if min(usable, available) < LITTLE_MEMORY_BYTES:
+    if min(usable, usable if available is None else available) < LITTLE_MEMORY_BYTES:
         return warn("memory", found, "gpt2-124m may not fit; `taskloom train --plan` prints the memory of a run")
     return ok("memory", found)
 
@@ -218,11 +221,11 @@ def steal() -> Check:
     before = host.cpu_times_ticks()
     time.sleep(STEAL_SAMPLE_S)
     after = host.cpu_times_ticks()
-    if not (before and after):
-        return ok("steal time", "not shown")
     total = sum(after.values()) - sum(before.values())
-    since_boot = after.get("steal", 0) / max(1, sum(after.values()))
-    now = (after.get("steal", 0) - before.get("steal", 0)) / max(1, total)
+    if not before or total <= 0:  # an imitation stands still
+        return ok("steal time", "not shown")
+    since_boot = after["steal"] / sum(after.values())
+    now = (after["steal"] - before["steal"]) / total
     found = f"{100 * now:.1f} % now, {100 * since_boot:.2f} % since boot"
     if max(now, since_boot) > 0.01:
         return warn("steal time", found, "other virtual machines take time from this one; use a dedicated host")

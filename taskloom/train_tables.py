@@ -107,7 +107,8 @@ def _summary(found: Mapping[str, Any], warmup: int) -> Table:
         table.add_row("gradient norm, first to last step", f"{norms[0]:.4g} to {norms[-1]:.4g}")
     for name, size in found["memory_bytes"].items():
         also = ", with the compiler" if name == "peak_rss" and found.get("compiled") else ""
-        table.add_row(f"memory: {name.replace('_', ' ')}{also}", f"{size / MIB:,.1f} MiB")
+        shown = f"{size / MIB:,.1f} MiB" if size or name != "peak_rss" else "not shown"
+        table.add_row(f"memory: {name.replace('_', ' ')}{also}", shown)
     if found.get("checkpoint"):
         table.add_row("initial weights", "{format}, {dtype}".format_map(found["checkpoint"]))
     return table

@@ -31,9 +31,13 @@ def spare_cores(process_cores: Collection[int], measured: Collection[int]) -> tu
 
 def move_agent(cores: Collection[int]) -> None:
     """Move every thread of this process to these cores; later threads inherit them."""
-    for thread in Path("/proc/self/task").iterdir():
+    try:
+        threads = [int(thread.name) for thread in Path("/proc/self/task").iterdir() if thread.name.isdecimal()]
+    except OSError:
+        threads = []
+    for thread in threads or [0]:  # 0: the calling one, where the others are hidden
         with contextlib.suppress(OSError):  # a thread may end meanwhile, or a sandbox forbids it
-            os.sched_setaffinity(int(thread.name), cores)
+            os.sched_setaffinity(thread, cores)
 
 
 def raise_priority() -> None:

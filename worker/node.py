@@ -53,8 +53,8 @@ class Life:
 def new_life() -> Life:
     """Create the identity of this process."""
     try:
-        machine = MACHINE_BOOT.read_text().strip()
-    except OSError:  # a sandbox without it: the order of processes is then unknown
+        machine = str(uuid.UUID(host.read_text(MACHINE_BOOT)))
+    except (TypeError, ValueError):  # hidden or imitated by a sandbox: the order of processes is then unknown
         machine = None
     return Life(uuid.uuid4().hex, machine, time.clock_gettime(time.CLOCK_BOOTTIME))
 

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import importlib.metadata
 import importlib.util
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +25,10 @@ from gpt2core.gemm.multiply import (
     product_of_floats,
     product_of_rounded,
 )
+from gpt2core.spec import addresses
 from gpt2core.spec.errors import MachineError
+
+OPENBLAS_BYTES, BUFFER_BYTES = 64 << 20, 32 << 20  # the loaded library, and what it reserves for each calling thread
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,7 @@ def _find_in_openblas() -> int:
     import threadpoolctl  # only here: small runs need no library
 
     path = _openblas_path()
+    addresses.check(OPENBLAS_BYTES + BUFFER_BYTES * len(os.sched_getaffinity(0)))
     library = ctypes.CDLL(str(path)) if path else None
     function: Any = getattr(library, "scipy_sgemm_", None)
     address = ctypes.cast(function, ctypes.c_void_p).value if function else _sgemm_of_scipy()

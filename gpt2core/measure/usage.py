@@ -64,11 +64,11 @@ def second_number(text, size):
     at += 1
     if at >= size:
         return UNKNOWN
-    value = 0
+    value, begin = 0, at
     while at < size and 48 <= letters[at] <= 57:
         value = 10 * value + letters[at] - 48
         at += 1
-    return value
+    return value if at > begin else UNKNOWN
 
 
 @runtime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -13,23 +14,26 @@ CPU = Path("/sys/devices/system/cpu")
 CGROUP = Path("/sys/fs/cgroup")
 UNLIMITED_BYTES = 1 << 60  # version 1 cgroups write a number of about this size for "no limit"
 FASTEST, EFFICIENT = 1024, 512  # capacity of cores where Linux gives no number
+TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # of a line of /proc/stat
+BUSY = ("user", "nice", "system", "irq", "softirq")
 ARM_NUMBERS = ("implementer", "part", "variant", "revision")  # each after "CPU" in /proc/cpuinfo
 
 
 def read_text(path: Path) -> str | None:
-    """A small file's stripped text, or None if it cannot be read."""
+    """A small file's stripped text, or None if it cannot be read or is empty; without NUL, which no database takes."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
+        return path.read_text(encoding="utf-8", errors="replace").replace("\0", "\ufffd").strip() or None
     except OSError:
         return None
 
 
 def whole(text: str | None) -> int | None:
-    """The integer that a text is, or None."""
-    try:
-        return int(text) if text else None
-    except ValueError:
+    """The number that a text is, of at most 63 bits. None: another text, or a negative number, by which Linux means
+    that there is none."""
+    if text is None or not re.fullmatch("[0-9]{1,19}", text):
         return None
+    number = int(text)
+    return number if number < 1 << 63 else None
 
 
 def read_int(path: Path) -> int | None:
@@ -56,8 +60,13 @@ def cpu_model() -> str:
 
 
 def memory_info_bytes(key: str) -> int | None:
-    """A line of /proc/meminfo (MemTotal, MemAvailable, ...)."""
-    for line in (read_text(Path("/proc/meminfo")) or "").splitlines():
+    """A line of /proc/meminfo (MemTotal, MemAvailable, ...); None if it is not shown."""
+    return kib_line_bytes(Path("/proc/meminfo"), key)
+
+
+def kib_line_bytes(path: Path, key: str) -> int | None:
+    """A line such as `VmRSS: 1024 kB` of a file; None if there is none."""
+    for line in (read_text(path) or "").splitlines():
         name, _, value = line.partition(":")
         if name == key:
             kib = whole(value.removesuffix("kB").strip())
@@ -107,7 +116,7 @@ def cgroup_cpu_quota_cores() -> float | None:
         both = (read_text(folder / "cpu.max") or "").split()
         quota = whole(both[0]) if both else read_int(folder / "cpu.cfs_quota_us")  # none: max
         period = whole(both[1]) if len(both) == 2 else read_int(folder / "cpu.cfs_period_us")
-        if quota and period and quota > 0:
+        if quota and period:
             quotas.append(quota / period)
     return min(quotas, default=None)
 
@@ -132,15 +141,17 @@ def available_memory_bytes() -> int:
     return min(free)
 
 
-def smt_siblings(core: int) -> str | None:
-    """Core numbers that share a physical core with this one, itself included, as the kernel lists them."""
-    return read_text(CPU / f"cpu{core}/topology/thread_siblings_list")
+def smt_siblings(core: int, root: Path | None = None) -> str | None:
+    """Core numbers that share a physical core with this one, itself included, as the kernel lists them; None if it does
+    not. root: the folder of the `cpuN` folders."""
+    text = read_text((root or CPU) / f"cpu{core}/topology/thread_siblings_list")
+    return text if text is not None and core in _listed(text) else None
 
 
 def smt(core: int) -> bool | None:
     """Whether this core shares its physical core with another one; None if the machine does not say."""
     siblings = smt_siblings(core)
-    return None if siblings is None else siblings != str(core)
+    return None if siblings is None else len(_listed(siblings)) > 1
 
 
 def capacity(core: int, root: Path | None = None) -> int:
@@ -154,9 +165,9 @@ def capacity(core: int, root: Path | None = None) -> int:
 
 
 def _listed(text: str) -> set[int]:
-    """Core numbers in Linux's notation, such as 0-3,8."""
-    spans = re.findall(r"(\d{1,6})(?:-(\d{1,6}))?", text)
-    return {core for low, high in spans for core in range(int(low), int(high or low) + 1)}
+    """Core numbers in Linux's notation, such as 0-3,8; none in another text."""
+    spans = [re.fullmatch("([0-9]{1,6})(?:-([0-9]{1,6}))?", span) for span in text.split(",")]
+    return {core for span in spans if span for core in range(int(span[1]), int(span[2] or span[1]) + 1)}
 
 
 def governor(core: int) -> str | None:
@@ -199,27 +210,32 @@ def machine(core: int) -> dict[str, Any]:
 
 
 def cpu_times_ticks() -> dict[str, int]:
-    """The first line of /proc/stat: how the whole machine's time was spent since it started."""
-    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-    first = (read_text(Path("/proc/stat")) or "").partition("\n")[0].split()[1:]
-    return {name: ticks for name, value in zip(names, first, strict=False) if (ticks := whole(value)) is not None}
+    """How the whole machine's time was spent since it started; nothing if it is not shown."""
+    return _times_ticks().get("cpu", {})
+
+
+def _times_ticks() -> dict[str, dict[str, int]]:
+    """The first lines of /proc/stat: how the time of the whole machine, and of each core, was spent. Sandboxes that
+    imitate the file write zeros."""
+    found: dict[str, dict[str, int]] = {}
+    for line in (read_text(Path("/proc/stat")) or "").splitlines():
+        name, *values = line.split() or [""]
+        if not name.startswith("cpu"):
+            break
+        ticks = [number for value in values[: len(TIMES)] if (number := whole(value)) is not None]
+        if len(ticks) == len(TIMES) and any(ticks):
+            found[name] = dict(zip(TIMES, ticks, strict=True))
+    return found
 
 
 def core_times_s(cores: Sequence[int]) -> tuple[float | None, float | None]:
     """(busy, stolen) seconds of these cores together since the machine started; None if one of them is not listed."""
-    names, found = {f"cpu{core}" for core in cores}, {}
-    for line in (read_text(Path("/proc/stat")) or "").splitlines():
-        name, _, values = line.partition(" ")
-        if name in names:
-            ticks = [whole(value) or 0 for value in values.split()] + 8 * [0]
-            user, nice, system, _idle, _iowait, irq, softirq, stolen = ticks[:8]
-            found[name] = (user + nice + system + irq + softirq, stolen)
-        elif not name.startswith("cpu"):
-            break
-    if len(found) < len(names):
+    shown, names = _times_ticks(), {f"cpu{core}" for core in cores}
+    if not names <= shown.keys():
         return None, None
     hertz = os.sysconf("SC_CLK_TCK")
-    return sum(busy for busy, _ in found.values()) / hertz, sum(stolen for _, stolen in found.values()) / hertz
+    busy = sum(shown[name][part] for name in names for part in BUSY)
+    return busy / hertz, sum(shown[name]["steal"] for name in names) / hertz
 
 
 def cgroup_throttled_s() -> float | None:
@@ -236,16 +252,16 @@ def cgroup_throttled_s() -> float | None:
 def load_average() -> list[float] | None:
     """Mean number of running and ready threads over the last 1, 5 and 15 minutes; None if it is hidden."""
     try:
-        return list(os.getloadavg())
+        found = list(os.getloadavg())
     except OSError:
         return None
+    return found if all(0 <= mean < math.inf for mean in found) else None
 
 
 def runnable() -> int | None:
     """Number of running or ready threads on the whole machine, including the caller."""
     fields = (read_text(Path("/proc/loadavg")) or "").split()
-    ready = fields[3].partition("/")[0] if len(fields) > 3 else ""
-    return int(ready) if ready.isdecimal() else None
+    return whole(fields[3].partition("/")[0]) if len(fields) > 3 else None
 
 
 def frequency_hz(cores: Sequence[int]) -> float | None:

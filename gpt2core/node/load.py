@@ -30,5 +30,4 @@ class Others:
 def _used_s() -> float | None:
     """Core seconds used by other processes."""
     ticks = host.cpu_times_ticks()  # of all cores: the numbers of those online may have gaps
-    busy = sum(ticks.get(name, 0) for name in ("user", "nice", "system", "irq", "softirq"))
-    return busy / os.sysconf("SC_CLK_TCK") - time.process_time() if ticks else None
+    return sum(ticks[name] for name in host.BUSY) / os.sysconf("SC_CLK_TCK") - time.process_time() if ticks else None

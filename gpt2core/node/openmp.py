@@ -76,7 +76,7 @@ def describe(name: str, path: Path) -> RuntimeFile:
 def loaded() -> list[Path]:
     """The OpenMP runtimes that are loaded into this process."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-    mapped = dict.fromkeys(line.split(maxsplit=5)[5] for line in lines if line.count("/"))
+    mapped = dict.fromkeys(line[line.index("/") :] for line in lines if "/" in line)
     return [Path(name) for name in mapped if ANY.search(name)]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpt2core.node import host
 from gpt2core.node.files import open_regular
 from gpt2core.spec.errors import UnreadableFile
 
@@ -61,27 +62,27 @@ def map_files(paths: Sequence[Path]) -> tuple[NDArray[np.uint8], list[tuple[int,
 
 
 def peak_rss_bytes() -> int:
-    """Peak resident memory of this process: VmHWM, since ru_maxrss would include its parent's."""
+    """Peak resident memory of this process: VmHWM, since ru_maxrss would include its parent's; 0 if unknown."""
     return _status_bytes("VmHWM")
 
 
 def _status_bytes(name: str) -> int:
-    for line in Path(f"/proc/{os.getpid()}/status").read_text(encoding="utf-8", errors="replace").splitlines():
-        if line.startswith(name + ":"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return host.kib_line_bytes(Path("/proc/self/status"), name) or 0
 
 
 class Residency:
     """Resident memory of the process, split by its growth between points of a run. The pieces add up to the most that
-    was resident at these points: memory that is released makes none of them smaller."""
+    was resident at these points: memory that is released makes none of them smaller. There are none if Linux hides
+    it."""
 
     def __init__(self) -> None:
-        self.pieces = {"interpreter": _status_bytes("VmRSS")}
-        self._most = self.pieces["interpreter"]
+        self.pieces: dict[str, int] = {}
+        self._most = 0
+        self.grew_by("interpreter")
 
     def grew_by(self, piece: str) -> None:
         """Attribute the growth beyond the previous maximum to this piece."""
         most = max(self._most, _status_bytes("VmRSS"))
-        self.pieces[piece] = self.pieces.get(piece, 0) + most - self._most
+        if most:
+            self.pieces[piece] = self.pieces.get(piece, 0) + most - self._most
         self._most = most

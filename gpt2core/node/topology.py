@@ -36,7 +36,7 @@ def spread(cores: Iterable[int], root: Path | None = None) -> tuple[int, ...]:
     folder of the `cpuN` folders.
     """
     given, root = tuple(dict.fromkeys(cores)), root or host.CPU
-    physical = [read_text(root / f"cpu{core}/topology/thread_siblings_list") or str(core) for core in given]
+    physical = [host.smt_siblings(core, root) or str(core) for core in given]
     lasts = [host.last_level_cache(core, root) for core in given]
     caches = [None if last is None else read_text(last / "shared_cpu_list") for last in lasts]
     rounds = [physical[:place].count(siblings) for place, siblings in enumerate(physical)]

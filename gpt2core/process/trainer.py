@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from gpt2core.node.files import replacing
 from gpt2core.process.launch import EXIT_BAD_INPUT, EXIT_CANCELLED, EXIT_FAILED, EXIT_OK, LIFELINE, ONE_THREAD, PROTOCOL
 from gpt2core.process.streams import forget_output, is_exhausted, is_unloaded
+from gpt2core.spec import addresses
 from gpt2core.spec.errors import Cancelled, CoreError, InputError, MachineError, Unheard, UnreadableFile
 from gpt2core.spec.extras import NotLoaded
 from gpt2core.spec.preflight import TRAINING, require
@@ -33,11 +34,12 @@ os.environ.update(ONE_THREAD)  # before a BLAS is loaded
 def main(work: Callable[[threading.Event], None]) -> int:
     """Call `work` and return the exit code; its errors are emitted as events. SIGTERM and SIGINT set its argument."""
     gc.disable()  # a plan has millions of objects and no cycles, so the garbage collector would find nothing
-    end_with_parent()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
+        end_with_parent()
+        addresses.check()  # before NumPy is loaded
         work(stop)
     except Unheard as error:  # it cannot be an event
         forget_output()
@@ -51,7 +53,8 @@ def main(work: Callable[[threading.Event], None]) -> int:
         return EXIT_BAD_INPUT
     except (MemoryError, OSError, RuntimeError) as error:
         if isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM:  # mmap's
-            emit({"event": "error", "slug": "out-of-memory", "detail": str(error), "exit_code": EXIT_FAILED})
+            detail = str(error) or "no memory is left"
+            emit({"event": "error", "slug": "out-of-memory", "detail": detail, "exit_code": EXIT_FAILED})
             return EXIT_FAILED
         if isinstance(error, OSError) and error.filename is not None:
             return failed(UnreadableFile(error.filename, error.strerror or str(error)))

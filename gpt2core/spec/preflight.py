@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from gpt2core.spec import locks, printed, settings
+from gpt2core.spec import addresses, locks, printed, settings
 from gpt2core.spec.errors import ConfigError, FileError, InputError
 
 OPTION = "--preflight"  # of our processes: print the list as JSON and exit
@@ -110,7 +110,7 @@ def _numba() -> str:
 
 UMASK = Check("umask", _mask)
 SETTINGS = (
-    UMASK, Check("temporary folder", _temporary), Check("processors", _processes),
-    Check("variables of the trainer", _variables),
+    UMASK, Check("temporary folder", _temporary), Check("address space", addresses.check),
+    Check("processors", _processes), Check("variables of the trainer", _variables),
 )  # fmt: skip
 TRAINING = (*SETTINGS, Check("cache folder", _cache), Check("variables of Numba", _numba))

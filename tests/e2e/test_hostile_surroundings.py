@@ -23,7 +23,7 @@ from taskloom import Client
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.contract.options import WORKER
 from taskloom.server.settings import Settings
-from tests.support import every_command, fake_slurm
+from tests.support import every_command, fake_slurm, few_threads
 from tests.support.command_line import TINY, json_of, taskloom
 from tests.support.patience import DEADLINE_S
 from tests.support.processes import House
@@ -123,7 +123,10 @@ LOST = {  # surroundings that lose what a command says, or in which nothing can 
     "no files can grow": "ulimit -f 0; exec \"$@\"",
 }  # fmt: skip
 
-LIMITS = ("ulimit -v 200000", "ulimit -v 1000000", "ulimit -n 32", "ulimit -f 4")  # KiB of addresses, files, KiB of one
+ULIMITS = ("ulimit -v 200000", "ulimit -v 1000000", "ulimit -n 32", "ulimit -f 4")  # KiB of addresses, files, KiB
+LIMITS = {limit: f'{limit}; exec "$@"' for limit in ULIMITS} | {
+    f"{most} threads": few_threads.shell(most) for most in (1, 3, 6, 12)
+}
 
 
 @pytest.fixture
@@ -196,6 +199,7 @@ def test_some_commands_in_surroundings_of_each_kind(run: Run) -> None:
     names(run("worker", {"TASKLOOM_SPOOL": "/etc/passwd"}), "TASKLOOM_SPOOL", "")
     holds(run("runs", {}, LOST["a full disk behind output"]), (1,))
     holds(run("runs", {}, LOST["closed output"]), (0,))
+    names(run("train", {}, 'ulimit -v 235000; exec "$@"'), "ulimit -v", "")
 
 
 @pytest.mark.slow
@@ -296,5 +300,5 @@ def test_no_command_ends_in_a_traceback_where_nothing_can_be_written(run: Run, s
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", LIMITS)
 def test_no_command_ends_in_a_traceback_where_a_limit_is_low(run: Run, limit: str) -> None:
-    for ending in every(run, [(command, {}, f'{limit}; exec "$@"') for command in COMMANDS]):
+    for ending in every(run, [(command, {}, LIMITS[limit]) for command in COMMANDS]):
         holds(ending, (0, 1, 2, 3))

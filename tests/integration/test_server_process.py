@@ -96,6 +96,16 @@ def test_a_stop_answers_those_who_wait_and_is_no_failure(start, number):
     assert process.wait(20) == 0
 
 
+@pytest.mark.parametrize("path", ["missing/port", "", "file/port"])
+def test_a_port_file_that_cannot_be_written_is_refused_before_the_start(start, tmp_path, path):
+    (tmp_path / "file").touch()
+    out, err = start("--port", "0", "--port-file", str(tmp_path / path)).communicate(timeout=DEADLINE_S)
+    assert out == ""
+    assert err.startswith(f"taskloom: port_file = '{tmp_path / path}' is not accepted: "), err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "test.db").exists()
+
+
 def test_a_port_in_use_is_said_clearly(start):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

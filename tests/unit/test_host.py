@@ -192,7 +192,8 @@ def test_memory_that_is_released_makes_no_piece_negative(monkeypatch):
 
 def test_the_load_of_others_is_seen_where_numbers_of_cores_have_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a machine whose core 1 is offline."""
-    ticks = iter([f"cpu {2 * n} 0 0 0\ncpu0 {n} 0 0 0\ncpu2 {n} 0 0 0\n" for n in (50, 4500)])
+    zeros = 7 * " 0"
+    ticks = iter([f"cpu {2 * n}{zeros}\ncpu0 {n}{zeros}\ncpu2 {n}{zeros}\n" for n in (50, 4500)])
     original = host.read_text
     monkeypatch.setattr(host, "read_text", lambda path: next(ticks) if path == Path("/proc/stat") else original(path))
     monkeypatch.setattr(load, "LOOK_S", 0.05)
@@ -244,3 +245,34 @@ def test_a_machine_that_hides_its_load_average_is_measured_all_the_same(monkeypa
     monkeypatch.setattr(os, "getloadavg", hidden)
     assert host.load_average() is None
     assert diagnosis.load() == diagnosis.ok("load", "not shown")
+
+
+@pytest.mark.parametrize("times", [["cpu 0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0"], ["cpu 1 2 3"],
+                                   ["cpu 9 0 0 9 0 0 0 9\ncpu0 9 0 0 9 0 0 x 9"]])  # fmt: skip
+def test_times_that_a_sandbox_imitates_are_unknown(monkeypatch: pytest.MonkeyPatch, times: list[str]) -> None:
+    monkeypatch.setattr(host, "read_text", lambda _: times[0])
+    monkeypatch.setattr(diagnosis, "STEAL_SAMPLE_S", 0.0)
+    assert diagnosis.steal() == diagnosis.ok("steal time", "not shown")
+    assert host.core_times_s([0]) == (None, None)
+
+
+@pytest.mark.parametrize(("text", "shared"), [
+    ("0", False), ("0-1", True), ("0,64", True), ("1", None), ("", None), ("x", None), ("0x", None), ("\0", None),
+])  # fmt: skip
+def test_siblings_without_the_core_itself_are_unknown(tmp_path: Path, text: str, shared: bool | None) -> None:
+    write(tmp_path / "cpu0/topology/thread_siblings_list", text)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(host, "CPU", tmp_path)
+        assert host.smt(0) is shared
+
+
+@pytest.mark.parametrize("text", ["-1", "1_000", "1.5", "0x10", "٣", str(1 << 63), 5000 * "9", " 1", None])
+def test_what_is_no_number_of_linux_is_none(text: str | None) -> None:
+    assert host.whole(text) is None
+    assert host.whole("9223372036854775807") == (1 << 63) - 1
+
+
+@pytest.mark.parametrize("mean", [float("nan"), float("inf"), -1.0])
+def test_a_load_average_that_is_none_is_unknown(monkeypatch: pytest.MonkeyPatch, mean: float) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (mean, 1.0, 1.0))
+    assert host.load_average() is None

@@ -74,7 +74,9 @@ def test_without_a_schedstat_the_delay_is_unknown(desk):
     assert read(desk)[usage.RUN_DELAY_NS] == usage.UNKNOWN
 
 
-@pytest.mark.parametrize(("text", "number"), [(b"12 345 6\n", 345), (b"1 0 7\n", 0), (b"77", -1), (b"", -1)])
+@pytest.mark.parametrize(
+    ("text", "number"), [(b"12 345 6\n", 345), (b"1 0 7\n", 0), (b"77", -1), (b"", -1), (b"a b", -1)]
+)
 def test_the_second_number(text, number):
     buffer = np.frombuffer(text.ljust(64, b"\0"), np.uint8).copy()
     assert usage.second_number(buffer.ctypes.data, len(text)) == number

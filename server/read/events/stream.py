@@ -22,6 +22,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from taskloom.server import logs
 from taskloom.server.errors import NotFound, TooManyStreams
 from taskloom.server.problems import problem
 from taskloom.server.read.events.topics import Topic, TopicState
@@ -306,8 +307,8 @@ class Streams:
                 pause_s = self._every_s
                 try:
                     mark = await to_thread.run_sync(self._mark)
-                except Exception:
-                    log.exception("a poll for event streams failed; it is repeated")
+                except Exception as error:
+                    logs.repeated(log, "a poll for event streams", error)
                     continue
                 if mark == self._looked_at and time.monotonic() < at_latest:
                     continue
@@ -316,8 +317,8 @@ class Streams:
                 try:
                     lines = {topic: position.line for topic, position in positions.items()}
                     found = await to_thread.run_sync(self._look_at, lines) if lines else {}
-                except Exception:
-                    log.exception("a poll for event streams failed; it is repeated")
+                except Exception as error:
+                    logs.repeated(log, "a poll for event streams", error)
                     self._looked_at = None
                     continue
                 if any(each.more or each.again_s for each in found.values()):
