@@ -7,6 +7,7 @@ tests/integration/test_server_process.py has servers that are started as users s
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -85,14 +86,21 @@ def possible(environment: Mapping[str, str]) -> bool:
 
 @functools.cache
 def _interpreter() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The interpreter, which ends with this process, and the socket of its requests. Its output is a pipe, as that of
+    """The socket of its requests, and the interpreter, which ends with this process. Its output is a pipe, as that of
     its forks, since Python's streams are made when it starts."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-P", __file__, str(its.fileno())]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # as a server's before it loads NumPy
     process = subprocess.Popen(command, pass_fds=[its.fileno()], stdout=subprocess.PIPE, env=environment)
     its.close()
+    atexit.register(_end, ours, process)
     return ours, process
+
+
+def _end(requests: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    requests.close()
+    with process:  # closes its pipe, and waits
+        pass
 
 
 def _forked(requests: socket.socket) -> list[str]:
