@@ -15,7 +15,7 @@ from tests.support import hidden
 ALONE = ("unshare", "--user", "--map-root-user", "--mount")
 # What changes by itself.
 VARYING = {"load", "memory", "load_average", "run_queue", "voluntary_switches", "involuntary_switches", "minor_faults",
-           "migrations", "run_delay_s", "steal time", "blas"}  # fmt: skip
+           "major_faults", "migrations", "run_delay_s", "steal_s", "throttled_s", "steal time", "blas"}  # fmt: skip
 PROCESSOR = {"cores", "cpu_model"}  # named as the kernel names the architecture
 # What is unknown without an entry.
 UNKNOWN = {
