@@ -285,6 +285,7 @@ def test_keys_of_a_group_share_its_limits(start_server, make_result):
     api.use(ada)
     mine = api.submit()
     assert (mine["group"], api.get("/whoami")["group"], api.get("/whoami")["node_hours"]) == ("vision", "vision", 0.0)
+    assert (mine["submitter"], mine["submitter_name"]) == (f"key:{made['ada']['id']}", made["ada"]["name"])
     api.use(bob)
     api.submit()
     full = api.submit(429)
