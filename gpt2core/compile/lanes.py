@@ -19,7 +19,7 @@ WORDS, FLOATS = ir.VectorType(I32, LANES), ir.VectorType(FLOAT, LANES)
 
 def constant(kind: ir.Type, value: int) -> Any:
     """An integer, or a vector of it."""
-    return ir.Constant(kind, [value] * LANES if isinstance(kind, ir.VectorType) else value)
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
 def shuffle(builder, first, second, lanes):

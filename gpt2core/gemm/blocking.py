@@ -19,7 +19,8 @@ from gpt2core.compile.target import features, is_zen4
 class Blocking(NamedTuple):
     """`rows` of C in a register tile, from the usual number down to one, by `panel` columns. A panel has up to `depth`
     words of each column, and a block of A up to `block` words. Where A is transposed, words of `group` rows are side by
-    side. `packs_rows`: a register tile packs rows of the next panel meanwhile; `packs_segments`: also a transposed B.
+    side, with a gap behind the last ones (packing.group_words), which `block` contains. `packs_rows`: a register tile
+    packs rows of the next panel meanwhile; `packs_segments`: also a transposed B.
     """
 
     instructions: str
@@ -48,13 +49,13 @@ class Blocking(NamedTuple):
 
 
 _WIDE = Blocking("avx512", (8, 4, 1), 48, 768, 256 * 768, LANES, packs_rows=True)
-_NARROW = Blocking("avx2", (6, 4, 2, 1), 16, 768, 192 * 768, 6, packs_rows=True)
+_NARROW = Blocking("avx2", (6, 4, 2, 1), 16, 768, 260 * 768, 6, packs_rows=True)  # slices of 256 rows are one block
 LARGE_CACHE = 1 << 20  # bytes of a second cache
 BLOCKINGS = {
     "zen4": _WIDE._replace(packs_segments=True),
     "avx512": _WIDE,
     "avx2": _NARROW,
-    "avx2, small": _NARROW._replace(depth=384, block=192 * 384),
+    "avx2, small": _NARROW._replace(depth=384, block=194 * 384),
     "neon": Blocking("neon", (6, 4, 2, 1), 16, 256, 256 * 256, 6),  # 32 registers of 128 bits, of which C takes 24
     "generic": Blocking("generic", (2, 1), 16, 256, 256 * 256, LANES),  # 16 registers of 128 bits
 }

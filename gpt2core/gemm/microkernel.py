@@ -287,7 +287,7 @@ def multiply_packed(pairs, rounded, scratch, m, n, k, a, b, c, band):
     for k0 in range(0, k, most):
         depth = min(most, k - k0)
         length = (depth + 1) // 2 if pairs else depth
-        block = BLOCK // length // GROUP * GROUP
+        block = BLOCK // group_words(length) * GROUP
         for m0 in range(0, m, block):
             rows = min(block, m - m0)
             at_a, a_row, a_word, a_group = words, WORD * length, WORD, GROUP * WORD * length

@@ -16,7 +16,10 @@ from gpt2core.compile.jit import intrinsic, kernel, types
 from gpt2core.compile.lanes import FLOATS, HALF_BYTES, LANE, LANES, WORD, WORDS
 from gpt2core.compile.line import LINE_BYTES
 from gpt2core.compile.llvm import I32, I64
+from gpt2core.compile.target import features
 from gpt2core.gemm.blocking import PANEL_ROW
+
+QUARTER = 4  # words of the smallest vector
 
 # --- one vector
 
@@ -166,13 +169,13 @@ def pack_words(low, low_count, high, high_count, to, pairs, rounded, halves):
         pack_floats(low, low_count, high, high_count, to)
 
 
-def _transposed(builder, rows, size=LANES // 2):
-    """The columns of 16 vectors of words; with a smaller `size`, of vectors in which larger squares are exchanged."""
-    rows = list(rows)
+def _transposed(builder, rows, size):
+    """The columns of as many vectors as they have words, in which squares larger than `size` are exchanged already."""
+    rows, many = list(rows), len(rows)
     while size:  # exchange the off-diagonal squares of `size` rows, then those within each
-        up = [j - size + LANES if j & size else j for j in LANE]
-        down = [j + LANES if j & size else j + size for j in LANE]
-        for i in LANE:
+        up = [j - size + many if j & size else j for j in range(many)]
+        down = [j + many if j & size else j + size for j in range(many)]
+        for i in range(many):
             if not i & size:
                 upper, lower = rows[i], rows[i + size]
                 rows[i] = lanes.shuffle(builder, upper, lower, up)
@@ -181,17 +184,26 @@ def _transposed(builder, rows, size=LANES // 2):
     return rows
 
 
-def _quarters(builder, starts, number):
-    """The quarter with this number of each of four rows of words, side by side. Loads do this, so no shuffle does."""
-    kind = ir.VectorType(I32, LANES // 4)
-    a, b, c, d = (lanes.load(builder, start, kind, number * WORD * LANES // 4, align=WORD) for start in starts)
-    half = list(range(LANES // 2))
-    return lanes.shuffle(builder, lanes.shuffle(builder, a, b, half), lanes.shuffle(builder, c, d, half), list(LANE))
+def _square(builder, starts, first):
+    """As many words as there are `starts`, from word `first` of each on: vectors in which squares of four rows are
+    exchanged. Loads of four words, which are put side by side, do this, so no shuffle does."""
+    kind, rows = ir.VectorType(I32, QUARTER), []
+    for i in range(len(starts)):
+        at = (first + i // QUARTER * QUARTER) * WORD
+        parts = [lanes.load(builder, start, kind, at, align=WORD) for start in starts[i % QUARTER :: QUARTER]]
+        while len(parts) > 1:
+            both = list(range(2 * parts[0].type.count))
+            parts = [lanes.shuffle(builder, *two, both) for two in zip(parts[::2], parts[1::2], strict=True)]
+        rows += parts
+    return rows
 
 
 def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False, to_row: int = 0) -> Any:
     """An intrinsic (source, source_row, panel) that transposes 16 words of each of 16 rows, source_row bytes apart, to
     16 columns of a panel, or of rows to_row bytes apart. Two halves that follow each other are a pair as they lie.
+
+    Vectors of 256 bits read a line of 8 rows before the next 8: rows of a weight are often a multiple of 4 KiB apart,
+    and 16 such lines evict each other from a first cache of 8 ways.
     """
 
     @intrinsic
@@ -199,19 +211,23 @@ def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False,
         def codegen(context, builder, signature, args):
             source, source_row, panel = args
             starts = [builder.add(source, builder.mul(source_row, ir.Constant(I64, i))) for i in LANE]
-            size = LANES // 2
-            if halves and pairs:
-                rows = [lanes.load(builder, start, WORDS, 0, align=HALF_BYTES) for start in starts]
-            elif pairs:
-                rows = [words_along(builder, True, start) for start in starts]
-            elif halves:
-                rows = [lanes.load_bits(builder, start, 0, halves) for start in starts]
-            else:
-                rows, size = [_quarters(builder, starts[i % 4 :: 4], i // 4) for i in LANE], 2
-            if rounded:
-                rows = [bfloat16.rounded(builder, words) for words in rows]
-            for i, row in enumerate(_transposed(builder, rows, size)):
-                lanes.store(builder, row, panel, i * (to_row or PANEL_ROW))
+            side = LANES if pairs or halves or "avx512f" in features() else LANES // 2
+            for row in range(0, LANES, side):
+                for word in range(0, LANES, side):
+                    some, size = starts[row : row + side], side // 2
+                    if halves and pairs:
+                        rows = [lanes.load(builder, start, WORDS, 0, align=HALF_BYTES) for start in some]
+                    elif pairs:
+                        rows = [words_along(builder, True, start) for start in some]
+                    elif halves:
+                        rows = [lanes.load_bits(builder, start, 0, halves) for start in some]
+                    else:
+                        rows, size = _square(builder, some, word), QUARTER // 2
+                    if rounded:
+                        rows = [bfloat16.rounded(builder, words) for words in rows]
+                    for i, column in enumerate(_transposed(builder, rows, size)):
+                        at = (word + i) * (to_row or PANEL_ROW) + WORD * row
+                        lanes.store(builder, column, panel, at, align=WORD * side)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, types.int64), codegen
@@ -263,7 +279,7 @@ def square_packer(halves: bool) -> Any:
 
             join = _joined if halves else _interleaved
             words = [join(builder, line(2 * i), line(2 * i + 1)) for i in LANE]
-            for i, row in enumerate(_transposed(builder, words)):
+            for i, row in enumerate(_transposed(builder, words, LANES // 2)):
                 lanes.store(builder, row, builder.add(to, builder.mul(to_row, ir.Constant(I64, i))), 0)
             return context.get_dummy_value()
 

@@ -1,4 +1,4 @@
-"""Our own matrix product reads and writes nothing behind its operands."""
+"""Our own matrix product reads and writes nothing behind its operands and its scratch memory."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gpt2core.compile.jit import address_of, runtime
 from gpt2core.gemm import libraries, microkernel, multiply, tiles
 from gpt2core.gemm.blocking import blocking
 from gpt2core.gemm.operands import Operand, Out
+from gpt2core.gemm.sizes import PRODUCT_SCRATCH
 
 TOGETHER = 128  # columns of a transposed A that are packed together
 
@@ -43,7 +44,9 @@ def at_end_of_page(count: int, half: int = 0) -> np.ndarray:
 
 
 def check(kind: str) -> None:
-    words, scratch = multiply.new_scratch()
+    words = at_end_of_page(PRODUCT_SCRATCH)
+    scratch = words.ctypes.data
+    assert scratch % multiply.ALIGN == 0
     assert kind != "tiles" or tiles.permitted()
     own = libraries.Library("own", "", getattr(multiply, f"own_product_of_{kind}"))
     rows, columns = blocking().most_rows, (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17)
@@ -51,6 +54,7 @@ def check(kind: str) -> None:
     large = [  # packed in other ways
         (TOGETHER, wide + 2 * PANEL, 67), (TOGETHER + 3, PANEL + 1, 260),
         (16 * rows + 1, 2 * PANEL + 17, 768), (16 * rows, 2 * PANEL, 784), (16 * rows, 2 * PANEL, 1472),
+        (120_000, PANEL + 1, 1), (60_000, 1, 4),
     ]  # fmt: skip
     for m, n, k in [*itertools.product((1, rows, 2 * rows + 1), columns, (1, 5, 32, 67)), *large]:
         for half_a, half_b, trans_a, trans_b in itertools.product((0, 1), (0, 1), (0, 1), (0, 1)):
@@ -64,7 +68,7 @@ def check(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["floats", "pairs", "rounded", "tiles"])
-def test_nothing_behind_the_operands_is_accessed(kind: str) -> None:
+def test_nothing_behind_operands_and_scratch_is_accessed(kind: str) -> None:
     if (kind == "pairs" and not native()) or (kind == "tiles" and not tiles.permitted()):
         pytest.skip("this processor lacks instructions for it, or the system does not permit them")
     done = subprocess.run([sys.executable, __file__, kind], capture_output=True, text=True, check=False)
