@@ -13,7 +13,7 @@ from typing import TextIO
 from gpt2core.spec.errors import FileError
 from gpt2core.spec.settings import expanded
 from taskloom.contract import edited
-from taskloom.contract.keys import is_token
+from taskloom.contract.keys import TOKEN_ACCEPTED, is_token
 
 TOKEN, TOKEN_FILE = "TASKLOOM_TOKEN", "TASKLOOM_TOKEN_FILE"
 
@@ -25,12 +25,16 @@ def token(environment: Mapping[str, str], file: Path | None = None) -> str | Non
     named = file or environment.get(TOKEN_FILE)
     if given or not named:
         return given or None
-    return read(expanded(Path(named), f"a whole path, not {named}"))
+    path = expanded(Path(named), f"a whole path, not {named}")
+    found = read(path)
+    if not is_token(found):
+        raise FileError(path, f"not a file of a key: it must hold {TOKEN_ACCEPTED}")
+    return found
 
 
 def read(path: Path) -> str:
-    """The token in a file, alone or in the JSON of `keys create --json`. Raises FileError, also if another user can
-    read the file."""
+    """The secret in a file, alone or as `token` in the JSON of `keys create --json`. Raises FileError, also if another
+    user can read the file."""
     try:
         with edited.open_text(path) as file:
             status = os.fstat(file.fileno())
@@ -54,8 +58,8 @@ def read(path: Path) -> str:
         text = tokens[0]
     if not isinstance(text, str) or not text:
         raise FileError(path, "not a file of a key: it holds no token")
-    if not is_token(text):  # such as two keys, a comment, or a mark of an editor within
-        raise FileError(path, "not a file of a key: it must hold the token alone, in printable ASCII characters")
+    if not text.isascii() or not text.isprintable() or " " in text:  # two keys, a comment, or an editor's mark within
+        raise FileError(path, "not a file of a key: it must hold one alone, in printable ASCII characters")
     return text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Literal
 
@@ -11,6 +12,8 @@ from gpt2core.spec.errors import ConfigError
 from taskloom.contract.bodies import Model, Request
 
 Scope = Literal["read", "submit", "worker", "admin"]
+TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+TOKEN_ACCEPTED = "a key alone, without a name, quotes or spaces: letters, digits and - . _ ~ + /"
 LONGEST_S = 10 * 366 * 86400
 GROUP = "the group with whose other keys and users it shares the limits of runs and node hours"
 
@@ -73,8 +76,8 @@ class Identity(Model):
 
 
 def is_token(text: str) -> bool:
-    """Whether a header can carry this text as a key."""
-    return text.isascii() and text.isprintable() and " " not in text
+    """Whether a header can carry this text as a key (RFC 6750)."""
+    return TOKEN.fullmatch(text) is not None
 
 
 def authorization(token: str | None) -> dict[str, str]:
@@ -84,5 +87,5 @@ def authorization(token: str | None) -> dict[str, str]:
     if not token:
         return {}
     if not is_token(token):
-        raise ConfigError("token", "(not shown)", "printable ASCII characters without spaces")
+        raise ConfigError("token", "(not shown)", TOKEN_ACCEPTED)
     return {"Authorization": f"Bearer {token}"}

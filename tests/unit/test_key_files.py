@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from gpt2core.spec.errors import FileError
+from gpt2core.spec.errors import ConfigError, FileError
 from taskloom import Client
 from taskloom.contract import key_files
 from taskloom.provisioner.pools import PoolsFileRefused, read
@@ -73,3 +73,13 @@ def test_what_holds_no_key_is_refused(file, content):
     file.write_bytes(content)
     with pytest.raises(FileError, match="not a file of a key"):
         key_files.read(file)
+
+
+@pytest.mark.parametrize("content", ["TASKLOOM_TOKEN={}", "export TASKLOOM_TOKEN={}", '"{}"', "'{}'", "{},", "Bearer {}"])
+def test_a_line_of_another_file_is_not_taken_as_a_key(file, content):
+    file.write_text(content.format(KEY))
+    with pytest.raises(FileError, match="not a file of a key: it must hold") as raised:
+        parse([], {"TASKLOOM_TOKEN_FILE": str(file)})
+    assert KEY not in str(raised.value)
+    with pytest.raises(ConfigError, match="not accepted: a key alone, without a name, quotes or spaces"):
+        parse([], {"TASKLOOM_TOKEN": content.format(KEY)})
