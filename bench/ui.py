@@ -38,6 +38,7 @@ LISTS = {"experiments": "experiments", "runs": "experiments?view=runs"}
 ON_A_PAGE = {"experiments": 50_000, "runs": 50}  # runs on a page of each list
 TRACES = (62_000, 1_000_000)
 SETTLED_S = 120.0
+IDLE_ROUNDS = 6
 
 
 def say(text: str) -> None:
@@ -99,14 +100,14 @@ def measure(parts: Parts, browser: Browser, served: Served, options: argparse.Na
     report["sizes_bytes"] = parts.measure("sizes", lambda: ui_browser.sizes(page))
     report["change_to_screen_ms"] = parts.measure("changes", lambda: ui_browser.changes(page, url, options.rounds))
     page.wait_for_timeout(2000)
-    report["idle"] = parts.measure("idle tab", lambda: ui_browser.idle(served, page, options.idle_s))
+    report["idle"] = parts.measure("idle tab", lambda: ui_browser.idle(served, page, options.idle_s, IDLE_ROUNDS))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--idle-s", type=float, default=60.0)
+    parser.add_argument("--idle-s", type=float, default=180.0, help="measured of each: tab seen, hidden, none")
     parser.add_argument("--database", choices=["postgresql", "sqlite"], default="postgresql")
     parser.add_argument("--keep", type=Path, help="folder in which the database is kept and used again")
     parser.add_argument("--fill-only", action="store_true", help="fill the database of --keep, and measure nothing")
@@ -124,7 +125,7 @@ def main() -> None:
             return
         settle(served)
         report: dict[str, Any] = {
-            **record.head("taskloom.bench.ui/5", on), "runs": options.runs, "database": options.database,
+            **record.head("taskloom.bench.ui/6", on), "runs": options.runs, "database": options.database,
             "pages": {}, "lists": {}, "traces": {},
         }  # fmt: skip
         parts = Parts(report)

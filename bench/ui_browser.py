@@ -222,25 +222,29 @@ def opened(browser: Browser, url: str, run_id: int, spans: int, times: int = 5) 
     return {"spans": spans, "open_ms": took, **frames}
 
 
-def idle(served: Served, page: Page, seconds: float) -> dict[str, Any]:
-    """The server's CPU time and the requests of a tab that shows Now without use, then hidden, then closed."""
+def idle(served: Served, page: Page, seconds: float, rounds: int) -> dict[str, Any]:
+    """The server's CPU time and the requests of a tab that shows Now without use: seen, hidden and none, in turns.
+
+    A server without readers works by itself, and not evenly, so each round compares with the round's own turns.
+    """
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-
-    def watch(wait: Callable[[float], None]) -> dict[str, float]:
-        asked.clear()
-        began, before = time.monotonic(), served.process.cpu_times()
-        wait(seconds)
-        after, took_s = served.process.cpu_times(), time.monotonic() - began
-        used_s = after.user + after.system - before.user - before.system
-        return {"server_cpu_share": used_s / took_s, "requests": len(asked)}
-
-    def in_the_page(wait_s: float) -> None:
-        page.wait_for_timeout(wait_s * 1000)
-
-    seen = watch(in_the_page)
-    page.evaluate(HIDE)
-    page.wait_for_timeout(1000)
-    hidden = watch(in_the_page)
+    now = page.url
+    steps: dict[str, Callable[[], Any]] = {
+        "seen": lambda: page.goto(now),
+        "hidden": lambda: page.evaluate(HIDE),
+        "none": lambda: page.goto("about:blank"),
+    }
+    found: dict[str, dict[str, list[float]]] = {name: {"server_cpu_share": [], "requests": []} for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            step()
+            page.wait_for_timeout(2000)
+            asked.clear()
+            began, before_s = time.monotonic(), served.cpu_s()
+            page.wait_for_timeout(seconds / rounds * 1000)
+            used_s, took_s = served.cpu_s() - before_s, time.monotonic() - began
+            found[name]["server_cpu_share"].append(used_s / took_s)
+            found[name]["requests"].append(len(asked))
     page.context.close()
-    return {"seen": seen, "hidden": hidden, "none": watch(time.sleep)}
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -57,8 +58,11 @@ def figures(report: Mapping[str, Any]) -> Iterator[Figure]:
         yield Figure("scripts and styles of the first page, as sent", [sent["first_page"] / 1e3], 45, "kB")
         yield Figure("all scripts and styles, as sent", [sent["everything"] / 1e3], 120, "kB")
     if tab := report.get("idle"):
-        seen, hidden, none = (100 * tab[name]["server_cpu_share"] for name in ("seen", "hidden", "none"))
-        yield Figure("server's CPU for an idle tab that is seen", [seen - none], 0.5, "% of a core")
-        yield Figure("server's CPU for a hidden tab", [hidden - none], None, "% of a core")
-        yield Figure("server's CPU without a tab", [none], None, "% of a core")
-        yield Figure("requests of a hidden tab", [tab["hidden"]["requests"]], 0, "requests")
+        shares = {name: [100 * share for share in of["server_cpu_share"]] for name, of in tab.items()}
+        for name, title, most in (("seen", "an idle tab that is seen", 0.5), ("hidden", "a hidden tab", None)):
+            extra = [mine - none for mine, none in zip(shares[name], shares["none"], strict=True)]
+            error = statistics.stdev(extra) / math.sqrt(len(extra))
+            yield Figure(f"server's CPU for {title}, mean", [statistics.mean(extra)], most, "% of a core")
+            yield Figure(f"server's CPU for {title}, standard error of the mean", [error], None, "% of a core")
+        yield Figure("server's CPU without a tab, by turn", shares["none"], None, "% of a core")
+        yield Figure("requests of a hidden tab, by turn", tab["hidden"]["requests"], 0, "requests")
