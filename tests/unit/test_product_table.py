@@ -99,6 +99,24 @@ def test_products_with_a_packed_operand_are_measured_one_after_another(monkeypat
     assert measuring.measure(packed, [gemm.blas("mkl"), gemm.ours()]) == Choice("own")
 
 
+@WITH_MKL
+@pytest.mark.parametrize(("later", "chosen"), [(4, "own"), (9, "mkl")])
+def test_what_only_the_first_rounds_say_is_not_kept(monkeypatch, later: int, chosen: str):
+    """Something disturbs the first library's few turns of a large product."""
+    measured = {"own": 0, "mkl": 0}
+
+    def elapsed(name: str, early: int, later: int) -> int:
+        measured[name] += 1
+        return early if measured[name] <= measuring.FEW_ROUNDS else later
+
+    monkeypatch.setattr(measuring, "time_packed", lambda *_: elapsed("own", 9, later))
+    monkeypatch.setattr(measuring, "time_product", lambda *_: elapsed("mkl", 5, 5))
+    large = Product(0, 1, 512, 512, 512, packed=1)
+    monkeypatch.setattr(measuring, "ROUNDS_FLOP", 1)
+    monkeypatch.setattr(measuring, "IN_A_ROW", 1)
+    assert measuring.measure(large, [gemm.ours(), gemm.blas("mkl")]) == Choice(chosen)
+
+
 def test_the_load_beside_which_a_choice_was_made_is_kept_and_shown(cache):
     assert diagnosis.products().found.startswith("none measured yet")
     load("auto", [WIDE], silent)
