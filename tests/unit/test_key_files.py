@@ -75,7 +75,9 @@ def test_what_holds_no_key_is_refused(file, content):
         key_files.read(file)
 
 
-@pytest.mark.parametrize("content", ["TASKLOOM_TOKEN={}", "export TASKLOOM_TOKEN={}", '"{}"', "'{}'", "{},", "Bearer {}"])
+@pytest.mark.parametrize(
+    "content", ["TASKLOOM_TOKEN={}", "export TASKLOOM_TOKEN={}", '"{}"', "'{}'", "{},", "Bearer {}"]
+)
 def test_a_line_of_another_file_is_not_taken_as_a_key(file, content):
     file.write_text(content.format(KEY))
     with pytest.raises(FileError, match="not a file of a key: it must hold") as raised:

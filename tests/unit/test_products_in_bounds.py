@@ -46,7 +46,7 @@ def at_end_of_page(count: int, half: int = 0) -> np.ndarray:
 def check(kind: str) -> None:
     words = at_end_of_page(PRODUCT_SCRATCH)
     scratch = words.ctypes.data
-    assert scratch % multiply.ALIGN == 0
+    assert scratch % 64 == 0
     assert kind != "tiles" or tiles.permitted()
     own = libraries.Library("own", "", getattr(multiply, f"own_product_of_{kind}"))
     rows, columns = blocking().most_rows, (1, PANEL - 1, PANEL + 1, 2 * PANEL + 17)
