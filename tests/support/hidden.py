@@ -120,7 +120,8 @@ def in_a_fork(entry: str, kind: str) -> Any:
 if __name__ == "__main__":
     from gpt2core.run import train  # noqa: F401 - once, before the forks
     from taskloom import diagnosis  # noqa: F401
-    from taskloom.worker import node  # noqa: F401
+    from taskloom.server.read.overview import overviews  # noqa: F401
+    from taskloom.worker import affinity, node, settings  # noqa: F401
 
     looked = ["", *(entry for entry in ENTRIES if is_there(entry, sys.argv[1]))]
     print(json.dumps({entry: in_a_fork(entry, sys.argv[1]) for entry in looked}))
