@@ -162,7 +162,7 @@ def _part(part: Mapping[str, Any]) -> Figures:
         for kind, first_s in part["first_s"].items():
             yield f"{kind} of {part['measured']:,} runs, first answer", first_s, "s"
             yield f"{kind} of {part['measured']:,} runs, later answers, p50", *_ms(part["again_s"][kind], 0.5)
-        for beside in ("idle", "beside"):
+        for beside in (each for each in READERS if each in part):
             for what in ("heartbeat", "claim"):
                 yield f"{what}, {READERS[beside]}, p99", *_ms(part[beside][f"{what}_s"], 0.99)
             yield f"most memory of the server, {READERS[beside]}", max(part[beside]["rss_bytes"]) / MIB, "MiB"
@@ -183,7 +183,7 @@ def _part(part: Mapping[str, Any]) -> Figures:
             yield f"{kind}, {part['stored']:,} runs stored, p99", *_ms(taken_s, 0.99)
 
 
-READERS = {"idle": "nobody reads", "beside": "beside readers"}
+READERS = {"idle": "nobody reads", "beside": "beside readers", "unread": "beside readers and unread exports"}
 
 
 def _ms(values_s: Sequence[float], quantile: float) -> tuple[float, str]:

@@ -7,7 +7,8 @@ submit   experiments of one run, from several clients
 latency  from a submission to the lease in the hands of an idle worker that waits for one
 queries  lists, filters and details over a long history with samples (PostgreSQL only)
 largest  the largest requests that a submit key may send: processor time and memory that each takes
-readers  analyses of an experiment of many runs, and claims and heartbeats beside many readers and event streams
+readers  analyses of an experiment of many runs; claims and heartbeats beside many readers and event streams, without
+         and with exports that nobody reads
 memory   an hour of heartbeats, as fast as they are answered; the server's resident memory meanwhile
 
 Server, database and load share this machine; nothing leaves loopback. Each part ends by itself. Parts are recorded in
@@ -208,9 +209,9 @@ PARTS: dict[str, Callable[[Served, argparse.Namespace], Coroutine[Any, Any, Figu
     "readers": readers, "largest": largest,
 }  # fmt: skip
 FULL = {"runs": 10_000, "workers": 500, "submissions": 1000, "samples": 200, "beats": 240, "history": 1_000_000,
-        "measured": 10_000, "readers": 40, "streams": 200, "load_s": 60}
+        "measured": 10_000, "readers": 40, "streams": 200, "exports": 40, "load_s": 60}
 QUICK = {"runs": 500, "workers": 50, "submissions": 100, "samples": 30, "beats": 20, "history": 10_000,
-         "measured": 400, "readers": 8, "streams": 20, "load_s": 8}
+         "measured": 400, "readers": 8, "streams": 20, "exports": 8, "load_s": 8}
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""The part `readers` of bench.server: analyses of a large experiment, and latency of workers beside readers."""
+"""The part `readers` of bench.server: analyses of a large experiment, and latency of workers beside readers, also with
+exports that nobody reads."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import asyncio
 import contextlib
 import json
 import random
+import select
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +17,7 @@ from typing import Any
 import psutil
 from sqlalchemy import insert
 
-from bench.server_http import Connection, NullWorker, result_text
+from bench.server_http import API, Connection, NullWorker, result_text
 from bench.server_store import Served
 from gpt2core.spec.config import TrainConfig
 from taskloom.server.db import Database, now
@@ -33,10 +36,12 @@ BASE = {"model": "tiny", "steps": 12, "warmup": 2, "seq": 16, "batch": 2}
 VARIANTS = 40
 ANALYSES = ("scaling", "sweep", "efficiency", "roofline", "memory", "forecast", "report")
 TIMED = ("scaling", "sweep", "report")
+FORMATS = ("csv", "parquet")  # of exports
 
 
 async def readers(served: Served, given: argparse.Namespace) -> dict[str, Any]:
-    """First and cached answers of a quiet server; then claims and heartbeats beside all readers and streams."""
+    """First and cached answers of a quiet server; then claims and heartbeats beside all readers and streams, and beside
+    exports too."""
     fill(served.database_url, given.measured)
     first_s, again_s, unchanged_s = {}, {}, {}
     async with Connection(served.port) as connection:
@@ -48,11 +53,11 @@ async def readers(served: Served, given: argparse.Namespace) -> dict[str, Any]:
             _, etag = await connection.tagged(path)
             unchanged_s[kind] = [await _timed(connection, path, etag) for _ in range(20)]
             print(f"readers: {kind} {first_s[kind]:.2f} s, then {1e3 * min(again_s[kind]):.0f} ms", flush=True)
-    idle = await _load(served, given, readers=0, streams=0)
-    beside = await _load(served, given, given.readers, given.streams)
     return {
-        "measured": given.measured, "readers": given.readers, "streams": given.streams, "first_s": first_s,
-        "again_s": again_s, "unchanged_s": unchanged_s, "idle": idle, "beside": beside,
+        "measured": given.measured, "readers": given.readers, "streams": given.streams, "exports": given.exports,
+        "first_s": first_s, "again_s": again_s, "unchanged_s": unchanged_s, "idle": await _load(served, given),
+        "beside": await _load(served, given, given.readers, given.streams),
+        "unread": await _load(served, given, given.readers, given.streams, given.exports),
     }  # fmt: skip
 
 
@@ -64,7 +69,9 @@ async def _timed(connection: Connection, path: str, etag: str | None = None) -> 
     return time.perf_counter() - started if status != 504 else float("inf")
 
 
-async def _load(served: Served, given: argparse.Namespace, readers: int, streams: int) -> dict[str, Any]:
+async def _load(
+    served: Served, given: argparse.Namespace, readers: int = 0, streams: int = 0, exports: int = 0
+) -> dict[str, Any]:
     """Workers claim, send heartbeats and finish at a fixed pace for a time; figures of their requests and of the
     server's memory."""
     answers: dict[str, int] = {}
@@ -82,6 +89,8 @@ async def _load(served: Served, given: argparse.Namespace, readers: int, streams
         others = [asyncio.create_task(_stream(served.port)) for _ in range(streams)]
         for number in range(readers):
             others.append(asyncio.create_task(_read(served.port, number, answers)))
+        for number in range(exports):
+            others.append(asyncio.create_task(_leave_unread(served.port, FORMATS[number % len(FORMATS)])))
         pace = [asyncio.create_task(_work(worker, until, beats_s, claims_s)) for worker in workers]
         while time.perf_counter() < until:
             await asyncio.sleep(0.5)
@@ -131,6 +140,23 @@ async def _stream(port: int) -> None:
             pass
     finally:
         writer.close()
+
+
+async def _leave_unread(port: int, form: str) -> None:
+    """Request all steps in a format and read nothing; again, as soon as the server has ended the connection."""
+    loop = asyncio.get_running_loop()
+    while True:
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects
+            connection.setblocking(False)
+            await loop.sock_connect(connection, ("127.0.0.1", port))
+            await loop.sock_sendall(
+                connection, f"GET {API}/exports/steps?format={form} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+            )
+            ended = select.poll()
+            ended.register(connection, select.POLLRDHUP)
+            while not ended.poll(0):
+                await asyncio.sleep(0.2)
 
 
 def fill(url: str, runs: int) -> None:
@@ -201,18 +227,22 @@ def rows(part: dict[str, Any], quantiles: Any) -> list[tuple[str, str]]:
         again, unchanged = quantiles(part["again_s"][kind]), quantiles(part["unchanged_s"][kind])
         out.append((f"{kind} of {part['measured']:,} runs: first; again, p50 / p99; unchanged (304)",
                     f"{first_s:.2f} s; {again}; {unchanged}"))  # fmt: skip
-    for name, what in (("idle", "nobody reads"), ("beside", f"{part['readers']} readers, {part['streams']} streams")):
+    beside = f"{part['readers']} readers, {part['streams']} streams"
+    for name, what in (
+        ("idle", "nobody reads"), ("beside", beside), ("unread", f"{beside}, {part['exports']} unread exports"),
+    ):  # fmt: skip
         found = part[name]
         for key in ("heartbeat_s", "claim_s"):
             out.append((f"{key.removesuffix('_s')}, {what}, p50 / p99, n = {len(found[key])}", quantiles(found[key])))
         most = max(found["rss_bytes"]) / 2**20
         out.append((f"most resident memory of the server's process, {what}", f"{most:.0f} MiB"))
-    beside = part["beside"]
-    answers = ", ".join(f"{kind}: {count}" for kind, count in sorted(beside["answers"].items()))
-    apart = ", ".join(f"{size / 2**20:.0f} MiB" for size in beside["rss_of_its_processes_bytes"])
-    return [
-        *out,
-        ("answers meanwhile, by kind and status", answers),
-        ("streams open at the end", str(beside["streams_at_the_end"])),
-        ("resident memory of the processes that compute", apart),
-    ]
+        if name == "idle":
+            continue
+        answers = ", ".join(f"{kind}: {count}" for kind, count in sorted(found["answers"].items()))
+        apart = ", ".join(f"{size / 2**20:.0f} MiB" for size in found["rss_of_its_processes_bytes"])
+        out += [
+            ("answers meanwhile, by kind and status", answers),
+            ("streams open at the end", str(found["streams_at_the_end"])),
+            ("resident memory of the processes that compute", apart),
+        ]
+    return out

@@ -366,12 +366,14 @@ def test_a_recording_of_the_server_ends_with_its_last_part():
 def test_figures_of_a_server_beside_readers():
     beside = {"heartbeat_s": [0.1] * 99 + [0.2], "claim_s": [0.3], "rss_bytes": [1 << 20, 3 << 20]}
     part = {"at": HOURS[0], "machine": {"cpu_model": "CPU"}, "measured": 10, "first_s": {"report": 1.5},
-            "again_s": {"report": [0.01, 0.03]}, "idle": beside, "beside": beside}  # fmt: skip
+            "again_s": {"report": [0.01, 0.03]}, "idle": beside, "beside": beside,
+            "unread": {**beside, "claim_s": [0.4]}}  # fmt: skip
     rows = by_occasion([{"schema": "taskloom.bench.server/1", "parts": {"sqlite readers": part}}])
     found = {row["figure"].removeprefix("sqlite readers: "): row["values"][0] for row in rows}
     assert found["report of 10 runs, first answer"] == 1.5
     assert found["report of 10 runs, later answers, p50"] == pytest.approx(20)
     assert found["claim, beside readers, p99"] == pytest.approx(300)
+    assert found["claim, beside readers and unread exports, p99"] == pytest.approx(400)
     assert found["heartbeat, nobody reads, p99"] == pytest.approx(101)  # the least value above 99 of 100
     assert found["most memory of the server, beside readers"] == 3
 
