@@ -37,8 +37,9 @@ def checks(database_url: str | None = None, asking: bool = False) -> tuple[Check
         found = configured.sign_on(settings)
         if found is not None and asking:
             asyncio.run(found.look())
-        proxies = f"{settings.proxy_user_header} of {settings.proxy_addresses}" if settings.proxy_user_header else ""
-        return ", ".join(filter(None, (proxies, found and found.issuer))) or "with keys"
+        header, provider = settings.proxy_user_header, [] if found is None else [found.issuer]
+        proxies = [f"{header} of {settings.proxy_addresses}"] if header else []
+        return ", ".join([*proxies, *provider]) or "with keys"
 
     return (
         *SETTINGS[:3], Check("variables of the server", variables), Check("database", database),

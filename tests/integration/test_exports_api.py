@@ -91,9 +91,9 @@ def test_runs_are_those_of_the_list(done):
         assert row["duration_s"] == run["duration_s"]
     assert (rows[0]["error_slug"], rows[0]["error_detail"]) == ("boom", 'it "broke",\nbadly')
     spec = done.get("/runs/1")["spec"]
-    assert {name: rows[-1][name] for name in ("seq", "precision", "lr")} == {
-        "seq": spec["seq"], "precision": spec["precision"], "lr": json.dumps(spec["lr"]),
-    }  # fmt: skip
+    typed = ("seq", "precision", "lr")
+    assert {name: rows[-1][name] for name in typed} == {name: spec[name] for name in typed}
+    assert rows[-1]["allow_oversubscription"] is False
 
 
 def test_runs_have_what_their_results_measured(done):
