@@ -274,7 +274,7 @@ def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
         assert having == values[: len(having)] == sorted(having, reverse=sort.startswith("-"))
     assert [run["id"] for run in taskloom("runs", "list", "--experiment", "1", "--clean")] == [1, 3]
     assert [run["id"] for run in taskloom("runs", "list", "--state", "failed", "--state", "queued")] == [4]
-    assert "cheese" in taskloom("runs", "list", "--columns", "cheese", code=2)
+    assert "no 'cheese'; it has " in taskloom("runs", "list", "--columns", "cheese", code=2)
     assert "columns are id, experiment_id" in taskloom("runs", "list", "--sort", "cheese", code=2)
     assert [e["id"] for e in taskloom("experiments", "list", "--sort", "-name")] == [1]
     assert [e["id"] for e in taskloom("experiments", "list", "--state", "finished", "--since", "1h")] == [1]
