@@ -247,11 +247,14 @@ def test_the_client_takes_a_request_as_a_model_a_mapping_or_keywords(done):
         for wrong, said in (
             ({"base": {"threads": 0}}, "base.threads = 0 is not accepted"),
             ({"repetition": 2}, "did you mean repetitions?"),
+            ("nightly.toml", "request = 'nightly.toml' is not accepted"),
             ({"base": {"threads": 2, "batch": 4}, "axes": {"batch_slice": [8]}}, "batch_slice = 8 is not accepted"),
         ):
             with pytest.raises((ConfigError, BadRequest)) as refused:
-                client.submit(wrong)
+                client.submit(wrong)  # type: ignore[arg-type]
             assert said in str(refused.value)
+        with pytest.raises(ConfigError, match="repetitions = -1 is not accepted"):
+            client.extend_experiment(forms[0].id, -1)
 
 
 def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
