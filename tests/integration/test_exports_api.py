@@ -156,6 +156,7 @@ def test_an_export_takes_filters_and_columns(done):
 def test_what_there_is_not_is_named(done):
     problem = done.get("/exports/runs", 422, columns="run_id,cheese")
     assert (problem["errors"][0]["field"], problem["errors"][0]["value"]) == ("columns", "cheese")
+    assert done.get("/exports/runs", 422, columns="")["errors"][0]["field"] == "columns"
     assert done.get("/exports/cheese", 422)["type"] == "/problems/invalid-request"
     assert done.get("/exports/runs", 422, format="xls")["errors"][0]["field"] == "format"
 
