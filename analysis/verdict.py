@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpt2core.spec.wording import seconds
 from taskloom.analysis import sentences
+from taskloom.analysis.family import Family
+from taskloom.analysis.meaning import says
 from taskloom.analysis.reasons import Reason
 from taskloom.analysis.rows import AgainstFaster, Pooled, PrimaryRow, SweepRow
 from taskloom.analysis.wording import value_name
@@ -34,6 +37,13 @@ class Headline:
     runs: int = 0
     disturbed_runs: int = 0
     why: Reason | None = None
+    needed_extended: int | None = field(
+        default=None,
+        metadata=says(
+            "fewest repetitions that can decide it once extended, as intervals then hold at any time; null: it is not "
+            "undecided"
+        ),
+    )
 
 
 def headline(found: Sweep) -> Headline:
@@ -60,7 +70,14 @@ def headline(found: Sweep) -> Headline:
         found.runs,
         found.disturbed_runs,
         row.why,
+        _needed_extended(row) if row.verdict == "undecided" else None,
     )
+
+
+def _needed_extended(row: Row) -> int:
+    """Fewest repetitions, each with a pair at every place, with which the signs of all pairs can decide."""
+    places = 1 if isinstance(row, SweepRow) else row.places
+    return math.ceil(Family(row.why.of or 1).needed("signs") / places)
 
 
 def _value(axis: str | None, value: Any) -> str:

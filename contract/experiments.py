@@ -258,6 +258,11 @@ class Verdict(Model):
     runs: int = Field(0, description="successful runs behind it")
     disturbed_runs: int = Field(0, description="those of `runs` with flagged steps or foreign load")
     why: VerdictReason | None = Field(None, description="the reason of the verdict; null: nothing to compare")
+    needed_extended: int | None = Field(
+        None,
+        description="fewest repetitions that can decide it once extended, as intervals then hold at any time; null: it "
+        "is not undecided",
+    )
 
 
 EtaBasis = Literal["finished-runs", "guess"]

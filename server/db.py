@@ -317,6 +317,7 @@ def _prepare_sqlite(engine: Engine, busy_timeout_s: float, read_only: bool) -> N
     @event.listens_for(engine, "connect")
     def connect(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
         connection.isolation_level = None
+        connection.create_function("lower", 1, _lower, deterministic=True)  # SQLite's own knows ASCII only
         for pragma in (
             f"busy_timeout = {int(busy_timeout_s * 1000)}",
             "synchronous = FULL",  # a result is acknowledged only when it would survive a power cut
@@ -331,6 +332,10 @@ def _prepare_sqlite(engine: Engine, busy_timeout_s: float, read_only: bool) -> N
     def begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _lower(text: str | None) -> str | None:
+    return None if text is None else str(text).lower()
 
 
 def _enforce_foreign_keys(connection: Connection, on: bool) -> None:

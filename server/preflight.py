@@ -33,10 +33,13 @@ def checks(database_url: str | None = None, asking: bool = False) -> tuple[Check
         return ", ".join(str(writable(PREFIX + name, root)) for name, root in given.items() if root) or "by default"
 
     def signing_on() -> str:
-        found = configured.sign_on(read())
+        settings = read()
+        found = configured.sign_on(settings)
         if found is not None and asking:
             asyncio.run(found.look())
-        return "with keys" if found is None else found.issuer
+        header, provider = settings.proxy_user_header, [] if found is None else [found.issuer]
+        proxies = [f"{header} of {settings.proxy_addresses}"] if header else []
+        return ", ".join([*proxies, *provider]) or "with keys"
 
     return (
         *SETTINGS[:3], Check("variables of the server", variables), Check("database", database),

@@ -66,7 +66,9 @@ if TYPE_CHECKING:  # it loads NumPy, which few methods need
 def _request(request: ExperimentRequest | Mapping[str, Any] | None, fields: Mapping[str, Any]) -> ExperimentRequest:
     if isinstance(request, ExperimentRequest) and not fields:
         return request
-    given = request.model_dump(exclude_unset=True) if isinstance(request, ExperimentRequest) else dict(request or {})
+    given = request.model_dump(exclude_unset=True) if isinstance(request, ExperimentRequest) else request or {}
+    if not isinstance(given, Mapping):
+        return request_file.parse(given)  # which refuses it
     return request_file.parse(from_json(to_json({**given, **fields}, fallback=_plain)))
 
 
@@ -114,8 +116,8 @@ class Client(Analyses):
         return self._experiment("POST", f"/experiments/{experiment_id}/cancel")
 
     def extend_experiment(self, experiment_id: int, repetitions: int) -> Experiment:
-        """Queue further repetitions of a finished experiment."""
-        request = ExperimentExtension(repetitions=repetitions)
+        """Queue further repetitions of a finished experiment. Raises ConfigError or BadRequest."""
+        request = request_file.checked({"repetitions": repetitions}, ExperimentExtension)
         return self._experiment("POST", f"/experiments/{experiment_id}/extend", body=request)
 
     def retry_experiment(self, experiment_id: int) -> Experiment:

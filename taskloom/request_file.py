@@ -8,15 +8,17 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gpt2core.spec.errors import ConfigError, FileError, UnreadableFile, raise_together
 from taskloom.contract import edited
 from taskloom.contract.experiments import ExperimentRequest
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class BadRequestFile(FileError):
@@ -120,8 +122,13 @@ def _check_names(names: list[str]) -> None:
 
 def parse(content: Any) -> ExperimentRequest:
     """Parse a request from plain values. Raises ConfigError for the rejected values."""
+    return checked(content, ExperimentRequest)
+
+
+def checked(content: Any, model: type[M]) -> M:
+    """A body from plain values. Raises ConfigError for the rejected values."""
     try:
-        return ExperimentRequest.model_validate(content)
+        return model.model_validate(content)
     except ValidationError as error:
         raise_together([_refused(item) for item in error.errors(include_url=False)[:MOST_ERRORS]])
         raise  # a validation error has errors

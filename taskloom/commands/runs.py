@@ -58,8 +58,8 @@ def list_runs(columns: str | None, limit: int, server: str, as_json: bool, **cho
 def _chosen(run: RunRow, names: Sequence[str]) -> dict[str, Any]:
     try:
         return tables.chosen(run, names)
-    except KeyError as error:
-        raise click.BadParameter(f"run {run.id} has no {error}", param_hint="--columns") from error
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--columns") from error
 
 
 @runs.command()

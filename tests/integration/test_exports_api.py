@@ -91,9 +91,9 @@ def test_runs_are_those_of_the_list(done):
         assert row["duration_s"] == run["duration_s"]
     assert (rows[0]["error_slug"], rows[0]["error_detail"]) == ("boom", 'it "broke",\nbadly')
     spec = done.get("/runs/1")["spec"]
-    assert {name: rows[-1][name] for name in ("seq", "precision", "lr")} == {
-        "seq": spec["seq"], "precision": spec["precision"], "lr": json.dumps(spec["lr"]),
-    }  # fmt: skip
+    typed = ("seq", "precision", "lr")
+    assert {name: rows[-1][name] for name in typed} == {name: spec[name] for name in typed}
+    assert rows[-1]["allow_oversubscription"] is False
 
 
 def test_runs_have_what_their_results_measured(done):
@@ -156,6 +156,7 @@ def test_an_export_takes_filters_and_columns(done):
 def test_what_there_is_not_is_named(done):
     problem = done.get("/exports/runs", 422, columns="run_id,cheese")
     assert (problem["errors"][0]["field"], problem["errors"][0]["value"]) == ("columns", "cheese")
+    assert done.get("/exports/runs", 422, columns="")["errors"][0]["field"] == "columns"
     assert done.get("/exports/cheese", 422)["type"] == "/problems/invalid-request"
     assert done.get("/exports/runs", 422, format="xls")["errors"][0]["field"] == "format"
 
@@ -247,11 +248,14 @@ def test_the_client_takes_a_request_as_a_model_a_mapping_or_keywords(done):
         for wrong, said in (
             ({"base": {"threads": 0}}, "base.threads = 0 is not accepted"),
             ({"repetition": 2}, "did you mean repetitions?"),
+            ("nightly.toml", "request = 'nightly.toml' is not accepted"),
             ({"base": {"threads": 2, "batch": 4}, "axes": {"batch_slice": [8]}}, "batch_slice = 8 is not accepted"),
         ):
             with pytest.raises((ConfigError, BadRequest)) as refused:
-                client.submit(wrong)
+                client.submit(wrong)  # type: ignore[arg-type]
             assert said in str(refused.value)
+        with pytest.raises(ConfigError, match="repetitions = -1 is not accepted"):
+            client.extend_experiment(forms[0].id, -1)
 
 
 def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
@@ -274,7 +278,7 @@ def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
         assert having == values[: len(having)] == sorted(having, reverse=sort.startswith("-"))
     assert [run["id"] for run in taskloom("runs", "list", "--experiment", "1", "--clean")] == [1, 3]
     assert [run["id"] for run in taskloom("runs", "list", "--state", "failed", "--state", "queued")] == [4]
-    assert "cheese" in taskloom("runs", "list", "--columns", "cheese", code=2)
+    assert "no 'cheese'; it has " in taskloom("runs", "list", "--columns", "cheese", code=2)
     assert "columns are id, experiment_id" in taskloom("runs", "list", "--sort", "cheese", code=2)
     assert [e["id"] for e in taskloom("experiments", "list", "--sort", "-name")] == [1]
     assert [e["id"] for e in taskloom("experiments", "list", "--state", "finished", "--since", "1h")] == [1]

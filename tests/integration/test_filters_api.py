@@ -14,7 +14,7 @@ pytestmark = pytest.mark.both_databases
 def measured(api, make_result):
     """Eight timed runs of two schedulers at two numbers of threads, and two queued runs of another experiment."""
     axes = {"scheduler": ["fork-join", "task"], "threads": [1, 2]}
-    api.submit(axes=axes, repetitions=2, name="Which scheduler?", tags=["night"],
+    api.submit(axes=axes, repetitions=2, name="Which scheduler?", tags=["night", "nightly:2"],
                base={"model": "tiny", "batch": 4, "seq": 64, "steps": 3})  # fmt: skip
     node = api.worker()
     for _ in range(8):
@@ -22,7 +22,7 @@ def measured(api, make_result):
         spec = lease["spec"]
         step_s = (0.1 if spec["scheduler"] == "task" else 0.3) / spec["threads"]
         node.upload(lease, make_result([9.0, step_s, step_s]))
-    api.submit(axes={"lr": [1, 0.001]}, name="second", base={"batch": 4, "seq": 32, "token_slice": 16})
+    api.submit(axes={"lr": [1, 0.001]}, name="Zweite Ärztin", base={"batch": 4, "seq": 32, "token_slice": 16})
     api.sql("UPDATE run SET flagged_steps = 2 WHERE id IN (1, 6)")
     return api.get("/runs", limit=500)["items"]
 
@@ -48,6 +48,8 @@ RUNS = {
     "token_slice = null": lambda run: run["experiment_id"] == 1,
     "token_slice != null": lambda run: run["experiment_id"] == 2,
     "tag = night": lambda run: run["experiment_id"] == 1,
+    "tag = night and tag = nightly:2": lambda run: run["experiment_id"] == 1,
+    "tag ~ LY:": lambda run: run["experiment_id"] == 1,
     "not tag in (night)": lambda run: run["experiment_id"] == 2,
     "created_at >= 1h and state in (queued, failed)": lambda run: run["state"] == "queued",
     "forward_s < 100": lambda run: run["median_step_s"] is not None,
@@ -74,6 +76,7 @@ def test_several_filters_must_all_match_and_exports_take_them(api, measured):
 
 EXPERIMENTS = {
     "name ~ SCHEDULER": [1],
+    "name ~ Ärzt": [2],
     "name = 'Which scheduler?'": [1],
     "group = null": [2, 1],
     "scheduler = task": [2, 1],  # task is the default
@@ -82,7 +85,7 @@ EXPERIMENTS = {
     "median_step_s < 0.1 and scheduler = fork-join": [],  # such runs exist, but not one with both
     "state = active and lr = 1": [2],
     "not tag = night": [2],
-    "runs > 2 or name = second": [2, 1],
+    "runs > 2 or name = 'Zweite Ärztin'": [2, 1],
     "verdict = null": [2, 1],
 }
 
@@ -123,7 +126,7 @@ WRONG = [
     ("/runs", "node = nowhere", "node: a stored value, which 'nowhere' is not: n1, node-of-w1"),
     ("/runs", r'node ~ "\ud800"', "node: text without"),
     ("/experiments", r'name = "\u0000"', "name: text without"),
-    ("/runs", "tag = day", "tag: a stored value, which 'day' is not: night"),
+    ("/runs", "tag = day", "tag: a stored value, which 'day' is not: night, nightly:2"),
     ("/runs", "model = gpt9", "model: a stored value"),
     ("/runs", "data = cheese", "data: a stored value, which 'cheese' is not: stdlib"),
     ("/runs", "state = null", "state is never null"),

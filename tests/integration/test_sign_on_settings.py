@@ -71,7 +71,10 @@ def test_a_provider_that_does_not_answer_is_not_waited_for(signing, issuer, monk
 
 def test_doctor_names_the_provider_that_can_be_used(site, issuer, monkeypatch):
     assert advice(monkeypatch, site) == issuer.url
-    assert advice(monkeypatch, dict.fromkeys(site, "")) == "with keys"
+    proxy = {"proxy_user_header": "X-Forwarded-User", "proxy_addresses": "127.0.0.1"}
+    assert advice(monkeypatch, proxy) == f"X-Forwarded-User of 127.0.0.1, {issuer.url}"
+    assert advice(monkeypatch, dict.fromkeys(site, "")) == "X-Forwarded-User of 127.0.0.1"
+    assert advice(monkeypatch, dict.fromkeys(proxy, "")) == "with keys"
 
 
 @pytest.mark.parametrize(

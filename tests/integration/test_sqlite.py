@@ -24,3 +24,12 @@ def test_a_json_column_has_the_value_that_python_reads(database_url, stored):
         (found,) = session.execute(text("SELECT :stored AS found").columns(found=JSON), {"stored": stored}).one()
     database.close()
     assert repr(found) == repr(json.loads(stored))
+
+
+def test_case_is_ignored_in_every_script(database_url):
+    database = Database(database_url)
+    with database.read() as session:
+        assert tuple(session.execute(text("SELECT lower('ÄRZTE Ünï'), lower(NULL), lower(12)")).one()) == (
+            "ärzte ünï", None, "12",
+        )  # fmt: skip
+    database.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import itertools
 import json
 import random
 import re
@@ -16,7 +15,6 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from taskloom.analysis.family import decidable
 from taskloom.server.read.dashboard import files
 from tests.support.browser import saved
 from tests.support.present import present
@@ -101,13 +99,6 @@ def test_bars_of_phases_and_the_step_beside_them(world, tab, tmp_path):
         own = [(x, x + width) for x, y, width in bars if y == top + 2]
         left, right = min(x for x, _ in own), max(x for _, x in own)
         assert (at - left) / (right - left) == pytest.approx(step / sum(phases.values()))
-
-
-def test_the_fewest_pairs_of_an_extended_experiment(world, tab):
-    below = f"{world.home.url}/ui/{files.read().version}/"
-    script = "async below => [1, 2, 5, 40].map((await import(`${below}pages/experiment.js`)).fewestExtended)"
-    wanted = [next(n for n in itertools.count(1) if decidable(0.0, n, "signs", of)) for of in (1, 2, 5, 40)]
-    assert tab.open("").evaluate(script, below) == wanted
 
 
 def test_node_time(world, tab, tmp_path):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from taskloom.analysis.family import decidable
 from taskloom.analysis.processes import Process
+from taskloom.analysis.reasons import Reason
 from taskloom.analysis.sweep import sweep
 from taskloom.analysis.verdict import headline
+from tests.support.present import present
 
 
 @pytest.fixture
@@ -56,6 +60,22 @@ def test_a_ratio_that_decides_nothing_says_its_direction(found, ratio, blocks, v
     made = headline(found(ratio, (16,), blocks=blocks))
     assert made.verdict == verdict
     assert "fork-join time / task time 1." in made.sentence
+
+
+@pytest.mark.parametrize("sizes", [(16,), (8, 16, 32)])
+def test_an_undecided_verdict_says_how_many_repetitions_can_decide_it_once_extended(found, sizes):
+    verdict = headline(found(1.1, sizes, blocks=1))
+    assert (verdict.verdict, verdict.why.of) == ("undecided", None)
+    pairs = [len(sizes) * repetitions for repetitions in (verdict.needed_extended - 1, verdict.needed_extended)]
+    assert [decidable(0.0, n, "signs", 1) for n in pairs] == [False, True]
+    assert headline(found(1.1, sizes)).needed_extended is None
+
+
+def test_among_several_statements_an_extended_experiment_needs_more(found):
+    row = replace(found(1.1, (16,), blocks=3).rows[0], why=Reason("adjusted", of=40))
+    verdict = headline(replace(found(1.1, (16,)), rows=[row]))
+    pairs = [present(verdict.needed_extended) - 1, present(verdict.needed_extended)]
+    assert [decidable(0.0, n, "signs", 40) for n in pairs] == [False, True]
 
 
 def test_values_that_are_numbers_are_named(make_result):

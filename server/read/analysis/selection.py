@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2core.spec.config import NAMES
+from gpt2core.spec.config import NAMES, wrong
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import parse_cores
 from gpt2core.spec.models import preset_name
@@ -66,6 +66,9 @@ def parse(text: str, parameter: str) -> Selection:
             settings["cores"] = list(parse_cores(settings["cores"]))
         except ConfigError as error:
             raise refuse(f"cores as a range: {error.accepted}") from None
+    for name in settings.keys() - {*PLACES, "model"}:  # models of other packages may be gone
+        if errors := wrong(name, settings[name]):
+            raise refuse(f"{name}: {errors[0].accepted}")
     return Selection(experiment_id=int(experiment_id), settings=settings)
 
 

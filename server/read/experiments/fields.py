@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import get_args
 
 from sqlalchemy import ColumnElement, and_, case, exists, not_, or_, select
@@ -20,8 +19,8 @@ from taskloom.server.read.runs.fields import MEASURED, SETTINGS, TAGS
 STATES = ("active", "finished", "cancelled")
 
 
-def _with_tag(tags: Sequence[str]) -> ColumnElement[bool]:
-    return Experiment.id.in_(select(ExperimentTag.experiment_id).where(ExperimentTag.tag.in_(tags)))
+def _with_tag(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    return Experiment.id.in_(select(ExperimentTag.experiment_id).where(condition))
 
 
 STATE = case(
@@ -32,7 +31,7 @@ OWN = (
     Field("id", "integer", "number of the experiment", Experiment.id, nullable=False),
     Field("name", "text", "name; ~ finds a part of it", Experiment.name, nullable=False),
     Field("notes", "text", "notes; ~ finds a part of them", Experiment.notes, nullable=False),
-    Field("tag", "text", "a tag", stored=TAGS, member=_with_tag, nullable=False),
+    Field("tag", "text", "a tag", ExperimentTag.tag, stored=TAGS, member=_with_tag, nullable=False),
     Field("state", "choice", "state", STATE, choices=STATES, nullable=False),
     Field(
         "submitter", "text", "key:ID, user:NAME, local, alerts or calibrations", Experiment.owner,

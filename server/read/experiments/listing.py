@@ -58,7 +58,7 @@ class Filters:
         if self.states:
             given["states"] = or_(*(IN_STATE[state] for state in self.states))
         if self.name is not None:
-            given["name"] = func.lower(Experiment.name).contains(self.name.lower(), autoescape=True)
+            given["name"] = Experiment.name.icontains(self.name, autoescape=True)
         if self.submitter is not None:
             given["submitter"] = Experiment.owner == self.submitter
         if self.group is not None:

@@ -46,9 +46,9 @@ async def _columns(
     if columns is None:
         return known
     names = list(dict.fromkeys(name.strip() for name in columns.split(",")))
-    unknown = ", ".join(name for name in names if name not in known)
+    unknown = [name for name in names if name not in known]
     if unknown:
-        queries.refuse(request, [queries.entry("columns", unknown, "columns among " + ", ".join(known))])
+        queries.refuse(request, [queries.entry("columns", ", ".join(unknown), "columns among " + ", ".join(known))])
     return {name: known[name] for name in names if name in known}
 
 

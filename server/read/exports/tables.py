@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from gpt2core.spec import networks
 from gpt2core.spec.config import NAMES
-from gpt2core.spec.field_types import is_integer
+from gpt2core.spec.field_types import field_type, is_integer
 from gpt2core.spec.phases import PHASES
 from gpt2core.spec.roles import MAIN
 from taskloom.contract.commits import NAMED, OF_TRAINER
@@ -55,8 +55,11 @@ def _kinds(kind: Kind, *names: str) -> dict[str, Kind]:
     return dict.fromkeys(names, kind)
 
 
-# Settings that are not integers in every run (null, "auto", lists) are JSON text.
-SETTING_KINDS: dict[str, Kind] = {name: "integer" if is_integer(name) else "text" for name in NAMES}
+OF_TYPES: Mapping[Any, Kind] = {float: "number", bool: "boolean"}
+# Settings that have several types, or are lists or pairs, are JSON text.
+SETTING_KINDS: dict[str, Kind] = {
+    name: "integer" if is_integer(name) else OF_TYPES.get(field_type(name), "text") for name in NAMES
+}
 MAIN_KINDS = {name: SETTING_KINDS[name] for name in MAIN}
 LATENCY = ("p50", "p99")  # quantiles of the step's time
 GOAL_KINDS: dict[str, Kind] = {"reached": "boolean", "steps": "integer", "time_s": "number", "energy_j": "number"}
@@ -75,9 +78,12 @@ def _settings(spec: Mapping[str, Any], names: Sequence[str]) -> Row:
 def _setting(name: str, value: Any) -> Any:
     if name == "model" and isinstance(value, Mapping):
         return value.get("name")
-    if value is None or SETTING_KINDS[name] == "integer":
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-    return value if isinstance(value, str) else json.dumps(value)
+    kind = SETTING_KINDS[name]
+    if value is None or kind == "text":
+        return value if value is None or isinstance(value, str) else json.dumps(value)
+    if isinstance(value, bool) != (kind == "boolean") or not isinstance(value, int | float):
+        return None
+    return float(value) if kind == "number" else value
 
 
 def _pages(database: Database, filters: Filters, sort: Sort, columns: Sequence[Any], most: int) -> Iterator[list[Any]]:

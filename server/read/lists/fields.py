@@ -75,8 +75,8 @@ class Stored:
 class Field:
     """A name: its column or, with `inside`, the member of a column of JSON.
 
-    choices: all accepted values. stored: a query of the stored values, if others are unknown; `member`: a query of the
-    ids of rows that have a value, instead of a column. is_commit: the first digits of a value suffice.
+    choices: all accepted values. stored: a query of the stored values, if others are unknown. member: a condition on
+    rows from one on `column`, of which a row has several values. is_commit: the first digits of a value suffice.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Field:
     inside: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     stored: Any = None
-    member: Callable[[Sequence[str]], Condition] | None = None
+    member: Callable[[Condition], Condition] | None = None
     nullable: bool = True
     is_commit: bool = False
 
@@ -121,15 +121,15 @@ class Field:
         """SQL of a comparison with values of `read`."""
         if operator == "!=":
             return not_(self.test("=", values))
-        if self.member is not None:
-            return self.member(values)
+        found = self._test(operator, values)
+        return found if self.member is None else self.member(found)
+
+    def _test(self, operator: str, values: Sequence[Any]) -> Condition:
         if operator in ("=", "in"):
             return or_(*(self._equals(value) for value in values))
         value = values[0]
         if operator == "~":
-            found: Condition = func.lower(self._text if self.inside else self.column).contains(
-                value.lower(), autoescape=True
-            )
+            found: Condition = (self._text if self.inside else self.column).icontains(value, autoescape=True)
             return found
         here = self._number if self.inside else self.column
         by_operator: dict[str, Condition] = {
@@ -239,7 +239,7 @@ def resolved(tree: Tree, known: Fields, stored: Stored) -> Tree:
         case Not(part):
             return Not(resolved(part, known, stored))
         case Every(parts):
-            check_once(parts)
+            check_once(parts, known)
             return Every(tuple(resolved(part, known, stored) for part in parts))
         case Either(parts):
             return Either(tuple(resolved(part, known, stored) for part in parts))
@@ -255,12 +255,13 @@ def resolved(tree: Tree, known: Fields, stored: Stored) -> Tree:
     return Comparison(tree.name, tree.operator, values)
 
 
-def check_once(parts: Sequence[Tree]) -> None:
-    """Check that no name must equal two values. Raises Refused."""
+def check_once(parts: Sequence[Tree], known: Fields) -> None:
+    """Check that no name of one value must equal two. Raises Refused."""
     once: set[str] = set()
     for part in parts:
         if isinstance(part, Comparison) and part.operator == "=":
-            if part.name in once:
+            field = known.get(part.name)
+            if part.name in once and (field is None or field.member is None):
                 raise Refused(f"{part.name} equals one value at a time; several: {part.name} in (A, B)")
             once.add(part.name)
 

@@ -133,7 +133,7 @@ def _expression(database: Database, texts: Sequence[str], known: Fields) -> tupl
                     raise Refused(f"at most {MOST_VALUES} values in all expressions together")
                 found = resolved(tree, known, stored)
                 parts += found.parts if isinstance(found, Every) else [found]
-                check_once(parts)
+                check_once(parts, known)
             except (grammar.Unparsed, Refused) as refusal:
                 errors.append(queries.entry("filter", text, str(refusal)))
     return Every(tuple(parts)), errors

@@ -65,4 +65,4 @@ class Sorts:
 
 def sortable(known: Iterable[Field]) -> Fields:
     """The fields that have one value in each row, and an order."""
-    return fields(field for field in known if field.column is not None and field.kind != "json")
+    return fields(field for field in known if field.member is None and field.kind != "json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, get_args
 
 from sqlalchemy import ColumnElement, SelectBase, select
@@ -27,8 +26,8 @@ def _stored(value: Any) -> SelectBase:
     return select(value).where(Run.id.in_(newest)).union(select(of_series))
 
 
-def _with_tag(tags: Sequence[str]) -> ColumnElement[bool]:
-    return Run.experiment_id.in_(select(ExperimentTag.experiment_id).where(ExperimentTag.tag.in_(tags)))
+def _with_tag(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    return Run.experiment_id.in_(select(ExperimentTag.experiment_id).where(condition))
 
 
 TAGS = select(ExperimentTag.tag).distinct()
@@ -61,7 +60,7 @@ RUN_FIELDS = fields(
         Field("experiment_id", "integer", "number of its experiment", Run.experiment_id, nullable=False),
         Field("state", "choice", "state", Run.state, choices=get_args(RunState), nullable=False),
         *MEASURED,
-        Field("tag", "text", "tag of its experiment", stored=TAGS, member=_with_tag, nullable=False),
+        Field("tag", "text", "tag of its experiment", ExperimentTag.tag, stored=TAGS, member=_with_tag, nullable=False),
         *names(NAMED, commits.COLUMNS, "that the submitter named"),
         Field("repetition", "integer", "repetition, from 1", Run.repetition, nullable=False),
         Field("block", "integer", "position of its block in the design, from 0", Run.block, nullable=False),

@@ -28,28 +28,16 @@ const VIEWS = /** @type {Record<string, [string, Function]>} */ ({
 });
 
 /**
- * Fewest pairs that can decide one of some statements of an extended experiment, whose intervals hold at any time:
- * exp(log_wealth(pairs, 0)) of analysis/estimators exceeds 20 for each statement.
- * @param {number} statements
- */
-export function fewestExtended(statements) {
-	let pairs = 0;
-	for (let wealth = 1; wealth <= 20 * statements; wealth *= (2 * pairs - 1) / pairs) pairs += 1;
-	return pairs;
-}
-
-/**
  * Further repetitions of an undecided experiment, as many as a verdict lacks, else as many again; and the fewest that
  * can decide, if there are too few.
  * @param {import('../schemas').Schemas['ExperimentDetail']} of
- * @param {{why?: {needed?: number | null, of?: number | null} | null}} found
+ * @param {{why?: {needed?: number | null} | null, needed_extended?: number | null}} found
  */
-function furtherOf({request, extended, stopping}, {why}) {
+function furtherOf({request, extended, stopping}, {why, needed_extended: fewest}) {
 	if (request['order'] === 'sequential') return [0, 0];
 	const have = stopping?.repetitions ?? Number(request['repetitions'] ?? 1) + extended;
-	const fewest = fewestExtended(why?.of ?? 1);
-	const lacking = fewest - have;
-	return why?.needed != null && lacking > 0 ? [lacking, fewest] : [Math.max(have, lacking), 0];
+	const lacking = (fewest ?? 0) - have;
+	return why?.needed != null && fewest && lacking > 0 ? [lacking, fewest] : [Math.max(have, lacking), 0];
 }
 
 /**
