@@ -33,6 +33,7 @@ INTEGER = re.compile(
     "|LOOP_VECTORIZE|NRT_STATS|NUM_THREADS|PARALLEL_DIAGNOSTICS|SHOW_HELP|SLP_VECTORIZE|TRACE"
     "|USE_LLVMLITE_MEMORY_MANAGER|WARNINGS)"
 )
+QUOTED = re.compile(r"""(["'])((?:(?!\1).)*)\1""", re.DOTALL)
 NUMBA_FILE = Path(".numba_config.yaml")  # Numba reads it from the current folder
 
 
@@ -42,6 +43,15 @@ class NoHome(ConfigError):
     def __init__(self, instead: str) -> None:
         super().__init__("HOME", None, f"a home folder; or set {instead}")
         self.args = (f"no home folder: set {instead}",)
+
+
+def trim() -> None:
+    """Remove from our variables what files of variables leave around their values: line ends of Windows, and the quotes
+    that `docker run --env-file` keeps. Otherwise they would be a part of names of files."""
+    for name, value in os.environ.items():
+        if name.startswith("TASKLOOM_"):
+            quoted = QUOTED.fullmatch(value.strip())
+            os.environ[name] = (quoted[2] if quoted else value).strip()
 
 
 def home(instead: str) -> Path:
