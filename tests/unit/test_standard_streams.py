@@ -24,8 +24,8 @@ def test_characters_that_standard_output_cannot_encode_are_escaped(encoding, pri
 
 
 @pytest.mark.parametrize(("value", "left"), [
-    ("/a b\r", "/a b"), ("/a\r\n", "/a"), (' "/a b" ', "/a b"), ("'/a'", "/a"), ('""', ""), ('"', '"'), ("'a\"", "'a\""),
-    ('"a b" --c "d"', '"a b" --c "d"'), ("\xff\udcff", "\xff\udcff"),
+    ("/a b\r", "/a b"), ("/a\r\n", "/a"), (' "/a b" ', "/a b"), ("'/a'", "/a"), ('""', ""), ('"', '"'),
+    ("'a\"", "'a\""), ('"a b" --c "d"', '"a b" --c "d"'), ("\xff\udcff", "\xff\udcff"),
 ])  # fmt: skip
 def test_what_files_of_variables_leave_around_a_value_is_no_part_of_it(value, left):
     program = "import os; from gpt2core.process import streams; streams.guarded(lambda: print(ascii(os.environ)))"
