@@ -8,7 +8,6 @@ import re
 import socket
 import ssl
 import time
-import urllib.request
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ API = "/api/v1"
 PROBLEM = "application/problem+json"
 LOOPBACK = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")  # names in /etc/hosts
 SHORT = re.compile(r"(0x[0-9a-f]+|\d+)(\.(0x[0-9a-f]+|\d+)){0,3}")  # of IPv4 addresses, such as 127.1
+EXCEPTED = re.compile(r"(\[(?P<address>[^]]*)]|(?P<name>[^:]*))(:(?P<port>\d+))?")  # an address of IPv6 has more colons
 PROXIES = ("http", "https")  # schemes of proxies that need no further package
 # What a request can raise: no connection, an answer that cannot be decoded, an address that is none or no name.
 FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL, UnicodeError)
@@ -158,12 +158,19 @@ def _proxy(url: httpx.URL) -> tuple[str, str]:
 
 
 def _is_excepted(url: httpx.URL) -> bool:
-    """Whether no_proxy names the address: its host, a domain, *, or, as curl and Go read it, a network."""
-    place = f"{url.host}:{url.port}" if url.port else url.host
-    if urllib.request.proxy_bypass_environment(place):  # type: ignore[attr-defined]
-        return True
+    """Whether no_proxy names the address in one of the forms that curl, Go or httpx read."""
     named = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    return any("/" in each and _is_within(url.host, each.strip()) for each in named.split(","))
+    return any(_names(each, url) for each in re.split(r"[,\s]+", named.lower()) if each)
+
+
+def _names(excepted: str, url: httpx.URL) -> bool:
+    """Whether a host with a port or without, a domain, a network or * contains an address."""
+    found = EXCEPTED.fullmatch(excepted.rpartition("://")[2])
+    name, port = (found["address"] or found["name"], found["port"]) if found else (excepted, None)
+    if port not in (None, str(url.port or {"http": 80, "https": 443}.get(url.scheme))):
+        return False
+    host, name = url.host.rstrip("."), name.removeprefix("*.").strip(".")
+    return name == "*" or host == name or host.endswith(f".{name}") or _is_within(host, name)
 
 
 def _is_within(host: str, network: str) -> bool:

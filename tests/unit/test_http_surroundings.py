@@ -134,6 +134,12 @@ def test_an_address_in_another_encoding_is_no_server():
     ("fd00::/8", "[fd12::1]", True), ("10.2.0.0/16", "10.1.2.3", False), ("10.0.0.0/8", "taskloom.invalid", False),
     ("10.0.0.0/99", "10.1.2.3", False), ("/", "10.1.2.3", False), ("*", "10.1.2.3", True),
     (".invalid", "a.taskloom.invalid", True), ("taskloom.invalid:8321", "taskloom.invalid:8321", True),
+    ("*.invalid", "a.taskloom.invalid", True), ("x taskloom.invalid", "taskloom.invalid", True),
+    ("x, *", "10.1.2.3", True), ("[fd12::1]", "[fd12::1]:8321", True), ("[fd12::1]:8321", "[fd12::1]:8321", True),
+    ("fd12::1", "[fd12::1]", True), ("[fd12::1]:80", "[fd12::1]:8321", False), ("[fd12::2]", "[fd12::1]", False),
+    ("http://taskloom.invalid", "taskloom.invalid", True), ("Taskloom.Invalid.", "taskloom.invalid", True),
+    ("taskloom.invalid:80", "taskloom.invalid", True), ("taskloom.invalid:80", "taskloom.invalid:8321", False),
+    ("loom.invalid", "taskloom.invalid", False), (".", "taskloom.invalid", False), (":", "taskloom.invalid", False),
 ])  # fmt: skip
 def test_hosts_domains_and_networks_may_be_excepted_from_the_proxy(monkeypatch, excepted, host, is_excepted):
     monkeypatch.setenv("all_proxy", "http://proxy.invalid:3128")
