@@ -29,6 +29,7 @@ EXCEPTED = re.compile(r"(\[(?P<address>[^]]*)]|(?P<name>[^:]*))(:(?P<port>\d+))?
 PROXIES = ("http", "https")  # schemes of proxies that need no further package
 # What a request can raise: no connection, an answer that cannot be decoded, an address that is none or no name.
 FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL, UnicodeError)
+UNKNOWN = "CERTIFICATE_VERIFY_FAILED"  # OpenSSL's word, in each of its messages about a certificate
 MOST_PORT = 65535
 MOST_BYTES = 64 << 20  # of an answer to a worker or a provisioner, also unpacked
 GZIP = zlib.MAX_WBITS | 16
@@ -64,8 +65,9 @@ class Client(httpx.Client):
         super().__init__(base_url=url, headers=headers, timeout=timeout_s, trust_env=False, verify=verify, **given)
 
     def why(self, error: BaseException) -> str:
-        """Why a request failed; it names the proxy."""
-        return f"{error or type(error).__name__}{self.through}"
+        """Why a request failed; it names the proxy, and the variable that a private authority needs."""
+        hint = "; SSL_CERT_FILE may name its authority's certificate" if UNKNOWN in str(error) else ""
+        return f"{error or type(error).__name__}{hint}{self.through}"
 
     def exchange(self, method: str, path: str, **request: Any) -> httpx.Response:
         """The server's answer, a success. Raises Unreachable if the same request may succeed later, or Refused."""

@@ -95,6 +95,13 @@ def test_certificates_that_cannot_be_used_are_named_where_tls_is(monkeypatch, ki
         ask(kind, "https://taskloom.invalid")
 
 
+def test_the_variable_that_a_private_authority_needs_is_named():
+    with http.Client("https://taskloom.invalid", {}, 1.0) as client:
+        refused = httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed")
+        assert client.why(refused).endswith("; SSL_CERT_FILE may name its authority's certificate")
+        assert "SSL_CERT_FILE" not in client.why(httpx.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version"))
+
+
 @pytest.mark.parametrize("kind", ANSWERS)
 @pytest.mark.parametrize("status", [200, 204, 404, 502])
 def test_an_answer_that_cannot_be_decoded_is_no_answer(kind, status):
