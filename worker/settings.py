@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import re
 import shlex
 import socket
@@ -20,7 +19,7 @@ from gpt2core.process.launch import allowed_cores
 from gpt2core.process.ranks import over_nodes
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import parse_cores
-from gpt2core.spec.settings import NoHome, expanded, home
+from gpt2core.spec.settings import NoHome, expanded, state_folder
 from taskloom.contract import http, key_files, options
 from taskloom.contract.keys import authorization
 from taskloom.contract.labels import MOST_NODES
@@ -88,8 +87,7 @@ def default_prefix() -> str:
 
 def default_spool(worker_id: str) -> Path:
     """Default folder of undelivered results, one for each worker of a node. It survives restarts."""
-    state = os.environ.get("XDG_STATE_HOME") or home(SPOOL) / ".local/state"
-    return expanded(Path(state), SPOOL) / "taskloom" / "spool" / worker_id
+    return state_folder(SPOOL) / "taskloom" / "spool" / worker_id
 
 
 def is_default_spool(folder: Path, worker_id: str) -> bool:

@@ -55,11 +55,22 @@ def trim() -> None:
 
 
 def home(instead: str) -> Path:
-    """This user's home folder. Raises NoHome, which says what to set instead."""
+    """This user's home folder. Raises NoHome, which says what to set instead, also for one that would be another folder
+    wherever a process starts."""
     try:
-        return Path.home()
+        found = Path.home()
     except RuntimeError:
         raise NoHome(instead) from None
+    if not found.is_absolute():
+        raise NoHome(instead)
+    return found
+
+
+def state_folder(instead: str) -> Path:
+    """Folder of this user's state: XDG_STATE_HOME, which counts if it is a whole path, or ~/.local/state. Raises
+    NoHome."""
+    given = expanded(Path(os.environ.get("XDG_STATE_HOME", "")), instead)
+    return given if given.is_absolute() else home(instead) / ".local/state"
 
 
 def expanded(path: Path, instead: str) -> Path:

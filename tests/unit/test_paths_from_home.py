@@ -41,3 +41,15 @@ def test_a_home_that_nobody_has_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("TASKLOOM_ARTIFACT_ROOT", "~nobody-has-this-name/x")
     with pytest.raises(StartRefused, match=r"TASKLOOM_ARTIFACT_ROOT = .*: no home folder: set a whole path"):
         Settings.read()
+
+
+def test_a_folder_of_state_does_not_depend_on_where_a_process_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert default_state("a").parent == tmp_path / ".local/state/taskloom"
+    assert parse(["--worker-id", "w"], {}).spool == tmp_path / ".local/state/taskloom/spool/w"
+    monkeypatch.setenv("HOME", "home")
+    with pytest.raises(NoHome, match="no home folder: set --state"):
+        default_state("a")
