@@ -53,6 +53,8 @@ class Client(httpx.Client):
         url = httpx.URL(server.rstrip("/") + API)
         if url.port is not None and not 0 < url.port <= MOST_PORT:  # the system would take another one
             raise httpx.InvalidURL(f"{url.port} is no port")
+        if "?" in server or "#" in server:  # such as that of a page of the dashboard; requests would go elsewhere
+            raise httpx.InvalidURL("a server's address has no ? and no #")
         if url.userinfo:  # of a proxy before the server; no message shows it
             given["auth"] = url.username, url.password
             url = url.copy_with(userinfo=b"")

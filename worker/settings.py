@@ -205,6 +205,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     labels = given.label or list(filter(None, map(str.strip, environment.get(variables["label"], "").split(","))))
     if len(labels) > MOST_OWN_LABELS:
         raise ConfigError("label", len(labels), f"at most {MOST_OWN_LABELS} labels")
+    label_of = dict(map(_label, labels))
+    if len(label_of) < len(labels):
+        raise ConfigError("label", ",".join(labels), "each key once")
     wait_s = value("wait_s") or 25.0
     try:
         wait_s = float(wait_s)
@@ -219,7 +222,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         token=_token(key_files.token(environment)),
         worker_id=worker_id,
         cores=cores,
-        labels=dict(map(_label, labels)),
+        labels=label_of,
         once=given.once,
         resend=given.resend,
         drain="release" if drain == "release" else "finish",

@@ -120,6 +120,12 @@ def test_what_is_no_taskloom_server_is_told_apart(script: Script, client: Client
         client.run(1)
 
 
+@pytest.mark.parametrize("end", ["#/runs", "?view=runs", "/#"])
+def test_the_address_of_a_page_is_none_of_a_server(script: Script, end: str) -> None:
+    with pytest.raises(ServerUnreachable, match="a server's address has no "):
+        Client(f"{script.url}/{end}")
+
+
 @pytest.mark.parametrize(
     "server", ["http://127.0.0.1:9", "http://no-such-host.invalid", "nonsense", "http://[", "ftp://x"]
 )
