@@ -8,7 +8,6 @@ import re
 import socket
 import ssl
 import time
-import urllib.request
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,9 +25,11 @@ API = "/api/v1"
 PROBLEM = "application/problem+json"
 LOOPBACK = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")  # names in /etc/hosts
 SHORT = re.compile(r"(0x[0-9a-f]+|\d+)(\.(0x[0-9a-f]+|\d+)){0,3}")  # of IPv4 addresses, such as 127.1
+EXCEPTED = re.compile(r"(\[(?P<address>[^]]*)]|(?P<name>[^:]*))(:(?P<port>\d+))?")  # an address of IPv6 has more colons
 PROXIES = ("http", "https")  # schemes of proxies that need no further package
 # What a request can raise: no connection, an answer that cannot be decoded, an address that is none or no name.
 FAILED = (httpx.RequestError, httpx.StreamError, httpx.InvalidURL, UnicodeError)
+UNKNOWN = "CERTIFICATE_VERIFY_FAILED"  # OpenSSL's word, in each of its messages about a certificate
 MOST_PORT = 65535
 MOST_BYTES = 64 << 20  # of an answer to a worker or a provisioner, also unpacked
 GZIP = zlib.MAX_WBITS | 16
@@ -52,6 +53,8 @@ class Client(httpx.Client):
         url = httpx.URL(server.rstrip("/") + API)
         if url.port is not None and not 0 < url.port <= MOST_PORT:  # the system would take another one
             raise httpx.InvalidURL(f"{url.port} is no port")
+        if "?" in server or "#" in server:  # such as that of a page of the dashboard; requests would go elsewhere
+            raise httpx.InvalidURL("a server's address has no ? and no #")
         if url.userinfo:  # of a proxy before the server; no message shows it
             given["auth"] = url.username, url.password
             url = url.copy_with(userinfo=b"")
@@ -64,8 +67,9 @@ class Client(httpx.Client):
         super().__init__(base_url=url, headers=headers, timeout=timeout_s, trust_env=False, verify=verify, **given)
 
     def why(self, error: BaseException) -> str:
-        """Why a request failed; it names the proxy."""
-        return f"{error or type(error).__name__}{self.through}"
+        """Why a request failed; it names the proxy, and the variable that a private authority needs."""
+        hint = "; SSL_CERT_FILE may name its authority's certificate" if UNKNOWN in str(error) else ""
+        return f"{error or type(error).__name__}{hint}{self.through}"
 
     def exchange(self, method: str, path: str, **request: Any) -> httpx.Response:
         """The server's answer, a success. Raises Unreachable if the same request may succeed later, or Refused."""
@@ -158,12 +162,19 @@ def _proxy(url: httpx.URL) -> tuple[str, str]:
 
 
 def _is_excepted(url: httpx.URL) -> bool:
-    """Whether no_proxy names the address: its host, a domain, *, or, as curl and Go read it, a network."""
-    place = f"{url.host}:{url.port}" if url.port else url.host
-    if urllib.request.proxy_bypass_environment(place):  # type: ignore[attr-defined]
-        return True
+    """Whether no_proxy names the address in one of the forms that curl, Go or httpx read."""
     named = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    return any("/" in each and _is_within(url.host, each.strip()) for each in named.split(","))
+    return any(_names(each, url) for each in re.split(r"[,\s]+", named.lower()) if each)
+
+
+def _names(excepted: str, url: httpx.URL) -> bool:
+    """Whether a host with a port or without, a domain, a network or * contains an address."""
+    found = EXCEPTED.fullmatch(excepted.rpartition("://")[2])
+    name, port = (found["address"] or found["name"], found["port"]) if found else (excepted, None)
+    if port not in (None, str(url.port or {"http": 80, "https": 443}.get(url.scheme))):
+        return False
+    host, name = url.host.rstrip("."), name.removeprefix("*.").strip(".")
+    return name == "*" or host == name or host.endswith(f".{name}") or _is_within(host, name)
 
 
 def _is_within(host: str, network: str) -> bool:

@@ -96,8 +96,8 @@ class Pool(_Settings):
 
     @property
     def worker_labels(self) -> dict[str, str]:
-        """Labels of the pool's workers, without `slurm_job`."""
-        return {**self.labels, "pool": self.name}
+        """Labels of the pool's workers, without `slurm_job`, which is the job's."""
+        return {key: self.labels[key] for key in self.labels if key != "slurm_job"} | {"pool": self.name}
 
     @property
     def offered_labels(self) -> dict[str, str]:

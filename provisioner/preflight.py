@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.preflight import UMASK, Check
-from gpt2core.spec.settings import expanded, home, writable
+from gpt2core.spec.settings import expanded, state_folder, writable
 from taskloom.contract.http import reached
 from taskloom.provisioner.pools import Pools
 
@@ -17,8 +17,7 @@ COMMANDS = ("sbatch", "squeue", "scancel")
 
 def default_state(name: str) -> Path:
     """Path of a provisioner's state file."""
-    folder = os.environ.get("XDG_STATE_HOME") or home("--state") / ".local/state"
-    return expanded(Path(folder), "--state") / "taskloom" / f"provision-{name}.json"
+    return state_folder("--state") / "taskloom" / f"provision-{name}.json"
 
 
 def _slurm() -> str:

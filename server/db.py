@@ -87,6 +87,7 @@ TROUBLE = {  # by SQLite's names of errors, and PostgreSQL's codes
     ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03"): "the database is locked by another process; try again",
     ("SQLITE_IOERR", "SQLITE_CANTOPEN"): "the database's file cannot be read or written",
     ("SQLITE_CORRUPT", "SQLITE_NOTADB"): "the database's file is damaged",
+    ("57014",): "the database ended a statement at its time limit; raise statement_timeout for the server's role",
     ("53300",): "the database has too many connections; try again",
 }
 NO_LOCKS = ("SQLITE_IOERR_LOCK", "SQLITE_IOERR_SHM", "SQLITE_IOERR_UNLOCK", "SQLITE_IOERR_RDLOCK")

@@ -49,6 +49,12 @@ def prepare(engine: Engine) -> None:
                 f"the database's encoding is {encoding}, which cannot store every name; create it with "
                 "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
             )
+        digits = connection.execute("SHOW extra_float_digits").fetchone()[0]  # type: ignore[index]
+        if int(digits) < 1:
+            raise StartRefused(
+                f"the database's extra_float_digits is {digits}, which rounds numbers, so that lists leave rows out; "
+                "reset it for the database and the role (ALTER ROLE ... RESET extra_float_digits), and in PGOPTIONS"
+            )
         backend = connection.execute("SELECT pg_backend_pid()").fetchone()
         connection.rollback()
         if is_pooled(connection, backend):

@@ -17,7 +17,7 @@ from taskloom.contract.options import DEFAULT_DATABASE
 from taskloom.server.errors import StartRefused
 
 PREFIX = "TASKLOOM_"
-Folder = Annotated[Path, AfterValidator(lambda path: expanded(path, "a whole path"))]
+Place = Annotated[Path, AfterValidator(lambda path: expanded(path, "a whole path"))]
 ACCEPTED = {  # by pydantic's types of errors
     "float_parsing": "a number",
     "finite_number": "a finite number",
@@ -110,7 +110,7 @@ class Settings(BaseSettings):
     max_bytes_unread: int = Field(
         64 << 20, ge=1, description="bytes of answers in each server's memory that wait for slow clients"
     )
-    artifact_root: Folder | None = Field(
+    artifact_root: Place | None = Field(
         None, description="folder of artifacts; default FILE.artifacts beside SQLite's FILE, otherwise ./artifacts"
     )
     max_artifact_bytes: int = Field(256 << 20, ge=1, description="largest artifact")
@@ -128,7 +128,7 @@ class Settings(BaseSettings):
     )
     max_questions: int = Field(100, ge=1, description="analyses that may run or wait at once")
     exports_at_once: int = Field(2, ge=1, description="exports that are written at once; others wait")
-    answer_root: Folder | None = Field(
+    answer_root: Place | None = Field(
         None, description="folder of cached answers; default FILE.answers beside SQLite's FILE, otherwise ./answers"
     )
     max_answer_bytes: int = Field(
@@ -158,7 +158,7 @@ class Settings(BaseSettings):
         "https://login.example.org/realms/lab; it needs taskloom[oidc]",
     )
     oidc_client_id: str = Field("", description="the name under which the provider knows this server")
-    oidc_client_secret_file: Path | None = Field(
+    oidc_client_secret_file: Place | None = Field(
         None, description="file with the client's secret, which also signs the sessions; only its owner can read it"
     )
     oidc_origin: str = Field(

@@ -133,11 +133,10 @@ def problem_of(answer: httpx.Response, through: str) -> problems.Problem:
     try:
         return problems.Problem.model_validate_json(answer.content)
     except ValidationError:
-        # Not answer.text, which decodes as another program's header says.
-        detail = f"{answer.content[:500].decode(errors='replace')}{through}"
-        return problems.Problem(
-            type="about:blank", title=answer.reason_phrase, status=answer.status_code, detail=detail
-        )
+        leads = f", leads to {http.shown(answer.headers['Location'])}" if "Location" in answer.headers else ""
+        title = f"{answer.status_code} {answer.reason_phrase}".strip()
+        detail = f"not from a Taskloom server{through}{leads}: {_line(answer)}"
+        return problems.Problem(type="about:blank", title=title, status=answer.status_code, detail=detail)
 
 
 def understood(answer: httpx.Response, kind: type[T], part: object = ...) -> T:
@@ -146,7 +145,16 @@ def understood(answer: httpx.Response, kind: type[T], part: object = ...) -> T:
     try:
         return adapter.validate_json(answer.content) if part is ... else adapter.validate_python(part)
     except ValidationError as error:
-        raise NotUnderstood(f"this version does not understand the answer of {answer.request.url}: {error}") from error
+        found = error.errors(include_url=False, include_input=False)[0]
+        why = f"{'.'.join(map(str, found['loc']))}: {found['msg']}".removeprefix(": ")
+        if found["type"] == "json_invalid":  # such as a page on which to sign in
+            why = f"it is no JSON: {_line(answer)}"
+        raise NotUnderstood(f"this version does not understand the answer of {answer.request.url}: {why}") from error
+
+
+def _line(answer: httpx.Response) -> str:
+    """The beginning of another program's answer. Not answer.text, which decodes as its header says."""
+    return " ".join(answer.content[:500].decode(errors="replace").split()) or "without content"
 
 
 def _word(value: object) -> str:

@@ -35,6 +35,9 @@ Clients, workers and provisioners use the proxies of `http_proxy`, `https_proxy`
 `http://` and `https://`), except for loopback, and hosts and networks in `no_proxy`. `https://` servers are checked by
 the certificates of `SSL_CERT_FILE` or `SSL_CERT_DIR`, or else those of the package certifi.
 
+Spaces, line ends and quotes around the value of a variable of Taskloom are no part of it, since files of variables keep
+them (`docker run --env-file`).
+
 Workers, `taskloom train`, `taskloom runs trace` and `taskloom serve --workers` write temporary files below `TMPDIR`
 (`/tmp`), in `taskloom-NODE-*`. A process deletes its folder when it ends. If it was killed, the next of these processes
 of the same user on the node does. Artifacts, such as traces, wait in the worker's spool.

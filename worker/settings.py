@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import re
 import shlex
 import socket
@@ -20,7 +19,7 @@ from gpt2core.process.launch import allowed_cores
 from gpt2core.process.ranks import over_nodes
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.fields import parse_cores
-from gpt2core.spec.settings import NoHome, expanded, home
+from gpt2core.spec.settings import NoHome, expanded, state_folder
 from taskloom.contract import http, key_files, options
 from taskloom.contract.keys import authorization
 from taskloom.contract.labels import MOST_NODES
@@ -88,8 +87,7 @@ def default_prefix() -> str:
 
 def default_spool(worker_id: str) -> Path:
     """Default folder of undelivered results, one for each worker of a node. It survives restarts."""
-    state = os.environ.get("XDG_STATE_HOME") or home(SPOOL) / ".local/state"
-    return expanded(Path(state), SPOOL) / "taskloom" / "spool" / worker_id
+    return state_folder(SPOOL) / "taskloom" / "spool" / worker_id
 
 
 def is_default_spool(folder: Path, worker_id: str) -> bool:
@@ -207,6 +205,9 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     labels = given.label or list(filter(None, map(str.strip, environment.get(variables["label"], "").split(","))))
     if len(labels) > MOST_OWN_LABELS:
         raise ConfigError("label", len(labels), f"at most {MOST_OWN_LABELS} labels")
+    label_of = dict(map(_label, labels))
+    if len(label_of) < len(labels):
+        raise ConfigError("label", ",".join(labels), "each key once")
     wait_s = value("wait_s") or 25.0
     try:
         wait_s = float(wait_s)
@@ -221,7 +222,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         token=_token(key_files.token(environment)),
         worker_id=worker_id,
         cores=cores,
-        labels=dict(map(_label, labels)),
+        labels=label_of,
         once=given.once,
         resend=given.resend,
         drain="release" if drain == "release" else "finish",

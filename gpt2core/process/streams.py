@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TextIO
 
+from gpt2core.spec import settings
 from gpt2core.spec.extras import NotLoaded
 
 UNWRITABLE = {errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}  # errors of streams, which name no file
@@ -60,8 +61,9 @@ def guarded(main: Callable[[], int | None]) -> int:
     """Call the main function of a process that may lack standard streams. Return its exit code; 130 after Ctrl-C; 1,
     with the error in a line, if a file that the error names could not be used, a stream could not be written, or
     memory, processes, threads or files have run out; 2 without a current folder, or if a library cannot be loaded.
-    Characters that standard output cannot encode are escaped, as on standard error."""
+    Characters that standard output cannot encode are escaped, as on standard error. Our variables are trimmed."""
     fill()
+    settings.trim()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     code, failed = 1, ""

@@ -33,6 +33,7 @@ INTEGER = re.compile(
     "|LOOP_VECTORIZE|NRT_STATS|NUM_THREADS|PARALLEL_DIAGNOSTICS|SHOW_HELP|SLP_VECTORIZE|TRACE"
     "|USE_LLVMLITE_MEMORY_MANAGER|WARNINGS)"
 )
+QUOTED = re.compile(r"""(["'])((?:(?!\1).)*)\1""", re.DOTALL)
 NUMBA_FILE = Path(".numba_config.yaml")  # Numba reads it from the current folder
 
 
@@ -44,12 +45,32 @@ class NoHome(ConfigError):
         self.args = (f"no home folder: set {instead}",)
 
 
+def trim() -> None:
+    """Remove from our variables what files of variables leave around their values: line ends of Windows, and the quotes
+    that `docker run --env-file` keeps. Otherwise they would be a part of names of files."""
+    for name, value in os.environ.items():
+        if name.startswith("TASKLOOM_"):
+            quoted = QUOTED.fullmatch(value.strip())
+            os.environ[name] = (quoted[2] if quoted else value).strip()
+
+
 def home(instead: str) -> Path:
-    """This user's home folder. Raises NoHome, which says what to set instead."""
+    """This user's home folder. Raises NoHome, which says what to set instead, also for one that would be another folder
+    wherever a process starts."""
     try:
-        return Path.home()
+        found = Path.home()
     except RuntimeError:
         raise NoHome(instead) from None
+    if not found.is_absolute():
+        raise NoHome(instead)
+    return found
+
+
+def state_folder(instead: str) -> Path:
+    """Folder of this user's state: XDG_STATE_HOME, which counts if it is a whole path, or ~/.local/state. Raises
+    NoHome."""
+    given = expanded(Path(os.environ.get("XDG_STATE_HOME", "")), instead)
+    return given if given.is_absolute() else home(instead) / ".local/state"
 
 
 def expanded(path: Path, instead: str) -> Path:

@@ -9,9 +9,10 @@ import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 
 from taskloom.server import migrate
-from taskloom.server.db import Database
+from taskloom.server.db import Database, trouble
 from taskloom.server.errors import StartRefused
 from tests.support.patience import until
 from tests.support.present import present
@@ -40,6 +41,26 @@ def test_a_database_that_cannot_store_every_name_is_refused(postgres, encoding):
     database = Database(postgres.uri.replace("/postgres?", f"/{name}?"))
     with pytest.raises(StartRefused, match=f"encoding is {encoding}.* ENCODING 'UTF8' TEMPLATE template0"):
         migrate.upgrade(database)
+    database.close()
+
+
+@pytest.mark.on_postgres
+def test_a_database_that_rounds_numbers_is_refused(database_url, monkeypatch):
+    """A cursor of a list is a number as it was read: a rounded one is beyond its row."""
+    monkeypatch.setenv("PGOPTIONS", "-c extra_float_digits=0")
+    database = Database(database_url)
+    with pytest.raises(StartRefused, match="extra_float_digits is 0, which rounds numbers"):
+        migrate.upgrade(database)
+    database.close()
+
+
+@pytest.mark.on_postgres
+def test_a_time_limit_of_the_database_is_named(database_url, monkeypatch):
+    monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=20ms")
+    database = Database(database_url)
+    with database.read() as session, pytest.raises(DBAPIError) as raised:
+        session.execute(text("SELECT pg_sleep(60)"))
+    assert "raise statement_timeout" in trouble(raised.value)
     database.close()
 
 

@@ -128,6 +128,10 @@ def patched(path: Path, key: str, value: object) -> None:
         ("tie_word_embeddings", False, BadVersion, "tie_word_embeddings = false"),
         ("add_cross_attention", True, BadVersion, "add_cross_attention = true"),
         ("pruned_heads", {"0": [1]}, BadVersion, "pruned_heads = .*supported: {}"),
+        ("num_attention_heads", 5, ShapeMismatch, r"multiple of heads .5"),
+        ("num_hidden_layers", 3, ShapeMismatch, "n_layer = 3; the tensors beside it have 2"),
+        ("hidden_size", 48, ShapeMismatch, "n_embd = 48; the tensors beside it have 24"),
+        ("max_position_embeddings", 12, ShapeMismatch, "n_positions = 12"),
         ("n_ctx", 12, ShapeMismatch, "n_ctx = 12; the tensors beside it have 11"),
         ("n_layer", 3, ShapeMismatch, "n_layer = 3; the tensors beside it have 2"),
         ("n_inner", 5, ShapeMismatch, "n_inner = 5; the tensors beside it have 96"),
@@ -143,6 +147,17 @@ def test_a_configuration_of_another_network_is_refused(
         read_model(folder)
     with pytest.raises(error, match=words):
         read_checkpoint(folder, MODEL, buffers())
+
+
+def test_sizes_of_a_configuration_may_have_their_other_names(folder: Path) -> None:
+    patched(folder / "config.json", "num_attention_heads", 6)
+    assert read_model(folder).heads == 6
+
+
+def test_an_adapter_beside_the_weights_is_refused(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(BadVersion, match=r"adapter_config\.json: names weights to add to these.* merge them"):
+        read_model(folder)
 
 
 def test_a_configuration_may_begin_with_a_byte_order_mark(folder: Path) -> None:

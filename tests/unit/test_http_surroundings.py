@@ -95,6 +95,13 @@ def test_certificates_that_cannot_be_used_are_named_where_tls_is(monkeypatch, ki
         ask(kind, "https://taskloom.invalid")
 
 
+def test_the_variable_that_a_private_authority_needs_is_named():
+    with http.Client("https://taskloom.invalid", {}, 1.0) as client:
+        refused = httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed")
+        assert client.why(refused).endswith("; SSL_CERT_FILE may name its authority's certificate")
+        assert "SSL_CERT_FILE" not in client.why(httpx.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version"))
+
+
 @pytest.mark.parametrize("kind", ANSWERS)
 @pytest.mark.parametrize("status", [200, 204, 404, 502])
 def test_an_answer_that_cannot_be_decoded_is_no_answer(kind, status):
@@ -134,6 +141,12 @@ def test_an_address_in_another_encoding_is_no_server():
     ("fd00::/8", "[fd12::1]", True), ("10.2.0.0/16", "10.1.2.3", False), ("10.0.0.0/8", "taskloom.invalid", False),
     ("10.0.0.0/99", "10.1.2.3", False), ("/", "10.1.2.3", False), ("*", "10.1.2.3", True),
     (".invalid", "a.taskloom.invalid", True), ("taskloom.invalid:8321", "taskloom.invalid:8321", True),
+    ("*.invalid", "a.taskloom.invalid", True), ("x taskloom.invalid", "taskloom.invalid", True),
+    ("x, *", "10.1.2.3", True), ("[fd12::1]", "[fd12::1]:8321", True), ("[fd12::1]:8321", "[fd12::1]:8321", True),
+    ("fd12::1", "[fd12::1]", True), ("[fd12::1]:80", "[fd12::1]:8321", False), ("[fd12::2]", "[fd12::1]", False),
+    ("http://taskloom.invalid", "taskloom.invalid", True), ("Taskloom.Invalid.", "taskloom.invalid", True),
+    ("taskloom.invalid:80", "taskloom.invalid", True), ("taskloom.invalid:80", "taskloom.invalid:8321", False),
+    ("loom.invalid", "taskloom.invalid", False), (".", "taskloom.invalid", False), (":", "taskloom.invalid", False),
 ])  # fmt: skip
 def test_hosts_domains_and_networks_may_be_excepted_from_the_proxy(monkeypatch, excepted, host, is_excepted):
     monkeypatch.setenv("all_proxy", "http://proxy.invalid:3128")

@@ -150,6 +150,14 @@ def test_an_address_with_a_password_comes_from_the_environment(tmp_path):
     assert "TASKLOOM_SERVER: is missing: sbatch must pass it on" in done.stderr
 
 
+def test_a_job_has_each_label_once():
+    """A worker takes none twice."""
+    pool = Pool(name="a", cores=1, memory=1 << 30, walltime=600, max_jobs=1, labels={"slurm_job": "x", "pool": "y"})
+    _, script = slurm.submission(Pools(pools=(pool,)), pool, "a.1")
+    assert script.count("--label") == 2
+    assert "pool=a" in script
+
+
 def test_a_command_that_asks_back_gets_no_answer(tmp_path, monkeypatch):
     (tmp_path / "scancel").write_text("#!/bin/sh\nread answer || exit 0\nexit 1\n")
     (tmp_path / "scancel").chmod(0o755)

@@ -23,6 +23,18 @@ def test_characters_that_standard_output_cannot_encode_are_escaped(encoding, pri
     assert (done.stdout, done.stderr) == (printed, b"")
 
 
+@pytest.mark.parametrize(("value", "left"), [
+    ("/a b\r", "/a b"), ("/a\r\n", "/a"), (' "/a b" ', "/a b"), ("'/a'", "/a"), ('""', ""), ('"', '"'),
+    ("'a\"", "'a\""), ('"a b" --c "d"', '"a b" --c "d"'), ("\xff\udcff", "\xff\udcff"),
+])  # fmt: skip
+def test_what_files_of_variables_leave_around_a_value_is_no_part_of_it(value, left):
+    program = "import os; from gpt2core.process import streams; streams.guarded(lambda: print(ascii(os.environ)))"
+    environment = {**os.environ, "TASKLOOM_SPOOL": value, "OTHER": value}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+    assert f"'TASKLOOM_SPOOL': {left!a}" in done.stdout.decode()
+    assert f"'OTHER': {value!a}" in done.stdout.decode()
+
+
 def test_without_a_current_folder_a_line_says_so(tmp_path):
     program = (
         f"import os; os.mkdir({str(tmp_path / 'a')!r}); os.chdir({str(tmp_path / 'a')!r}); os.rmdir(os.getcwd()); "

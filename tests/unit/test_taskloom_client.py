@@ -106,12 +106,24 @@ def test_a_problem_with_fields_names_them(script: Script, client: Client) -> Non
 
 
 def test_what_is_no_taskloom_server_is_told_apart(script: Script, client: Client) -> None:
-    script.answer(200, b"<html>router login</html>")
-    script.answer(502, b"<html>bad gateway</html>")
-    with pytest.raises(NotUnderstood):
+    script.answer(200, b"<html>\n<b>router\nlogin</b>\n</html>")
+    script.answer(200, {"id": "x"})
+    script.answer(502, b"<html>\nbad\ngateway</html>")
+    script.answer(302, b"", Location="https://user:w0rd@login.invalid/x")
+    with pytest.raises(NotUnderstood, match=r"/runs/1: it is no JSON: <html> <b>router login</b> </html>$"):
         client.run(1)
-    with pytest.raises(Problem, match="bad gateway"):
+    with pytest.raises(NotUnderstood, match=r"/runs/1: id: Input should be a valid integer, unable[a-z ]+$"):
         client.run(1)
+    with pytest.raises(Problem, match=r"^502 Bad Gateway: not from a Taskloom server: <html> bad gateway</html>$"):
+        client.run(1)
+    with pytest.raises(Problem, match=r"302 Found: .* leads to https://login.invalid/x: without content"):
+        client.run(1)
+
+
+@pytest.mark.parametrize("end", ["#/runs", "?view=runs", "/#"])
+def test_the_address_of_a_page_is_none_of_a_server(script: Script, end: str) -> None:
+    with pytest.raises(ServerUnreachable, match="a server's address has no "):
+        Client(f"{script.url}/{end}")
 
 
 @pytest.mark.parametrize(

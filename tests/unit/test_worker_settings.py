@@ -97,7 +97,7 @@ def test_many_cores_with_gaps_have_a_short_name(monkeypatch: pytest.MonkeyPatch)
     (["--label", "a=" + 5000 * "x"], "label"), (["--label", "a=\x1b[31m"], "label"), (["--label", "a=\udcff"], "label"),
     ([f"--label=a{n}=b" for n in range(60)], "label"), (["--idle-exit", "1" + 400 * "0" + "s"], "idle_exit"),
     (["--grace", 5000 * "9" + "s"], "grace"), (["--walltime", "99999999d"], "walltime"),
-    (["--nodes", 5000 * "9"], "nodes"),
+    (["--nodes", 5000 * "9"], "nodes"), (["--label", "a=b", "--label", "a=c"], "label"),
 ])  # fmt: skip
 def test_what_no_server_or_timer_takes_is_named(arguments: list[str], field: str) -> None:
     with pytest.raises(ConfigError, match=f"^{field} = ") as raised:

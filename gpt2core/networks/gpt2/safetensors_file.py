@@ -37,6 +37,10 @@ FUNCTION: Mapping[str, Sequence[object]] = {
     "tie_word_embeddings": (True,),
     "pruned_heads": ({},),
 }
+# Other names of sizes in config.json, which take precedence in Hugging Face's library.
+SIZES = {"num_attention_heads": "n_head", "hidden_size": "n_embd", "num_hidden_layers": "n_layer",
+         "max_position_embeddings": "n_positions"}  # fmt: skip
+ADAPTER = "adapter_config.json"  # of weights that are added to those of the folder
 TRANSPOSED = ("qkvw", "attprojw", "fcw", "fcprojw")
 
 SINGLE = {"wte": "wte.weight", "wpe": "wpe.weight", "lnfw": "ln_f.weight", "lnfb": "ln_f.bias"}
@@ -141,10 +145,14 @@ def _configs(tensors: Tensors, channels: int) -> Iterator[tuple[Path, Mapping[st
     with contextlib.suppress(ValueError, RecursionError):
         config = json.loads(tensors.metadata.get("config", ""))
         if isinstance(config, dict):
-            yield tensors.path, config
-    beside = read_config(tensors.folder)
-    if beside is not None and (tensors.path.suffix != ".safetensors" or beside.get("n_embd", channels) == channels):
+            yield tensors.path, _renamed(config)
+    beside = _renamed(read_config(tensors.folder) or {})
+    if (tensors.path.suffix != ".safetensors" or beside.get("n_embd", channels) == channels):
         yield tensors.folder / CONFIG, beside
+
+
+def _renamed(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**config, **{SIZES[key]: value for key, value in config.items() if key in SIZES}}
 
 
 def _given_heads(tensors: Tensors, channels: int) -> int | None:
@@ -175,7 +183,9 @@ def _check_config(where: Path, config: Mapping[str, Any], model: ModelConfig) ->
 
 
 def _check_others(tensors: Tensors, expected: Mapping[str, Any]) -> None:
-    """Raise BadVersion for a tensor that GPT-2 lacks, and for an output matrix other than wte."""
+    """Raise BadVersion for a tensor that GPT-2 lacks, for an output matrix other than wte, and for an adapter."""
+    if (tensors.folder / ADAPTER).exists():
+        raise BadVersion(tensors.folder / ADAPTER, "names weights to add to these, which is not supported: merge them")
     for name in tensors.stored:
         if name not in expected and name != HEAD and not name.endswith(MASKS) and not name.startswith(CHOICE):
             raise BadVersion(tensors.path, f"{name} is no tensor of GPT-2, and would be ignored")
