@@ -147,7 +147,7 @@ def _configs(tensors: Tensors, channels: int) -> Iterator[tuple[Path, Mapping[st
         if isinstance(config, dict):
             yield tensors.path, _renamed(config)
     beside = _renamed(read_config(tensors.folder) or {})
-    if (tensors.path.suffix != ".safetensors" or beside.get("n_embd", channels) == channels):
+    if tensors.path.suffix != ".safetensors" or beside.get("n_embd", channels) == channels:
         yield tensors.folder / CONFIG, beside
 
 
