@@ -158,8 +158,8 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
     During the last panel, the lines of the next block's first panel are prefetched, from next_b on.
     Register tiles that a Band leaves out are skipped, of others vectors and words outside it.
 
-    If `c.fetches` is set and B is LARGE, C's lines are fetched before a tile of REGISTER_ROWS rows, so that its stores
-    do not wait.
+    If B is LARGE, and `c.fetches` is set or products are added, C's lines of a tile are fetched during the tile before,
+    so that neither its loads nor its stores wait.
     """
     ldb, trans_b, half_b, c_row = b.length, b.transposed, b.halves, WORD * c.length
     panel, next_panel, places = panels
@@ -198,8 +198,8 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
                     ahead = b.at + (following + PANEL) * column_b
                 x, y = a.at + i // GROUP * a.group + i % GROUP * a.row, c.at + i * c_row + WORD * (j + left)
                 vectors = (right - left + LANES - 1) // LANES
-                if large and c.fetches and rows_of == REGISTER_ROWS:
-                    fetch_out(y, c_row)
+                if large and (c.fetches or c.adds) and rows_of == REGISTER_ROWS:
+                    fetch_out(y + rows_of * c_row if i + rows_of < rows else c.at + WORD * following, c_row)
                 row_turns, other_turns, done = 0, 0, begin
                 if within and rows_of == REGISTER_ROWS and vectors == VECTORS and following + PANEL <= n:
                     if segments:

@@ -65,7 +65,9 @@ def test_a_ratio_that_decides_nothing_says_its_direction(found, ratio, blocks, v
 @pytest.mark.parametrize("sizes", [(16,), (8, 16, 32)])
 def test_an_undecided_verdict_says_how_many_repetitions_can_decide_it_once_extended(found, sizes):
     verdict = headline(found(1.1, sizes, blocks=1))
-    assert (verdict.verdict, verdict.why.of) == ("undecided", None)
+    assert verdict.verdict == "undecided"
+    assert verdict.needed_extended
+    assert verdict.why == replace(present(verdict.why), of=None)
     pairs = [len(sizes) * repetitions for repetitions in (verdict.needed_extended - 1, verdict.needed_extended)]
     assert [decidable(0.0, n, "signs", 1) for n in pairs] == [False, True]
     assert headline(found(1.1, sizes)).needed_extended is None
