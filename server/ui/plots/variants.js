@@ -189,9 +189,9 @@ export const ratios =
 				${[0, 1].map(
 					i => html`<${Label}
 						key=${i}
-						x=${x(1) + (i ? 10 : -10)}
+						x=${i ? width - 2 : 2}
 						y=${bottom + 48}
-						text-anchor=${i ? 'start' : 'end'}
+						text-anchor=${i ? 'end' : 'start'}
 						fill=${inks[i] ?? 'var(--soft)'}
 						font-weight="600"
 					>
