@@ -17,7 +17,7 @@ import pytest
 
 from gpt2core.node import host
 from taskloom import Client
-from tests.support.faketime import library
+from tests.support.faketime import clock_of, library
 from tests.support.patience import until
 from tests.support.processes import House, short_leases, trainer_of
 from tests.support.runs import check_books, ended, submit, training
@@ -164,15 +164,6 @@ def test_a_worker_stopped_past_its_lease_while_another_takes_over(home: House, c
 
 
 JUMPS = ("+1h", "-2h", "+3d")
-
-
-def clock_of(file: Path) -> dict[str, str]:
-    """Environment of a process whose clock differs by what the file says."""
-    file.write_text("+0d\n")
-    return {
-        "LD_PRELOAD": library(), "FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }  # fmt: skip
 
 
 def changed(client: Client, run_id: int, expires_at: datetime.datetime) -> bool:
