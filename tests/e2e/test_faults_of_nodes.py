@@ -9,13 +9,15 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from gpt2core.node import host
 from taskloom import Client
-from tests.support.faketime import library
+from tests.support.faketime import clock_of, library
 from tests.support.patience import until
 from tests.support.processes import House, short_leases, trainer_of
 from tests.support.runs import check_books, ended, submit, training
@@ -62,6 +64,30 @@ def test_a_trainer_out_of_memory_is_a_failure_and_the_worker_goes_on(home: House
     assert (run.state, run.error["slug"]) == ("failed", "out-of-memory"), run.error
     process.rlimit(psutil.RLIMIT_AS, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
     assert ended(client, submit(client)).state == "succeeded"
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """The folder of a cgroup within this process's own, whose processes have 256 MiB of memory together."""
+    group = host._cgroup_folders("memory")[0] / f"taskloom-{os.getpid()}"
+    limits = [group / name for name in ("memory.max", "memory.limit_in_bytes")]
+    with contextlib.suppress(OSError):
+        group.mkdir()
+    if not any(limit.exists() for limit in limits):
+        pytest.skip("this system lets nobody limit the memory of a cgroup")
+    next(limit for limit in limits if limit.exists()).write_text(str(256 << 20))
+    yield group
+    group.rmdir()
+
+
+def test_a_trainer_that_linux_kills_for_its_cgroups_memory(small_group: Path, home: House, client: Client) -> None:
+    worker = home.start_worker("greedy")
+    worker.event("registered")
+    (small_group / "cgroup.procs").write_text(str(worker.popen.pid))
+    for _ in range(2):  # the worker goes on
+        run = ended(client, submit(client))
+        assert run.error is not None
+        assert (run.state, run.error["slug"]) == ("failed", "out-of-memory"), run.error
 
 
 def test_a_spool_that_becomes_read_only_does_not_cost_the_result(home: House, client: Client) -> None:
@@ -138,15 +164,6 @@ def test_a_worker_stopped_past_its_lease_while_another_takes_over(home: House, c
 
 
 JUMPS = ("+1h", "-2h", "+3d")
-
-
-def clock_of(file: Path) -> dict[str, str]:
-    """Environment of a process whose clock differs by what the file says."""
-    file.write_text("+0d\n")
-    return {
-        "LD_PRELOAD": library(), "FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }  # fmt: skip
 
 
 def changed(client: Client, run_id: int, expires_at: datetime.datetime) -> bool:

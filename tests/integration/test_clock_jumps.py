@@ -15,14 +15,14 @@ pytestmark = pytest.mark.both_databases
 HOUR_S = 3600.0
 
 
-def jump(api, by_s):
-    clock = api.context.database.clock
-    before = clock.monotonic
+def jump(api, by_s, *others):
+    """others: further servers on this database."""
     with api.context.database.write() as session:  # for the reaper both happen at once
         session.execute(text("UPDATE worker SET seen_at = seen_at - :by"), {"by": by_s})
         moved = "UPDATE attempt SET expires_at = expires_at - :by, deadline_at = deadline_at - :by"
         session.execute(text(moved), {"by": by_s})
-        clock.monotonic = lambda: before() - by_s
+        for clock in (each.context.database.clock for each in (api, *others)):
+            clock.monotonic = lambda before=clock.monotonic: before() - by_s
 
 
 def settled(caplog):
@@ -70,6 +70,22 @@ def test_a_dead_workers_run_is_queued_again_within_a_lease(start_server, by_s):
     jump(api, by_s)
     until(lambda: state(api) == "lost", "the end of its lease")
     assert api.get("/runs/1")["state"] == "queued"
+
+
+@pytest.mark.parametrize("by_s", [HOUR_S, -2 * HOUR_S])
+def test_a_jump_that_two_servers_notice_counts_once(start_server, caplog, by_s):
+    api, other = start_server(), start_server()
+    api.submit(limits={"timeout_s": 600})
+    node = api.worker()
+    lease = node.claim()
+    jump(api, by_s, other)
+    for node.api in (api, other):
+        answer = node.beat(lease, step=1)
+        assert not answer["cancel"]
+        assert not answer["overdue"]
+    assert len(settled(caplog)) == 2
+    ((left_s,),) = api.sql("SELECT deadline_at - claimed_at FROM attempt")
+    assert left_s < 900  # a timeout, and what the test takes
 
 
 def test_a_clock_that_drifts_makes_nothing_late(start_server, caplog):

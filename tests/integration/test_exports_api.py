@@ -290,14 +290,17 @@ def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
     assert "No such file" in taskloom("export", "runs", "-o", str(tmp_path / "none" / "x.csv"), code=2)
 
 
-@pytest.mark.parametrize("detail", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1+1", "＠SUM(A1)"])
-def test_text_of_a_worker_is_no_formula(api, detail):
-    api.submit()
-    node = api.worker()
-    node.upload(node.claim(), error={"slug": "boom", "detail": detail})
-    (row,) = csv.DictReader(io.StringIO(exported(api, "runs", "csv").decode(), newline=""))
-    assert row["error_detail"] == f"'{detail}"
-    assert rows_of("ndjson", exported(api, "runs", "ndjson"))[0]["error_detail"] == detail
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1+1", "＠SUM(A1)"])
+def test_text_of_a_worker_is_no_formula(api, make_result, text):
+    api.submit(repetitions=2)
+    node = api.worker(node=text)
+    node.upload(node.claim(), make_result())
+    node.upload(node.claim(), error={"slug": text, "detail": text})
+    cells = csv.DictReader(io.StringIO(exported(api, "runs", "csv").decode(), newline=""))
+    for rows, shown in ((cells, f"'{text}"), (rows_of("ndjson", exported(api, "runs", "ndjson")), text)):
+        by_state = {row["state"]: row for row in rows}
+        assert by_state["succeeded"]["node"] == shown
+        assert [by_state["failed"][name] for name in ("error_slug", "error_detail")] == [shown, shown]
 
 
 def test_text_of_a_submitter_is_no_formula(api, make_result):

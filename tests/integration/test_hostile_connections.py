@@ -67,6 +67,7 @@ ENDLESS = {
 @pytest.mark.parametrize("path", ["/healthz", "/api/v1/events"])
 @pytest.mark.parametrize("kind", ENDLESS)
 @pytest.mark.alone
+@pytest.mark.both_databases
 def test_what_follows_a_chunk_ends(connect, path, kind):
     """Also beside an answer that goes on for long, as that of the events does."""
     first, endless = ENDLESS[kind]
@@ -94,6 +95,7 @@ def test_a_trailer_is_no_header(start_server, small_pieces):
 
 
 @pytest.mark.alone
+@pytest.mark.both_databases
 def test_requests_behind_an_unanswered_one_wait_outside(connect):
     """A client that sends requests without reading is stopped by its own full buffers."""
     before_bytes = memory_bytes()
@@ -106,6 +108,7 @@ def test_requests_behind_an_unanswered_one_wait_outside(connect):
     assert statuses(other) == [200]
 
 
+@pytest.mark.both_databases
 def test_requests_behind_a_long_answer_are_bounded(server, connect):
     before_bytes = memory_bytes()
     connection = connect()
@@ -138,6 +141,7 @@ def test_requests_are_answered_wherever_packets_end(connect, cut):
 @pytest.mark.parametrize(
     "headers", [b"X-Large: " + b"y" * 100_000 + b"\r\n", b"X-Many: yyyyyyyyyyyy\r\n" * 5000, b"a:b\r\n" * 5000]
 )
+@pytest.mark.both_databases
 def test_headers_that_arrive_whole_are_bounded(connect, headers):
     connection = connect()
     with contextlib.suppress(ConnectionError):

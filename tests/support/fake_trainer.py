@@ -7,6 +7,7 @@ obedient  runs until it is told to stop; the real trainer stops at the end of a 
 stubborn  runs and ignores SIGTERM
 gated     delivers a result as soon as the file FAKE_TRAINER_GATE exists
 truncated reports a result of which the file contains the first half
+greedy    takes memory, up to a GiB
 leaving   delivers a result with files beside it; waits for the file FAKE_TRAINER_GATE if that is set
 """
 
@@ -96,6 +97,9 @@ def main() -> int:
         gate = Path(os.environ["FAKE_TRAINER_GATE"])
         while not gate.exists():
             time.sleep(0.02)
+    if behaviour == "greedy":
+        taken = [bytearray(b"x") * (1 << 20) for _ in range(1024)]
+        print(len(taken), "MiB", file=sys.stderr, flush=True)
     if behaviour == "leaving":
         artifacts = target.parent / "artifacts"
         (artifacts / "profile.json.gz").write_bytes(b"profile")

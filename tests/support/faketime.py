@@ -12,3 +12,12 @@ def library() -> str:
     assert package is not None
     assert package.origin is not None
     return str(Path(package.origin).parent / "vendor/libfaketime/src/libfaketime.so.1")
+
+
+def clock_of(file: Path) -> dict[str, str]:
+    """Environment of a process whose clock differs by what the file says."""
+    file.write_text("+0d\n")
+    return {
+        "LD_PRELOAD": library(), "FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }  # fmt: skip
