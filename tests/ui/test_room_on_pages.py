@@ -65,8 +65,8 @@ def test_labels_of_a_roofline_do_not_overlap(api, make_result, new_tab):
     node = api.worker()
     node.upload(node.claim(), make_result([9.0, 0.5, 0.5]))
     ops = [
-        {"op": f"projection_{i}", "phase": "forward", "time_share": 0.08, "intensity": 5 + 0.1 * i, "bound": "memory",
-         "achieved_gflop_per_s": 40 + i, "achieved_gb_per_s": 8, "share": 0.8}
+        {"op": f"projection_{i}", "phase": "forward", "time_share": 0.08, "intensity": 5 + i / 100, "bound": "memory",
+         "achieved_gflop_per_s": 40 + i / 10, "achieved_gb_per_s": 8, "share": 0.8}
         for i in range(12)
     ]  # fmt: skip
     row = {"variant": {"variant": {"scheduler": "task"}, "scheduler": "task", "threads": 1}, "ops": ops, "phases": [],
@@ -91,7 +91,7 @@ def test_the_plan_and_its_button_stay_in_view_while_one_types(api, new_tab, widt
     """On a phone the plan would take the room that one types in."""
     page = new_tab(url_of(api), viewport={"width": width, "height": 700}).open("new")
     page.locator("summary", has_text="More settings").click()
-    page.get_by_label("Labels of the node").press_sequentially("cpu=zen4")
+    page.get_by_label("Labels of the node").fill("cpu=zen4")
     expect(page.get_by_label("Labels of the node")).to_be_in_viewport()
     expect(page.get_by_role("button", name=re.compile("^Run [0-9]+ runs$"))).to_be_in_viewport(ratio=1)
     if width > 900:
