@@ -15,6 +15,8 @@ from gpt2core.spec.version import recorded
 from taskloom import watch
 from taskloom.cli import main
 from taskloom.worker import builds
+from taskloom.worker.commits import keep
+from tests.support.patience import until
 from tests.support.repository import Repository
 
 NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006, 0.994)
@@ -99,6 +101,24 @@ def test_the_first_slower_commit_is_found_and_a_repeated_call_asks_for_nothing(a
     assert len(api.get("/experiments")["items"]) == 4
     assert api.get("/analysis/history")["items"] == []  # runs of chosen builds are no history of the trainer
     assert api.get("/analysis/alerts")["items"] == []
+
+
+def test_an_experiment_over_two_commits_compares_them_in_pairs(api, commits, execute):
+    slow = commits["c8"]
+    execute(lambda commit: 1.1 if commit == slow else 1.0)
+    kept = [keep(Path(), commit) for commit in (commits["good"], slow)]
+    primary = {"a": {"build": kept[0]}, "b": {"build": kept[1]}}
+    made = api.submit(base={"model": "tiny", "token_slice": 64, "batch_slice": 1}, builds=kept, primary=primary)
+    path = f"/experiments/{made['id']}"
+    until(lambda: api.get(path)["state"] == "finished", "the runs")
+    runs = api.runs(made["id"])
+    assert made["runs"] == len(runs) >= 2 * 6
+    for block in {run["block"] for run in runs}:
+        assert {run["variant"]["build"] for run in runs if run["block"] == block} == {*kept}
+    found = api.get("/analysis/sweep", experiment_id=made["id"])
+    assert (found["primary"]["a"], found["primary"]["b"], found["primary"]["unit"]) == (*kept, "pairs")
+    assert found["verdict"]["ratio"] == pytest.approx(1 / 1.1, rel=0.01)
+    assert (found["verdict"]["verdict"], found["verdict"]["primary"]) == ("slower", True)
 
 
 def test_undecided_commits_are_said_and_get_no_more_blocks_than_allowed(api, commits, execute):

@@ -1,6 +1,6 @@
-"""Pictures of every page of the dashboard and of the report, light and dark: `make screenshots`.
+"""Pictures of every page of the dashboard and of the report, wide and narrow, light and dark: `make screenshots`.
 
-The report is also shown 390 pixels wide and as printed. Without --server, the program first starts a server and a
+Without --server, the program first starts a server and a
 worker and runs a few experiments, which takes minutes.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -33,7 +34,8 @@ PAGES = {
 }  # fmt: skip
 
 
-WIDTHS = {"report": 1100, "report-narrow": 390}
+WIDTHS = {"": 1400, "-narrow": 390}
+OF_REPORTS = {"report": 1100, "report-narrow": 390}
 # Pictures for docs/images: the part that a window of this size shows without scrolling.
 README = {
     "dashboard-experiment": ("experiment?id={experiment}", (1280, 860)),
@@ -45,7 +47,7 @@ README = {
 def reports(browser: Browser, url: str, experiment: int, out: Path) -> None:
     """The report on a wide and a narrow screen, light and dark, and on paper."""
     for scheme in ("light", "dark"):
-        for name, width in WIDTHS.items():
+        for name, width in OF_REPORTS.items():
             context, tab = open_tab(browser, url, color_scheme=scheme, viewport={"width": width, "height": 900})
             tab.page.goto(f"{url}/reports/{experiment}")
             tab.page.screenshot(path=out / f"{name}-{scheme}.png", full_page=True)
@@ -117,18 +119,18 @@ def main() -> None:
             return
         if options.only is None or options.only.startswith("report"):
             reports(browser, url, known["experiment"], options.out)
-        for scheme in ("light", "dark"):
-            for name, address in PAGES.items():
-                if options.only and not name.startswith(options.only):
-                    continue
-                size = {"width": 1360, "height": 900}
-                context, tab = open_tab(browser, url, color_scheme=scheme, viewport=size, reduced_motion="reduce")
-                page = tab.open(address.format(**known))
-                page.wait_for_timeout(400)  # canvases are painted in the next frame
-                whole = name not in ("runs", "experiment-runs")
-                page.screenshot(path=options.out / f"{name}-{scheme}.png", full_page=whole)
-                print(f"{name}-{scheme}.png", *tab.wrong, flush=True)
-                context.close()
+        looks = itertools.product(("light", "dark"), WIDTHS.items(), PAGES.items())
+        for scheme, (end, width), (name, address) in looks:
+            if options.only and not name.startswith(options.only):
+                continue
+            size = {"width": width, "height": 900}
+            context, tab = open_tab(browser, url, color_scheme=scheme, viewport=size, reduced_motion="reduce")
+            page = tab.open(address.format(**known))
+            page.wait_for_timeout(400)  # canvases are painted in the next frame
+            whole = name not in ("runs", "experiment-runs")
+            page.screenshot(path=options.out / f"{name}{end}-{scheme}.png", full_page=whole)
+            print(f"{name}{end}-{scheme}.png", *tab.wrong, flush=True)
+            context.close()
         browser.close()
 
 

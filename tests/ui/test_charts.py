@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
+from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.caller import Caller
 from tests.support.present import present
+from tests.support.processes import house
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
 
@@ -60,3 +64,40 @@ def test_a_selection_of_runs_is_charted(world, tab):
     page.locator("a.button", has_text="Chart").click()
     expect(dots(page)).to_have_count(1)
     assert "filter=state+%3D+succeeded" in page.url
+
+
+@pytest.fixture
+def api(tmp_path):
+    url = f"sqlite:///{tmp_path / 'charts.db'}"
+    with house(tmp_path, url, analysis_processes=0) as home, httpx.Client(base_url=home.url, timeout=60) as http:
+        yield Caller(http)
+
+
+def chart_of(api, make_result, new_tab, axes, repetitions):
+    """The chart of an experiment whose runs have succeeded."""
+    settings: dict[str, Any] = {"token_slice": 64, "batch_slice": 1, "steps": 3, "warmup": 1, "scheduler": "task"}
+    base = {name: value for name, value in settings.items() if name not in axes}
+    made = api.submit(base={"model": "tiny", **base}, axes=axes, repetitions=repetitions)
+    node = api.worker()
+    for turn in range(math.prod(map(len, axes.values())) * repetitions):
+        lease = node.claim()
+        s = 0.5 + 0.001 * (turn % 7)
+        node.upload(lease, make_result([9, s, s], **{**settings, **{name: lease["spec"][name] for name in axes}}))
+    return new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={made['id']}&view=chart")
+
+
+def test_a_sweep_of_four_axes_opens_as_parallel_coordinates(api, make_result, new_tab):
+    axes = {"policy": ["breadth-first", "critical-path"], "sync": ["step", "none"], "token_slice": [32, 64],
+            "seed": [1, 2]}  # fmt: skip
+    page = chart_of(api, make_result, new_tab, axes, 1)
+    expect(page.get_by_role("heading", name="median step by every setting")).to_be_visible()
+    expect(page.locator("figure.plot svg.drawn path > title")).to_have_count(2**4)
+    expect(page.get_by_label("Horizontal")).to_have_value("every setting")
+
+
+def test_a_dot_has_an_interval_where_its_variant_has_enough_runs(api, make_result, new_tab):
+    page = chart_of(api, make_result, new_tab, {"scheduler": ["fork-join", "task"]}, 8)
+    bars = page.locator("figure.plot svg.drawn path[d*='h6m-3 0V']")
+    expect(bars).to_have_count(2)
+    page.get_by_label("Vertical").select_option("tokens_per_s")  # no interval of its median is known
+    expect(bars).to_have_count(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 
@@ -9,6 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.browser import saved
 from tests.support.patience import until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]  # the first test has the world made
@@ -44,6 +47,13 @@ def test_a_list_is_filtered_by_an_expression_which_is_completed(world, tab):
     box.fill("medain_step_s < 1")
     box.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("did you mean 'median_step_s'")
+
+
+def test_the_runs_of_a_filter_are_had_as_csv(world, tab, tmp_path):
+    text = "scheduler = task and state = succeeded"
+    page = tab.open(f"experiments?view=runs&filter={text}")
+    rows = csv.DictReader(io.StringIO(saved(page, page.get_by_role("button", name="CSV", exact=True).click, tmp_path)))
+    assert [int(row["run_id"]) for row in rows] == sorted((run["id"] for run in runs(world, text)), reverse=True)
 
 
 def test_experiments_and_series_have_the_same_box(world, tab):

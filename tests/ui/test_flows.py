@@ -54,6 +54,8 @@ def test_a_question_is_asked_watched_and_answered(world, tab):
     page.get_by_role("button", name="Report").click()
     page.get_by_role("link", name="Run again").click()
     expect(page.get_by_label("Question")).to_have_value("asked in a browser")
+    page.get_by_label("threads", exact=True).fill("1, 2")  # the copy has one more axis
+    expect(page.locator(".verdict")).to_contain_text("4 runs")
 
 
 def test_a_new_question_begins_with_a_run_or_with_a_node(world, tab):

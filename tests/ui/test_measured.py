@@ -23,6 +23,7 @@ from tests.support.processes import house
 pytestmark = pytest.mark.ui
 
 SPEC = {"model": "tiny", "token_slice": 64, "batch_slice": 1, "steps": 3, "warmup": 1}
+COMMITS = "https://example.org/{from}...{to}"
 NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
 
 
@@ -31,7 +32,7 @@ def api(tmp_path):
     """A server of its own, which confirms alerts only on request."""
     url = f"sqlite:///{tmp_path / 'measured.db'}"
     with (
-        house(tmp_path, url, confirm_alerts=False, poll_s=0.2, analysis_processes=0) as home,
+        house(tmp_path, url, confirm_alerts=False, poll_s=0.2, analysis_processes=0, commits_url=COMMITS) as home,
         httpx.Client(base_url=home.url, timeout=60) as http,
     ):
         yield Caller(http)
@@ -81,7 +82,8 @@ def test_a_history_is_drawn_by_commit_and_any_metric(api, make_result, new_tab):
     tab = new_tab(str(api.http.base_url).rstrip("/"))
     page = tab.open("history?series=1")
     changes = page.get_by_role("table", name="Changes")
-    expect(changes).to_contain_text("bbbbbbbb…cccccccc")
+    link = changes.get_by_role("link", name="bbbbbbbb…cccccccc")
+    expect(link).to_have_attribute("href", f"https://example.org/{'b' * 40}...{'c' * 40}")
     plot = page.locator("figure").first
     for shown in ("aaaaaaaa", "bbbbbbbb", "cccccccc", "milliseconds a step"):
         expect(plot).to_contain_text(shown)

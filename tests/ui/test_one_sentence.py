@@ -40,6 +40,7 @@ def test_an_experiment_has_one_sentence(world, tab):
         assert stored.sentence in printed("experiments", command, str(world.compared), *at)
     shown = tab.open(f"experiment?id={world.compared}")
     expect(shown.locator(".verdict")).to_contain_text(stored.sentence)
+    assert shown.locator(".verdict").inner_text().count("undecided") == 1
     row = shown.get_by_role("region", name="Comparisons").get_by_role("row").nth(1)
     expect(row).to_contain_text(stored.why.sentence)
     expect(tab.open("experiments").locator("main")).to_contain_text(stored.sentence)
@@ -54,3 +55,4 @@ def test_a_comparison_has_one_sentence(world, tab):
     assert found.sentence in printed("compare", *sides, "--server", world.home.url)
     shown = tab.open(f"compare?a={sides[0]}&b={sides[1]}")
     expect(shown.locator(".verdict")).to_contain_text(found.sentence)
+    assert shown.locator(".verdict").inner_text().count("undecided") == 1

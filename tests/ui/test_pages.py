@@ -26,6 +26,20 @@ PAGES = (
     "b=experiment_id%3DCOMPARED%2Cscheduler%3Dtask&step=1",
 )  # fmt: skip
 BACKGROUND = "getComputedStyle(document.documentElement).backgroundColor"
+# Texts of plots that leave their SVG.
+OUTSIDE = """[...document.querySelectorAll('svg.drawn text')].filter(text => {
+  const [own, room] = [text, text.closest('svg')].map(each => each.getBoundingClientRect());
+  return own.left < room.left - 1 || own.right > room.right + 1;
+}).map(text => text.textContent)"""
+# Rows of tables that are much higher than what is in them.
+BLANK = """[...document.querySelectorAll('main tbody tr')].filter(row => {
+  const most = Math.max(...[...row.cells].map(cell => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return range.getBoundingClientRect().height;
+  }));
+  return row.getBoundingClientRect().height > most + 40;
+}).map(row => row.textContent)"""
 LINK = re.compile(r'<link rel="modulepreload" href="([^"]+)">')
 
 
@@ -54,6 +68,15 @@ def test_a_page_fits_a_phone_and_its_headings_are_short(world, new_tab, page):
     for heading in shown.locator("main h1, main th").all():
         assert heading.bounding_box()["height"] <= 66, heading.inner_text()
     assert shown.evaluate("document.scrollingElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_phone_shows_whole_plots_and_rows_without_blanks(world, new_tab, page):
+    tab = new_tab(world.home.url, viewport={"width": 390, "height": 844})
+    shown = tab.open(address(world, page))
+    assert shown.evaluate("document.scrollingElement.scrollWidth") <= 390
+    assert shown.evaluate(OUTSIDE) == []
+    assert shown.evaluate(BLANK) == []
 
 
 def test_all_of_it_works_behind_a_path_prefix(world, new_tab):

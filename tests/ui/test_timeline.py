@@ -204,6 +204,15 @@ def test_the_rows_of_the_timeline_grow_and_shrink_with_the_window(url, new_tab):
         canvas.press("Escape")
 
 
+def test_a_file_for_perfetto_is_saved_and_nothing_is_sent_there(url, new_tab, tmp_path):
+    page = new_tab(url).open("run?id=1&view=timeline")
+    expect(page.get_by_text("ui.perfetto.dev")).to_be_visible()
+    text = saved(page, page.get_by_role("button", name="Save for Perfetto").click, tmp_path)
+    assert (tmp_path / "run-1.json").read_text() == text
+    names = {event["name"] for event in json.loads(text)["traceEvents"] if event["ph"] == "X"}
+    assert any(name.startswith("qkv") for name in names)
+
+
 def test_the_trace_that_bench_ui_times_is_read(url, new_tab):
     """What the timeline needs of a trace is in it."""
     body = ui_browser.trace_of(400)

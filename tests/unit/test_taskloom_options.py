@@ -302,6 +302,22 @@ def test_nodes_of_an_experiment_are_an_option(monkeypatch: pytest.MonkeyPatch, t
     assert CliRunner().invoke(main, ["submit", "--ranks", "2", "--nodes", "0"]).exit_code == 2
 
 
+def test_labels_are_required_by_an_option_beside_those_of_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Requirements] = []
+    monkeypatch.setattr(Client, "submit", lambda _, request, *__: asked.append(request.requires))
+    monkeypatch.setattr(submit, "_print", lambda *_: None)
+    path = tmp_path / "a.toml"
+    path.write_text("[base]\nthreads = 1\n[requires.labels]\nroom = 'a'\ncpu = 'intel'\n")
+    named = ["--require", "cpu=epyc", "--require", "rack=3"]
+    for given in (["--threads", "1", *named], [str(path), *named]):
+        assert CliRunner().invoke(main, ["submit", *given], catch_exceptions=False).exit_code == 0
+    labels = {"cpu": "epyc", "rack": "3"}
+    assert [each.labels for each in asked] == [labels, {"room": "a", **labels}]
+    assert CliRunner().invoke(main, ["submit", "--threads", "1", "--require", "cpu"]).exit_code == 2
+
+
 def test_errors_of_the_core_and_usage_end_with_2() -> None:
     for arguments in (["submit", "no-such.toml"], ["submit"], ["train", "--threads", "0"], ["nonsense"]):
         done = CliRunner().invoke(main, arguments)
