@@ -209,9 +209,9 @@ PARTS: dict[str, Callable[[Served, argparse.Namespace], Coroutine[Any, Any, Figu
     "readers": readers, "largest": largest,
 }  # fmt: skip
 FULL = {"runs": 10_000, "workers": 500, "submissions": 1000, "samples": 200, "beats": 240, "history": 1_000_000,
-        "measured": 10_000, "readers": 40, "streams": 200, "exports": 40, "load_s": 60}
+        "measured": 10_000, "steps": 12, "readers": 40, "streams": 200, "exports": 40, "load_s": 60}
 QUICK = {"runs": 500, "workers": 50, "submissions": 100, "samples": 30, "beats": 20, "history": 10_000,
-         "measured": 400, "readers": 8, "streams": 20, "exports": 8, "load_s": 8}
+         "measured": 400, "steps": 12, "readers": 8, "streams": 20, "exports": 8, "load_s": 8}
 
 
 def main() -> None:

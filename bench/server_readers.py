@@ -32,7 +32,7 @@ from taskloom.server.queue.tables.workers import Worker
 AXES: dict[str, list[Any]] = {
     "scheduler": ["fork-join", "task"], "threads": [1, 2], "batch_slice": [1, 2], "token_slice": [4, 8, 16, 2, 1],
 }  # fmt: skip
-BASE = {"model": "tiny", "steps": 12, "warmup": 2, "seq": 16, "batch": 2}
+BASE = {"model": "tiny", "warmup": 2, "seq": 16, "batch": 2}
 VARIANTS = 40
 ANALYSES = ("scaling", "sweep", "efficiency", "roofline", "memory", "forecast", "report")
 TIMED = ("scaling", "sweep", "report")
@@ -42,7 +42,7 @@ FORMATS = ("csv", "parquet")  # of exports
 async def readers(served: Served, given: argparse.Namespace) -> dict[str, Any]:
     """First and cached answers of a quiet server; then claims and heartbeats beside all readers and streams, and beside
     exports too."""
-    fill(served.database_url, given.measured)
+    fill(served.database_url, given.measured, given.steps)
     first_s, again_s, unchanged_s = {}, {}, {}
     async with Connection(served.port) as connection:
         await connection.ask("GET", "/analysis/calibration")  # a process has started
@@ -54,7 +54,7 @@ async def readers(served: Served, given: argparse.Namespace) -> dict[str, Any]:
             unchanged_s[kind] = [await _timed(connection, path, etag) for _ in range(20)]
             print(f"readers: {kind} {first_s[kind]:.2f} s, then {1e3 * min(again_s[kind]):.0f} ms", flush=True)
     return {
-        "measured": given.measured, "readers": given.readers, "streams": given.streams, "exports": given.exports,
+        **{name: getattr(given, name) for name in ("measured", "steps", "readers", "streams", "exports")},
         "first_s": first_s, "again_s": again_s, "unchanged_s": unchanged_s, "idle": await _load(served, given),
         "beside": await _load(served, given, given.readers, given.streams),
         "unread": await _load(served, given, given.readers, given.streams, given.exports),
@@ -159,7 +159,7 @@ async def _leave_unread(port: int, form: str) -> None:
                 await asyncio.sleep(0.2)
 
 
-def fill(url: str, runs: int) -> None:
+def fill(url: str, runs: int, steps: int = 12) -> None:
     """Store an experiment of succeeded runs with results as a trainer writes them."""
     pick = random.Random(1337)
     database = Database(url)
@@ -183,7 +183,7 @@ def fill(url: str, runs: int) -> None:
             rows: dict[type, list[dict[str, Any]]] = {Run: [], Attempt: [], Result: [], Digest: []}
             for place, variant in enumerate(pick.sample(variants, VARIANTS)):
                 number = repetition * VARIANTS + place + 1
-                spec = TrainConfig.from_dict({**BASE, **variant})
+                spec = TrainConfig.from_dict({**BASE, "steps": steps, **variant})
                 text, median_s = result_text(spec, pick)
                 rows[Run].append({
                     "id": number, "experiment_id": 1, "position": number - 1, "block": repetition,
@@ -225,8 +225,8 @@ def rows(part: dict[str, Any], quantiles: Any) -> list[tuple[str, str]]:
     out = []
     for kind, first_s in part["first_s"].items():
         again, unchanged = quantiles(part["again_s"][kind]), quantiles(part["unchanged_s"][kind])
-        out.append((f"{kind} of {part['measured']:,} runs: first; again, p50 / p99; unchanged (304)",
-                    f"{first_s:.2f} s; {again}; {unchanged}"))  # fmt: skip
+        of = f"{kind} of {part['measured']:,} runs of {part['steps']:,} steps"
+        out.append((f"{of}: first; again, p50 / p99; unchanged (304)", f"{first_s:.2f} s; {again}; {unchanged}"))
     beside = f"{part['readers']} readers, {part['streams']} streams"
     for name, what in (
         ("idle", "nobody reads"), ("beside", beside), ("unread", f"{beside}, {part['exports']} unread exports"),
