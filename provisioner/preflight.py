@@ -6,11 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
-from gpt2core.spec.errors import ConfigError
+from gpt2core.spec.errors import ConfigError, InputError
 from gpt2core.spec.preflight import UMASK, Check
 from gpt2core.spec.settings import expanded, state_folder, writable
+from gpt2core.spec.wording import counted
 from taskloom.contract.http import reached
-from taskloom.provisioner.pools import Pools
+from taskloom.provisioner.pools import Pools, read
 
 COMMANDS = ("sbatch", "squeue", "scancel")
 
@@ -31,14 +32,34 @@ def _slurm() -> str:
 SLURM = Check("Slurm", _slurm)
 
 
-def checks(pools: Pools, state: Path) -> tuple[Check, ...]:
-    """The checks before provisioning."""
+def state_file(pools: Pools, given: str | None) -> Path:
+    """Path of the file that lists a provisioner's jobs. given: --state."""
+    return expanded(Path(given), "--state") if given else default_state(pools.name)
+
+
+def checks(pools: Pools, state: str | None = None) -> tuple[Check, ...]:
+    """The checks before provisioning. state: --state."""
 
     def folders() -> str:
         log = expanded(pools.log_folder, "log_folder to a whole path")
-        return f"{writable('log_folder', log)}, {writable('--state', state.parent)}"
+        return f"{writable('log_folder', log)}, {writable('--state', state_file(pools, state).parent)}"
 
     return (
         UMASK, SLURM, Check("folders of the provisioner", folders),
-        Check("way to the server", lambda: reached(pools.server, pools.token())),
+        Check("way of the provisioner to its server", lambda: reached(pools.server, pools.token())),
     )  # fmt: skip
+
+
+def checks_of(file: str | None) -> tuple[Check, ...]:
+    """Those of a pools file, and the file's own; without one only Slurm's commands, which all files need."""
+    if file is None:
+        return (SLURM,)
+
+    def pools_file() -> str:
+        return f"{Path(file).absolute()}, with {counted(len(read(Path(file)).pools), 'pool')}"
+
+    try:
+        rest = checks(read(Path(file)))
+    except InputError:  # pools_file says it
+        rest = (UMASK, SLURM)
+    return (Check("pools file", pools_file), *rest)

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from gpt2core.spec import preflight
 from gpt2core.spec.errors import InputError
-from gpt2core.spec.settings import expanded
 from taskloom.contract import http, logs, options
 from taskloom.contract.retry import Refused
 from taskloom.provisioner.jobs import Jobs
 from taskloom.provisioner.loop import Provisioner, log
 from taskloom.provisioner.metrics import Metrics
 from taskloom.provisioner.pools import read
-from taskloom.provisioner.preflight import SLURM, checks, default_state
+from taskloom.provisioner.preflight import checks, checks_of, state_file
 from taskloom.provisioner.server import Server
 
 EXIT_OK, EXIT_FAILED, EXIT_BAD_INPUT, EXIT_SERVER = 0, 1, 2, 3
@@ -33,15 +32,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    if list(arguments) == [preflight.OPTION]:
-        preflight.tell([SLURM], sys.stdout)
+    if arguments[:1] == [preflight.OPTION]:  # and perhaps the pools file
+        preflight.tell(checks_of(next(iter(arguments[1:]), None)), sys.stdout)
         return EXIT_OK
     given = parser().parse_args(arguments)
     logs.to_standard_error(logs.JsonFormatter(), "httpx")
     try:
         pools = read(given.pools, given.server)
-        state = expanded(Path(given.state), "--state") if given.state else default_state(pools.name)
-        preflight.require(checks(pools, state))
+        preflight.require(checks(pools, given.state))
+        state = state_file(pools, given.state)
         jobs = Jobs(pools.name, state)
         server = Server(pools.server, pools.token())
         metrics = Metrics(given.metrics_port)

@@ -272,17 +272,21 @@ PROCESSES: dict[str, Callable[[], bool]] = {
 }
 
 
-def surroundings() -> tuple[list[Check], str | None]:
-    """What each of our processes checks before its work; and why nothing can be trained here, or None."""
+def surroundings(pools: str | None = None) -> tuple[list[Check], str | None]:
+    """What each of our processes checks before its work; and why nothing can be trained here, or None.
+
+    pools: the provisioner's file, for all that it checks.
+    """
+    further = {} if pools is None else {"taskloom.provisioner": [pools]}
     started = {
         module: subprocess.Popen(
-            [sys.executable, "-P", "-m", module, preflight.OPTION],
+            [sys.executable, "-P", "-m", module, preflight.OPTION, *further.get(module, ())],
             stdout=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for this process
         )
         for module, can_start in PROCESSES.items()
-        if can_start()
+        if can_start() or module in further
     }
     found: dict[str, preflight.Finding] = {}
     unfit = None

@@ -27,8 +27,9 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @click.option("--peaks", "measure", is_flag=True,
               help="measure the node's peaks by number of threads; later results contain them")  # fmt: skip
 @click.option("--force", is_flag=True, help="with --peaks: measure even if other processes keep cores busy")
+@click.option("--pools", metavar="POOLS.toml", help="check also what `taskloom provision POOLS.toml` needs here")
 @json_option
-def doctor(measure: bool, force: bool, as_json: bool) -> None:
+def doctor(measure: bool, force: bool, pools: str | None, as_json: bool) -> None:
     """Check whether this machine is fit to measure on, and print what server, worker and trainer check when they start.
 
     The exit code is 2 if a check fails, that is, if one of them cannot start here. Warnings do not change it.
@@ -37,7 +38,9 @@ def doctor(measure: bool, force: bool, as_json: bool) -> None:
         raise click.UsageError("--force needs --peaks")
     if measure:
         extras.require("worker")
-    surroundings, unfit = diagnosis.surroundings()
+    if pools is not None:
+        extras.require("provisioner")
+    surroundings, unfit = diagnosis.surroundings(pools)
     if unfit is None:
         checks = [*diagnosis.examine(), *surroundings]
         show(checks, measured_peaks(force, as_json) if measure else peaks.read(), as_json)

@@ -90,6 +90,22 @@ def test_a_plan_prints_what_would_be_submitted_and_submits_nothing(home: House, 
 
 
 @pytest.mark.usefixtures("waiting")
+def test_doctor_checks_what_a_provisioner_needs_here(home: House) -> None:
+    slurm = fake_slurm.commands(home.folder / "slurm")
+    doctor = (sys.executable, "-P", "-m", "taskloom.cli", "doctor", "--json", "--pools")
+    found = {each["name"]: each["found"] for each in json.loads(printed(home, slurm, *doctor, "pools.toml"))["checks"]}
+    assert found["pools file"] == f"{home.folder}/pools.toml, with 1 pool"
+    assert found["Slurm"] == ", ".join(f"{slurm}/{name}" for name in ("sbatch", "squeue", "scancel"))
+    assert found["folders of the provisioner"] == f"jobs, {home.folder}/state/taskloom"
+    assert found["way of the provisioner to its server"] == home.url
+    refused = subprocess.run(
+        (*doctor, "none.toml"), cwd=home.folder, env=environment(home, slurm), capture_output=True, text=True,
+        timeout=240, check=False,
+    )  # fmt: skip
+    assert (refused.returncode, json.loads(refused.stderr)["error"]) == (2, "none.toml: No such file or directory")
+
+
+@pytest.mark.usefixtures("waiting")
 def test_a_password_of_the_servers_address_reaches_a_job_by_its_environment_alone(home: House) -> None:
     def carry(message: Message, send: Send) -> httpx.Response:  # as a proxy that asks for a password
         others = {name: value for name, value in message.headers.items() if name != "authorization"}

@@ -14,7 +14,7 @@ from gpt2core.spec import preflight, settings
 from gpt2core.spec.errors import ConfigError, FileError, InputError
 from gpt2core.spec.preflight import TRAINING, Check, examine, require
 from taskloom.provisioner.pools import Pools
-from taskloom.provisioner.preflight import SLURM, checks
+from taskloom.provisioner.preflight import SLURM, checks, checks_of
 
 
 def refuses() -> str:
@@ -107,10 +107,31 @@ def test_a_provisioner_makes_no_folder_that_it_cannot_open(tmp_path: Path) -> No
     before = os.umask(0o277)
     try:
         with pytest.raises(ConfigError, match="umask = '0277' is not accepted"):
-            require(checks(pools, tmp_path / "state" / "a.json"))
+            require(checks(pools, str(tmp_path / "state" / "a.json")))
     finally:
         os.umask(before)
     assert not (tmp_path / "state").exists()
+
+
+POOLS = '[pools.a]\ncores = {cores}\nmemory = 1\nwalltime = 60\nmax_jobs = 1\n'
+
+
+def test_a_pools_file_is_checked_with_all_that_its_provisioner_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = tmp_path / "pools.toml"
+    text = f'server = "http://127.0.0.1:1"\nlog_folder = "{tmp_path}/logs"\n{POOLS}'
+    file.write_text(text.format(cores=1))
+    found = {each.name: each for each in examine(checks_of(str(file)))}
+    assert found["pools file"].found == f"{file}, with 1 pool"
+    assert found["folders of the provisioner"].found == f"{tmp_path}/logs, {tmp_path}/state/taskloom"
+    assert "http://127.0.0.1:1" in found["way of the provisioner to its server"].found
+    file.write_text(text.format(cores=0))
+    (wrong,) = (each for each in examine(checks_of(str(file))) if each.name == "pools file")
+    assert wrong.advice == f"{file}: pools.a.cores is 0: Input should be greater than or equal to 1"
+    (missing,) = (each for each in examine(checks_of(str(tmp_path / "x"))) if each.name == "pools file")
+    assert missing.advice == f"{tmp_path}/x: No such file or directory"
 
 
 def test_lines_of_preloaded_libraries_before_the_findings_are_skipped() -> None:
