@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ from taskloom.contract.options import DEFAULT_DATABASE
 from taskloom.server.errors import StartRefused
 
 PREFIX = "TASKLOOM_"
+ALIKE = 0.85  # of two names, from 0 to 1 (difflib): other variables are less alike than this, misspelt ones more
 Place = Annotated[Path, AfterValidator(lambda path: expanded(path, "a whole path"))]
 ACCEPTED = {  # by pydantic's types of errors
     "float_parsing": "a number",
@@ -246,6 +248,8 @@ class Settings(BaseSettings):
                 f"{PREFIX}HEARTBEAT_S = {found.heartbeat_s:g} is not accepted: less than {PREFIX}LEASE_S, "
                 f"{found.lease_s:g}, because an attempt without a heartbeat for this long is lost"
             )
+        if misspelt := _misspelt():
+            raise StartRefused("; ".join(misspelt))
         return found
 
     def _beside(self, name: str) -> Path:
@@ -253,6 +257,17 @@ class Settings(BaseSettings):
         url = make_url(self.database_url)
         is_file = url.get_backend_name() == "sqlite" and url.database
         return Path(f"{url.database}.{name}" if is_file else name)
+
+
+def _misspelt() -> list[str]:
+    """Variables that are nearly those of a setting: a limit that nobody reads would be none. Values may be secrets."""
+    names = {name.upper() for name in Settings.model_fields}
+    given = {name.removeprefix(PREFIX) for name in os.environ if name.startswith(PREFIX)}
+    nearly = {name: difflib.get_close_matches(name, names, 1, ALIKE) for name in sorted(given - names)}
+    return [
+        f"{PREFIX}{name} is not accepted: no setting has this name; {PREFIX}{near[0]} is one"
+        for name, near in nearly.items() if near
+    ]  # fmt: skip
 
 
 def _explained(error: ErrorDetails) -> str:

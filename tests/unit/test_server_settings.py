@@ -10,6 +10,8 @@ import time
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from gpt2core.spec.settings import TRAINERS
+from taskloom.contract import options
 from taskloom.server import database_url, db
 from taskloom.server.db import Database
 from taskloom.server.errors import StartRefused
@@ -61,6 +63,24 @@ def test_a_value_out_of_range_says_what_is_accepted(monkeypatch, name, value, ac
     with pytest.raises(StartRefused, match=f"TASKLOOM_{name} = '{value}' is not accepted: {accepted}") as raised:
         Settings.read()
     assert "TASKLOOM_POLL_S = 'soon' is not accepted: a number" in str(raised.value)  # every wrong one
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("MAX_NODE_HOUR", "MAX_NODE_HOURS"), ("LEASE_SEC", "LEASE_S"), ("OIDC_CLIENT_SECRET", "OIDC_CLIENT_SECRET_FILE")],
+)
+def test_a_misspelt_variable_is_named_without_its_value(monkeypatch, name, meant):
+    monkeypatch.setenv(f"TASKLOOM_{name}", "s3cret")
+    with pytest.raises(StartRefused) as raised:
+        Settings.read()
+    assert str(raised.value) == f"TASKLOOM_{name} is not accepted: no setting has this name; TASKLOOM_{meant} is one"
+
+
+def test_variables_of_other_processes_and_of_users_are_none_of_the_servers(monkeypatch):
+    others = {option.variable for option in (*options.WORKER, *options.PROVISION)} - {""}
+    for name in (*others, *TRAINERS, "TASKLOOM_TOKEN", "TASKLOOM_COMMIT", "TASKLOOM_SITE", "TASKLOOM_NODE"):
+        monkeypatch.setenv(name, "x")
+    Settings.read()
 
 
 @pytest.mark.parametrize(("heartbeat_s", "lease_s"), [("90", "60"), ("60", "60"), ("15", "10")])
