@@ -66,6 +66,7 @@ const RUN_COLUMNS = [
 	},
 	{
 		label: 'Variant',
+		sort: 'variant',
 		class: 'question',
 		cell: row => html`
 			${variantName(row.variant)} <small class="soft">repetition ${row.repetition}</small>

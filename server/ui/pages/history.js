@@ -331,6 +331,7 @@ export default function History() {
 									columns=${[
 										{
 											label: 'Configuration',
+											sort: 'name',
 											class: 'question',
 											cell: s => html`<a
 												href=${link('history', {
@@ -345,17 +346,18 @@ export default function History() {
 												${s.name}
 											</a>`
 										},
-										{label: 'Node', cell: s => s.node},
+										{label: 'Node', sort: 'node', cell: s => s.node},
 										{
 											label: 'Step time',
 											tight: true,
 											cell: s => s.recent_s.length > 0 && html`<${Spark} values=${s.recent_s} />`
 										},
-										{label: 'Latest', number: true, cell: s => ms(s.median_step_s)},
+										{label: 'Latest', sort: 'median_step_s', number: true, cell: s => ms(s.median_step_s)},
 										{label: 'Runs', number: true, sort: 'runs', cell: s => count(s.runs)},
 										{label: 'Newest', tight: true, sort: 'last_at', cell: s => html`<${Time} at=${s.last_at} />`},
 										{
 											label: 'Alerts',
+											sort: 'alerts',
 											cell: s =>
 												s.alerts.map(
 													(/** @type {import('../schemas').Schemas['AlertSummary']} */ a) => html`<${State}
