@@ -23,7 +23,7 @@ from taskloom import Client, Experiment
 from taskloom.cli import main
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.errors import BadRequest, FrameLibraryMissing
-from taskloom.server.read.exports import formats, tables
+from taskloom.server.read.exports import experiments, formats, tables
 from tests.support.exchanges import exchanged
 from tests.support.present import present
 
@@ -234,6 +234,34 @@ def test_an_experiment_of_the_client_waits_has_a_verdict_and_gives_frames(done):
         link = f'<a href="{client.server}/ui/experiment?id=1">Experiment 1</a> (a, &quot;b&quot;): {states}. '
         assert experiment._repr_html_().startswith(link)
         assert json.loads(experiment.model_dump_json()).keys() == done.get("/experiments/1").keys()
+
+
+def test_experiments_are_those_of_the_list_with_their_verdicts(done, monkeypatch, tmp_path):
+    monkeypatch.setattr(experiments, "AT_ONCE", 2)
+    done.submit(name="=1+1", tags=["b", "a"], commit="abcdef0", base={"model": "tiny"})
+    done.submit(name="last", base={"threads": 2})
+    judged = {"verdict": "faster", "a": "x", "b": "y", "ratio": 1.5, "low": 1.25, "high": 2.0, "sentence": "y."}
+    done.sql(f"UPDATE experiment SET verdict = '{json.dumps(judged)}' WHERE id = 1")
+    with Client(str(done.http.base_url)) as client:
+        listed = done.get("/experiments", sort="name")["items"]
+        rows = rows_of("ndjson", exported(done, "experiments", "ndjson", sort="name"))
+        for row, item in zip(rows, listed, strict=True):
+            assert row["experiment_id"] == item["id"]
+            same = ("name", "state", "runs", "submitter", "purpose", "flagged_runs", "commit", "branch", "group")
+            assert {name: row[name] for name in same} == {name: item[name] for name in same}
+            assert row["created_at"][:19] == item["created_at"][:19]
+            assert (row["tags"], json.loads(row["by_state"])) == (" ".join(item["tags"]), item["by_state"])
+            assert {name: row[name] for name in judged} == (judged if item["id"] == 1 else dict.fromkeys(judged))
+        asked = {"state": "active", "filter": "threads = 2", "columns": "name"}
+        assert list(client.frame("experiments", "pandas", **asked).name) == ["last"]
+    text = exported(done, "experiments", "csv", tag="a", columns="name,tags,commit,ratio").decode()
+    assert text == "name,tags,commit,ratio\n'=1+1,a b,abcdef0,\n"
+    done.get("/exports/experiments", 422, node="n1")
+    (error,) = done.get("/exports/experiments", 422, columns="cheese")["errors"]
+    assert error["accepted"].startswith("columns among experiment_id, commit, ")
+    options = ("--filter", "runs = 1", "--sort", "-name", "--columns", "name", "--server", str(done.http.base_url))
+    written = CliRunner().invoke(main, ["export", "experiments", "-o", str(tmp_path / "made.csv"), *options])
+    assert (written.exit_code, (tmp_path / "made.csv").read_text()) == (0, "name\nlast\n'=1+1\n")
 
 
 def test_the_client_takes_a_request_as_a_model_a_mapping_or_keywords(done):

@@ -56,6 +56,22 @@ def test_the_runs_of_a_filter_are_had_as_csv(world, tab, tmp_path):
     assert [int(row["run_id"]) for row in rows] == sorted((run["id"] for run in runs(world, text)), reverse=True)
 
 
+def test_experiments_and_points_of_series_are_had_as_csv(world, tab, tmp_path):
+    def had(address):
+        page = tab.open(address)
+        press = page.get_by_role("button", name="CSV", exact=True).click
+        return list(csv.DictReader(io.StringIO(saved(page, press, tmp_path))))
+
+    query: dict[str, str | int] = {"filter": "threads = 2", "sort": "-runs", "limit": 500}
+    answer = httpx.get(f"{world.home.url}/api/v1/experiments", params=query, timeout=60).raise_for_status()
+    rows = had("experiments?filter=threads = 2&sort=-runs")
+    assert [int(row["experiment_id"]) for row in rows] == [item["id"] for item in answer.json()["items"]]
+    assert {row["name"] for row in rows} == {item["name"] for item in answer.json()["items"]}
+    points = had("history?filter=scheduler = task")
+    assert points
+    assert {row["scheduler"] for row in points} == {"task"}
+
+
 def test_experiments_and_series_have_the_same_box(world, tab):
     page = tab.open("experiments?filter=" + "scheduler = fork-join and threads = 2")
     expect(page.locator("tr[data-row]")).to_have_count(1)

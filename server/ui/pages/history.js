@@ -6,7 +6,7 @@ import {changed, useAction, useAnswer} from '../answers.js';
 import {count, median, ms, number, pairsOf, percent, plural, round} from '../format.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
-import {Filter, Pages} from '../lists.js';
+import {Csv, Filter, Pages} from '../lists.js';
 import {METRICS, MS, plain} from '../plots/scale.js';
 import {Lines, Spark} from '../plots/series.js';
 import {State} from '../words.js';
@@ -308,6 +308,7 @@ export default function History() {
 					label="Alerts"
 					options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map(state => [state, state])]}
 				/>
+				<${Csv} of="history" asked=${{filter: asked.filter, node: asked.node}} />
 			</div>
 			<${Alerts} alerts=${alerts} />
 			${chosen && html`<${One} key=${chosen} id=${chosen} />`}
