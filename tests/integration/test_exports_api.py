@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import html
 import io
 import json
 import math
@@ -9,6 +10,7 @@ import re
 import tempfile
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy
 import pandas
@@ -232,7 +234,7 @@ def test_an_experiment_of_the_client_waits_has_a_verdict_and_gives_frames(done):
         states = "finished, 4 runs (1 failed and 3 succeeded)"
         assert repr(experiment) == str(experiment) == f'Experiment 1 (a, "b"): {states}. {verdict.sentence}'
         link = f'<a href="{client.server}/ui/experiment?id=1">Experiment 1</a> (a, &quot;b&quot;): {states}. '
-        assert experiment._repr_html_().startswith(link)
+        assert experiment._repr_html_() == f"{link}{html.escape(verdict.sentence)}"  # without a ratio no plot
         assert json.loads(experiment.model_dump_json()).keys() == done.get("/experiments/1").keys()
 
 
@@ -262,6 +264,29 @@ def test_experiments_are_those_of_the_list_with_their_verdicts(done, monkeypatch
     options = ("--filter", "runs = 1", "--sort", "-name", "--columns", "name", "--server", str(done.http.base_url))
     written = CliRunner().invoke(main, ["export", "experiments", "-o", str(tmp_path / "made.csv"), *options])
     assert (written.exit_code, (tmp_path / "made.csv").read_text()) == (0, "name\nlast\n'=1+1\n")
+
+
+def test_a_notebook_shows_the_ratio_with_its_interval_over_the_noise_floor(done):
+    with Client(str(done.http.base_url)) as client:
+        experiment = client.experiment(1).wait(timeout_s=20)
+    figures = {"ratio": 1.05, "low": 1.02, "high": 1.08, "verdict": "faster", "a": "<b>", "b": "&amp;"}
+    verdict = present(experiment.verdict).model_copy(update=figures)
+    page = experiment.model_copy(update={"verdict": verdict})._repr_html_()
+    assert "var(" not in page
+    svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    texts = [str(each.text) for each in svg.findall(".//{*}text")]
+    assert {"<b> time / &amp; time", "&amp; is faster \u2192", "step time"} <= {*texts}
+    band, dot = (next(each for each in svg.findall(f".//{{*}}{kind}") if each.find("{*}title") is not None)
+                 for kind in ("rect", "circle"))  # fmt: skip
+    titles = [each.findtext("{*}title") for each in (band, dot)]
+    assert titles == ["noise floor 1.0%", "step time: 1.050, faster"]
+    # On the figure's scale: the line at 1, the band from 1 / 1.01 to 1.01, the ratio and the ends of its interval.
+    one, interval = [each.attrib["points"] for each in svg.findall(".//{*}polyline")][:2]
+    (at_1, _), (low, high) = ([float(point.split(",")[0]) for point in line.split()] for line in (one, interval))
+    unit = (high - low) / (1.08 - 1.02)
+    left = float(band.attrib["x"])
+    places = [low, float(dot.attrib["cx"]), left, left + float(band.attrib["width"])]
+    assert [1 + (each - at_1) / unit for each in places] == pytest.approx([1.02, 1.05, 1 / 1.01, 1.01], abs=1e-3)
 
 
 def test_the_client_takes_a_request_as_a_model_a_mapping_or_keywords(done):
