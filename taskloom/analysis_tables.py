@@ -11,7 +11,7 @@ from gpt2core.spec.wording import counted, seconds
 from taskloom.analysis.naming import configuration
 from taskloom.analysis.thresholds import StepLimits
 from taskloom.analysis.wording import settings, sides_of, tiles_name, told_apart, value_name
-from taskloom.tables import NONE, SHORT_COMMIT, new_table, number, percent, variant
+from taskloom.tables import NONE, SHORT_COMMIT, instant, new_table, number, percent, variant
 
 if TYPE_CHECKING:
     from taskloom.analysis.calibration import Calibration
@@ -277,6 +277,16 @@ def history(found: Sequence[Series]) -> Shown:
                 f"  from run {change.first_after} on: {seconds(change.before_s)} -> {seconds(change.after_s)} a step, "
                 f"ratio after / before {change.ratio:.3f}{bounds}: {state}{differs}"
             )
+
+
+def series(items: Iterable[SeriesRow]) -> Table:
+    """Table of series with the states of their alerts."""
+    table = new_table(None, "series", "configuration", "node", "newest, UTC", "alerts", "latest", "runs", left=5)
+    for item in items:
+        states = " ".join(alert.state for alert in item.alerts) or NONE
+        latest = seconds(item.median_step_s)
+        table.add_row(str(item.id), item.name, item.node, instant(item.last_at), states, latest, str(item.runs))
+    return table
 
 
 def thresholds(items: Iterable[SeriesRow]) -> Table:

@@ -203,20 +203,21 @@ class Client(Analyses):
         return list(self._ask("GET", f"/experiments/{experiment_id}/variants", VariantTable).rows)
 
     def export(self, table: str, target: Path, format: str = "csv", **filters: Any) -> None:
-        """Write a table ("runs", "steps", "ops", "variants", "history",
+        """Write a table ("experiments", "runs", "steps", "ops", "variants", "history",
         "tuning_trials") to a file, completely or not at all.
 
-        format: csv, ndjson, parquet or arrow. filters: those of `runs`, and `columns`. Raises OSError.
+        format: csv, ndjson, parquet or arrow. filters: those of `runs` (for "experiments" those of `experiments`), and
+        `columns`. Raises OSError.
         """
         with files.replacing(target) as part, part.open("wb") as file:
             self._stream(f"/exports/{table}", file.write, {**parameters(filters), "format": format})
 
     def frame(self, table: str, library: str | None = None, **filters: Any) -> Any:
-        """Return a table ("runs", "steps", "ops", "variants", "history",
+        """Return a table ("experiments", "runs", "steps", "ops", "variants", "history",
         "tuning_trials") as a data frame of pandas or polars.
 
-        library: "pandas" or "polars"; None: the installed one, pandas first. filters: those of `runs`, and
-        `columns`. Raises FrameLibraryMissing.
+        library: "pandas" or "polars"; None: the installed one, pandas first. filters: as of `export`. Raises
+        FrameLibraryMissing.
         """
         make = frames.maker(library)
         content = io.BytesIO()

@@ -51,8 +51,26 @@ class Experiment(ExperimentDetail):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the same, with a link to its page."""
-        return f'<a href="{escape(self.url)}">Experiment {self.id}</a>{escape(self._said)}'
+        """What a notebook shows: the same with a link to its page, and the verdict's ratio as a plot."""
+        return f'<a href="{escape(self.url)}">Experiment {self.id}</a>{escape(self._said)}{self._plot}'
+
+    @property
+    def _plot(self) -> str:
+        """The ratio with its interval over the noise floor, as a report draws it; empty without one."""
+        found = self.verdict
+        if found is None or found.ratio is None:
+            return ""
+        from taskloom.analysis.comparison import NOISE_FLOOR
+        from taskloom.analysis.report.ratios import Ratio, figure_of
+        from taskloom.analysis.report.tokens import COLOURS, light
+        from taskloom.analysis.wording import sides_of
+
+        row = Ratio("step time", found.ratio, found.low, found.high, found.verdict)
+        sides = sides_of([(None, found.a, found.b)])
+        svg = figure_of([row], sides, NOISE_FLOOR, 90, 640)
+        for name in COLOURS:  # a notebook has no custom properties
+            svg = svg.replace(f"var(--{name})", light(name))
+        return f"<div>{svg}</div>"
 
     @property
     def _said(self) -> str:

@@ -55,11 +55,11 @@ def commit_options(command: F) -> F:
     return command
 
 
-def filter_option(what: str) -> Callable[[F], F]:
+def filter_option(what: str, example: str = "median_step_s < 0.1 and scheduler = task") -> Callable[[F], F]:
     """--filter EXPRESSION"""
     return click.option(
         "--filter", multiple=True, metavar="EXPRESSION",
-        help=f"only {what} that match, such as 'median_step_s < 0.1 and scheduler = task'; a name or value that does "
+        help=f"only {what} that match, such as '{example}'; a name or value that does "
         "not exist is an error, which lists those that do",
     )  # fmt: skip
 

@@ -119,8 +119,7 @@ def _ending(code: int, signal_name: str | None, events: Mapping[str, Mapping[str
     if error is None:
         why = f"was ended by {signal_name}" if signal_name else f"ended with exit status {code} and no result"
         error = {"slug": "exit-status", "detail": f"the trainer {why}"}
-    status = error.get("exit_code", code)
-    return LocalEnding(status if status in (launch.EXIT_FAILED, launch.EXIT_BAD_INPUT) else 1, None, error)
+    return LocalEnding(code if code in (launch.EXIT_FAILED, launch.EXIT_BAD_INPUT) else 1, None, error)
 
 
 def _stop(child: Child, inbox: SimpleQueue[Any]) -> None:

@@ -10,8 +10,8 @@ from taskloom.analysis.rank_forecast import RankForecast
 from taskloom.analysis.report.conclusion import milliseconds, variant_name
 from taskloom.analysis.report.content import Report
 from taskloom.analysis.report.elements import figure, mib, ms, share, table
-from taskloom.analysis.report.plots import LEFT, RIGHT, ROW, WIDTH
-from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, row_name, text, x_axis
+from taskloom.analysis.report.plots import LEFT, RIGHT, WIDTH
+from taskloom.analysis.report.svg import INK, ROW, Scale, legend, line, plain, rect, row_name, text, x_axis
 from taskloom.analysis.report.svg import figure as drawing
 
 IN_FLIGHT = {"hidden": "var(--useful)", "exposed": "var(--barrier)"}

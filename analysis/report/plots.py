@@ -22,8 +22,10 @@ from taskloom.analysis.report.conclusion import (
     variant_name,
 )
 from taskloom.analysis.report.content import Report
+from taskloom.analysis.report.ratios import Ratio, figure_of
 from taskloom.analysis.report.svg import (
     INK,
+    ROW,
     SOFT,
     Scale,
     bar,
@@ -43,7 +45,7 @@ from taskloom.analysis.scaling import ScalingRow
 from taskloom.analysis.variants import Variant
 from taskloom.analysis.wording import told_apart
 
-WIDTH, LEFT, RIGHT, ROW = 900, 250, 150, 24
+WIDTH, LEFT, RIGHT = 900, 250, 150
 UNITS = {"batch": "samples", "seq": "tokens", "side": "rows of an image"}
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
 
@@ -91,27 +93,11 @@ def ratios(report: Report) -> str:
     rows = [(place(sweep, row, where), row, row.ratio) for where, row in named if row.ratio is not None]
     if not rows:
         return ""
-    of, floor = sides(sweep), sweep.noise_floor
-    ends = [end or ratio for _, row, ratio in rows for end in (row.ratio_low, row.ratio_high)]
-    reach = max(1 + 2 * floor, *ends, *(1 / end for end in ends)) ** 1.06
-    top, bottom = 20, 20 + ROW * len(rows)
-    x = Scale(1 / reach, reach, LEFT, WIDTH - 40)
-    label = f"noise floor {floor:.1%}"
-    band = rect(x(1 / (1 + floor)), top, x(1 + floor) - x(1 / (1 + floor)), bottom - top, "var(--raised)", label)
-    parts = [band, *x_axis(x, top, bottom, of.ratio, plain), line([(x(1), top), (x(1), bottom)], INK, 1.4)]
-    parts.append(text(x(1) + 12, bottom + 54, f"{of.above_1} \u2192", size=12))
-    for i, (name, row, ratio) in enumerate(rows):
-        y = top + ROW * i + ROW / 2
-        side = row.b if ratio > 1 else row.a
-        colour = colour_of(side) if axis_of(sweep, row) == "scheduler" else INK
-        colour = colour if row.verdict in ("faster", "slower") else "var(--edge)"
-        parts += row_name(LEFT - 8, y, name)
-        if row.ratio_low is not None and row.ratio_high is not None:
-            low, high = x(row.ratio_low), x(row.ratio_high)
-            parts.append(line([(low, y), (high, y)], colour, 1.8))
-            parts += [line([(end, y - 4), (end, y + 4)], colour, 1.8) for end in (low, high)]
-        parts.append(dot(x(ratio), y, colour, 5, f"{name}: {ratio:.3f}, {row.verdict}"))
-    return figure(WIDTH, bottom + 66, parts, f"Ratios: {of.ratio}")
+    drawn = []
+    for name, row, ratio in rows:
+        colour = colour_of(row.b if ratio > 1 else row.a) if axis_of(sweep, row) == "scheduler" else INK
+        drawn.append(Ratio(name, ratio, row.ratio_low, row.ratio_high, row.verdict, colour))
+    return figure_of(drawn, sides(sweep), sweep.noise_floor, LEFT, WIDTH)
 
 
 def samples(report: Report) -> str:

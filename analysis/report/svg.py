@@ -9,6 +9,7 @@ from html import escape
 INK, SOFT, GRID, PAPER = "var(--ink)", "var(--soft)", "var(--line)", "var(--paper)"
 Point = tuple[float, float]
 WIDTH_OF_LETTER = 0.6  # of its size; a wide font's
+ROW = 24  # height of a figure's row
 LONG = 64  # letters of a row's name in one line
 POINTED = 0.5  # width from which a mark can be pointed at
 

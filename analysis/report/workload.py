@@ -23,7 +23,7 @@ from taskloom.analysis.report.elements import (
     share,
     table,
 )
-from taskloom.analysis.report.svg import INK, Scale, legend, line, plain, rect, text, x_axis
+from taskloom.analysis.report.svg import INK, ROW, Scale, legend, line, plain, rect, text, x_axis
 from taskloom.analysis.report.svg import figure as drawing
 from taskloom.analysis.wording import settings
 from taskloom.analysis.workload import SchedulerRatio, Workload, WorkNetwork, WorkRow
@@ -113,7 +113,7 @@ def _network(of: WorkNetwork, roofs: Sequence[RooflineRow], says: bool) -> str:
 
 def _stacked(title: str, label: str, rows: Sequence[tuple[str, Sequence[Part], str, float | None]]) -> str:
     """Stacked bars: (name, parts, text at the end, mark) a row."""
-    left, right, height = 300, 210, plots.ROW
+    left, right, height = 300, 210, ROW
     longest = max((max(sum(part[1] for part in parts), mark or 0) for _, parts, _, mark in rows), default=0)
     if not longest:
         return ""

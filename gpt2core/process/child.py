@@ -43,8 +43,9 @@ class Printed:
 
 @dataclass(frozen=True)
 class Exited:
-    """The child and all its children have ended. code: its exit status, or minus the signal that ended it; if it lived
-    on after an error that it had reported, the error's exit code."""
+    """The child and all its children have ended. code: that of the first error which it reported; without one its exit
+    status, or minus the signal that ended it. (A launcher of ranks may end with the signal by which it ended others.)
+    """
 
     code: int
 
@@ -117,7 +118,7 @@ class Child:
         self._process, self._lifeline, self._inbox = waiting.process, waiting.lifeline, inbox
         self.pid = self._process.pid
         self._overdue: threading.Timer | None = None  # runs once the child has reported an error
-        self._failed: int | None = None  # that error's exit code, if the child had to be killed
+        self._failed: int | None = None  # that error's exit code
         process = self._process
         assert process.stdin
         assert process.stdout
@@ -152,14 +153,11 @@ class Child:
                 event = launch.parse_event(line)
                 self._inbox.put(Printed(line.rstrip("\n")[:LINE_CHARS]) if event is None else Reported(event))
                 if event is not None and event["event"] == "error" and self._overdue is None:
-                    self._overdue = threading.Timer(FAILED_S, self._kill_failed, [event.get("exit_code")])
+                    self._failed = event.get("exit_code")
+                    self._overdue = threading.Timer(FAILED_S, self.kill)
                     self._overdue.daemon = True
                     with contextlib.suppress(RuntimeError):  # no thread is left: what the child says still counts
                         self._overdue.start()
-
-    def _kill_failed(self, code: int | None) -> None:
-        self._failed = code
-        self.kill()
 
     def _reap(self) -> None:
         # Kill the child's remaining children while the unreaped child still reserves the group's id.
@@ -172,4 +170,4 @@ class Child:
             reader.join()
         if self._overdue is not None:
             self._overdue.cancel()
-        self._inbox.put(Exited(code if code >= 0 or self._failed is None else self._failed))
+        self._inbox.put(Exited(code if self._failed is None else self._failed))

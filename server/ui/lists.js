@@ -1,8 +1,10 @@
 // What lists have in common: the box of their filter with its completions, and buttons for other pages.
 import {html, useEffect, useState} from './vendor/preact.js';
 import {address, choose} from './address.js';
-import {useAnswer} from './answers.js';
+import {useAction, useAnswer} from './answers.js';
+import {download} from './api.js';
 import {count, plural} from './format.js';
+import {Refused} from './pieces.js';
 
 /**
  * How many rows are shown, and buttons for other pages.
@@ -15,6 +17,17 @@ export function Pages({page, total, here, what}) {
 		${params.has('cursor') && html`<button onClick=${() => choose({cursor: null}, false)}>First page</button>`}
 		${page.next_cursor && html`<button onClick=${() => choose({cursor: page.next_cursor}, false)}>Next page</button>`}
 	</div>`;
+}
+
+/** A button that saves all rows of a filter. @param {{of: string, asked: import('./api.js').Params}} props */
+export function Csv({of, asked}) {
+	const {run, busy, problem} = useAction(() =>
+		download(`exports/${of}`, {...asked, cursor: null, limit: null, total: null, format: 'csv'}, `${of}.csv`)
+	);
+	return html`
+		<button disabled=${busy} onClick=${run} title="All rows of this filter, with every column">CSV</button>
+		${problem && html`<${Refused} problem=${problem} />`}
+	`;
 }
 
 /** A value in an expression. @param {string} text */

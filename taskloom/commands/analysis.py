@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from gpt2core.spec.wording import counted
-from taskloom import analysis_tables, named_commit, request_file
-from taskloom.commands.output import connect, json_option, server_option, show_answer
+from taskloom import analysis_tables, listing, named_commit, request_file
+from taskloom.commands.output import connect, json_option, limit_option, print_items, server_option, show_answer
 from taskloom.commands.report import experiment_argument, report
+from taskloom.contract.analysis import AlertState
 from taskloom.options import require_option, required_labels, several_settings, train_options
 
 
@@ -97,6 +98,21 @@ def history(run_id: int | None, server: str, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--node", help="only on this machine")
+@click.option("--alert", multiple=True, type=click.Choice(get_args(AlertState)),
+              help="only with an alert in this state; may be repeated")  # fmt: skip
+@listing.filter_option("series", "scheduler = task and threads = 2")
+@listing.sort_option("-last_at")
+@limit_option
+@server_option
+@json_option
+def series(limit: int, server: str, as_json: bool, **chosen: Any) -> None:
+    """List the configurations on each machine, newest run first: their runs, latest step time and alerts."""
+    with connect(server) as client:
+        print_items(client.series(**listing.run_query(chosen)), limit, analysis_tables.series, as_json)
+
+
+@click.command()
 @click.argument("run_id", metavar="RUN", type=int)
 @server_option
 @json_option
@@ -139,4 +155,5 @@ def calibrate(
     show_answer(answer, [text], as_json)
 
 
-COMMANDS = (report, calibrate, sweep, efficiency, roofline, forecast, memory, workload, history, confirm)
+COMMANDS = (report, calibrate, sweep, efficiency, roofline, forecast, memory, workload, history, series,
+            confirm)  # fmt: skip

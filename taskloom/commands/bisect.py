@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +10,11 @@ from typing import Any
 
 import click
 
-from gpt2core.spec import extras, printed
+from gpt2core.spec import extras
 from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.version import git
 from gpt2core.spec.wording import counted, enumerated
-from taskloom import named_commit, request_file, watch
+from taskloom import trainers, watch
 from taskloom.analysis.bisection import FEWEST_BLOCKS, Blocks, Decision, Side, compare, judge, search
 from taskloom.client import Client
 from taskloom.commands.output import connect, console, error_console, json_option, print_json, server_option
@@ -25,22 +22,10 @@ from taskloom.contract.runs import RunRow
 from taskloom.errors import EXIT_WORK_FAILED
 from taskloom.options import require_option, required_labels, several_settings, train_options
 from taskloom.tables import SHORT_COMMIT, number
+from taskloom.trainers import Commit
 
-HERE = Path()
 TRAINER = "gpt2core"
 MORE = 3  # blocks that are added to those of a commit that is not yet decided
-OF_FILE = ("base", "limits", "name", "notes", "priority", "requires", "tags")
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A commit of the repository of the current folder."""
-
-    sha: str
-    subject: str
-
-    def __str__(self) -> str:
-        return f"{self.sha[:SHORT_COMMIT]} ({self.subject})"
 
 
 @dataclass(frozen=True)
@@ -139,13 +124,11 @@ def _content(file: Path | None, given: dict[str, Any], required: tuple[str, ...]
     if (file is None) == (not used):
         raise click.UsageError("give either --experiment FILE or settings such as --scheduler task --threads 2")
     if file is not None:
-        content = request_file.read(file).model_dump(mode="json", exclude_unset=True)
+        content = trainers.of_file(file)
     else:
         base, axes = several_settings(given)
         content = {"base": base, **({"axes": axes} if axes else {})}
-    for field in [name for name in content if name not in OF_FILE]:
-        accepted = f"none: a bisect runs one configuration; accepted are {enumerated(OF_FILE)}"
-        raise ConfigError(field, content[field], accepted)
+    trainers.check_single(content)
     if required:
         content["requires"] = {**content.get("requires", {}), "labels": required_labels(required)}
     return content
@@ -153,17 +136,11 @@ def _content(file: Path | None, given: dict[str, Any], required: tuple[str, ...]
 
 def _commits(good: str, bad: str) -> tuple[Commit, list[Commit]]:
     """GOOD, and the commits after it up to BAD that change the trainer, oldest first. Raises ConfigError."""
-    found = []
-    for name, given in (("good", good), ("bad", bad)):
-        line = git(HERE, "show", "-s", "--format=%H %s", "--end-of-options", f"{given}^{{commit}}")
-        if line is None:
-            raise ConfigError(name, given, "a commit of the repository of the current folder")
-        found.append(Commit(*line.split(" ", 1)))
-    first, last = found
-    if git(HERE, "merge-base", "--is-ancestor", first.sha, last.sha) is None:
+    first, last = trainers.commit_of("good", good), trainers.commit_of("bad", bad)
+    if git(trainers.HERE, "merge-base", "--is-ancestor", first.sha, last.sha) is None:
         raise ConfigError("good", good, f"an ancestor of {bad}")
     log = ("log", "--first-parent", "--reverse", "--format=%H %s", f"{first.sha}..{last.sha}", "--", TRAINER)
-    lines = filter(None, (git(HERE, *log) or "").split("\n"))  # a subject may contain other ends of lines
+    lines = filter(None, (git(trainers.HERE, *log) or "").split("\n"))  # a subject may contain other ends of lines
     commits = [Commit(*line.split(" ", 1)) for line in lines]
     if not commits:
         raise ConfigError("bad", bad, f"a commit whose trainer ({TRAINER}) is not that of {good}")
@@ -178,9 +155,7 @@ class Bisection:
     ) -> None:
         self._client, self._content, self._most, self._shown = client, content, most, shown
         self.good, self.bad = good, bad
-        self._builds = [self._build(commit) for commit in (good, bad)]
-        if self._builds[0] == self._builds[1]:
-            raise ConfigError("bad", bad.sha, f"a commit whose trainer differs from that of {good}")
+        self._builds = trainers.both_stored(good, bad, "bad")
 
     def opening(self, commits: int) -> Step:
         """Whether BAD differs from GOOD."""
@@ -191,7 +166,7 @@ class Bisection:
         """The decision on a commit between them."""
         good, bad = self._builds
         try:
-            build = self._build(commit)
+            build = trainers.stored(commit)
         except ConfigError as error:
             return self._reported(Step(commit.sha, Decision("undecided", None, None, None, 0, str(error))))
         if build in (good, bad):  # it was reverted
@@ -202,11 +177,9 @@ class Bisection:
 
     def _measured(self, commit: Commit, builds: list[str]) -> Step:
         """Run the builds in turn until the commit is decided or has had its blocks."""
-        content = {**self._content, "name": f"{self._content['name']}: {commit.sha[:SHORT_COMMIT]}", "builds": builds}
-        content |= {"repetitions": FEWEST_BLOCKS, "primary": {"a": {"build": builds[0]}, "b": {"build": builds[1]}}}
-        request = named_commit.completed(request_file.parse(content), {"commit": commit.sha})
-        key = hashlib.sha256(request.model_dump_json(exclude_unset=True).encode()).hexdigest()
-        experiment = self._client.submit(request, f"bisect {key}")
+        name = f"{self._content['name']}: {commit.sha[:SHORT_COMMIT]}"
+        content = {**self._content, "name": name, "repetitions": FEWEST_BLOCKS}
+        experiment = trainers.queued(self._client, content, commit, builds)
         while True:
             experiment = watch.until_finished(self._client, experiment.id, error_console(), self._shown)
             runs = list(self._client.runs(experiment.id))
@@ -218,18 +191,6 @@ class Bisection:
             if decision.side != "undecided" or failed or done >= self._most:
                 return self._reported(Step(commit.sha, decision, experiment.id, len(runs)))
             experiment = self._client.extend_experiment(experiment.id, min(MORE, self._most - done))
-
-    def _build(self, commit: Commit) -> str:
-        """Store the trainer of a commit on this node. Raises ConfigError."""
-        command = [sys.executable, "-P", "-m", "taskloom.worker.commits", str(HERE.absolute()), commit.sha]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        try:
-            answer = printed.document(done.stdout, '{"build"')
-        except ValueError:
-            answer = {"build": None, "error": done.stderr.strip()}
-        if answer["build"] is None:
-            raise ConfigError("commit", commit.sha, f"a commit whose trainer can be stored here ({answer['error']})")
-        return str(answer["build"])
 
     def _reported(self, step: Step) -> Step:
         self._say(str(step))

@@ -19,10 +19,11 @@ FORMATS = {
     "arrow": "arrow",
     "feather": "arrow",
 }
+TABLES = ("experiments", "runs", "steps", "ops", "variants", "history", "tuning_trials")
 
 
 @click.command()
-@click.argument("table", type=click.Choice(["runs", "steps", "ops", "variants", "history", "tuning_trials"]))
+@click.argument("table", type=click.Choice(TABLES))
 @click.option(
     "--format", "form", type=click.Choice(["csv", "ndjson", "parquet", "arrow"]), help="[default: by FILE's name]"
 )
@@ -34,7 +35,10 @@ FORMATS = {
 def export(
     table: str, form: str | None, output: Path, columns: str | None, server: str, as_json: bool, **chosen: Any
 ) -> None:
-    """Write a table to FILE with one row for each run, step, op, variant, trial of a tuning or point of a history."""
+    """Write a table to FILE: a row for each experiment, run, step, op, variant, trial of a tuning, point of a history.
+
+    The options select runs; those of `taskloom experiments list` that are among them select experiments.
+    """
     form = form or FORMATS.get(output.suffix.removeprefix("."))
     if form is None:
         raise click.UsageError(f"unknown format of {output}; give --format csv, ndjson, parquet or arrow")

@@ -1,4 +1,4 @@
-"""`taskloom bisect` against a server and a worker whose step times depend on the commit."""
+"""`taskloom bisect` and `compare --commit` against a server and a worker whose step times depend on the commit."""
 
 from __future__ import annotations
 
@@ -72,8 +72,12 @@ def execute(api: Any, make_result: Any) -> Iterator[Callable[[Callable[[str], fl
 
 
 def bisect(api: Any, *arguments: str, code: int = 0) -> str:
+    return said(api, "bisect", *arguments, code=code)
+
+
+def said(api: Any, *arguments: str, code: int = 0) -> str:
     server = ("--server", str(api.http.base_url))
-    done = CliRunner().invoke(main, ["bisect", *arguments, *server], catch_exceptions=False)
+    done = CliRunner().invoke(main, [*arguments, *server], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return done.output if "--json" not in arguments else done.stdout
 
@@ -121,6 +125,40 @@ def test_an_experiment_over_two_commits_compares_them_in_pairs(api, commits, exe
     assert (found["verdict"]["verdict"], found["verdict"]["primary"]) == ("slower", True)
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "commits.toml"
+    path.write_text('[base]\nmodel = "tiny"\ntoken_slice = 64\nbatch_slice = 1\n')
+    return path
+
+
+def test_two_commits_are_measured_in_pairs_and_compared_by_one_command(api, commits, execute, file):
+    execute(lambda commit: 1.1 if commit == commits["c8"] else 1.0)
+    compare = ("compare", "--commit", commits["good"], commits["c8"], "--experiment", str(file))
+    found = json.loads(said(api, *compare, "--json"))
+    assert (found["paired"], found["verdict"], found["unit"]) == (True, "slower", "pairs")
+    assert found["ratio"] == pytest.approx(1 / 1.1, rel=0.01)
+    assert (found["family"]["experiment_id"], found["family"]["primary"]) == (1, True)
+    (made,) = api.get("/experiments")["items"]
+    assert (made["commit"], made["name"]) == (commits["c8"], f"commit {commits['good'][:10]} or {commits['c8'][:10]}?")
+    assert len(found["a"]["runs"]) == len(found["b"]["runs"]) == made["runs"] / 2 >= 6
+    text = said(api, *compare, "--fail-on", "slower", code=1)
+    assert f"A is commit {commits['good']}, B is commit {commits['c8']}; their runs are paired by block" in text
+    assert text.endswith("/ui/experiment?id=1\n")
+    assert "--experiment FILE" not in text
+    assert api.get("/experiments", total=True)["total"] == 1
+    file.write_text(f'name = "again"\nrepetitions = 7\n{file.read_text()}')
+    json.loads(said(api, *compare, "--json"))
+    assert [each["runs"] for each in api.get("/experiments")["items"]][:1] == [14]
+
+
+def test_a_commit_whose_runs_fail_is_not_compared(api, commits, execute, file):
+    execute(lambda commit: 0.0 if commit == commits["c1"] else 1.0)
+    text = said(api, "compare", "--commit", commits["good"], commits["c1"], "--experiment", str(file), code=1)
+    assert "failed, such as run " in text
+    assert "error: no run of B has succeeded in experiment 1" in text
+
+
 def test_undecided_commits_are_said_and_get_no_more_blocks_than_allowed(api, commits, execute):
     slow, between = {commits[f"c{number}"] for number in (6, 7, 8)}, {commits["c5"], commits["c4"]}
     execute(lambda commit: 1.1 if commit in slow else 1.1**0.5 if commit in between else 1.0)
@@ -159,18 +197,30 @@ def test_a_trainer_that_was_reverted_needs_no_run(api, commits, execute):
     assert (found["steps"][-1]["runs"], found["steps"][-1]["decision"]["side"]) == (0, "good")
 
 
-def test_bad_input_names_what_is_accepted(api, commits, tmp_path):
-    file = tmp_path / "request.toml"
+def test_bad_input_names_what_is_accepted(api, commits, file):
+    single = file.read_text()
     file.write_text('[base]\nmodel = "tiny"\n[axes]\nthreads = [1, 2]\n')
     good, bad = commits["good"], commits["c8"]
-    for arguments, said in (
+    for arguments, reason in (
         (("nonsense", bad, *SETTINGS), "good = 'nonsense'"),
         ((bad, good, *SETTINGS), "an ancestor of"),
         ((bad, commits["head"], *SETTINGS), "whose trainer (gpt2core) is not that of"),
         ((good, bad), "give either --experiment FILE or settings"),
-        ((good, bad, "--experiment", str(file)), "a bisect runs one configuration"),
-        ((good, bad, "--threads", "1,2"), "a bisect runs one configuration"),
+        ((good, bad, "--experiment", str(file)), "commits are compared in one configuration"),
+        ((good, bad, "--threads", "1,2"), "commits are compared in one configuration"),
         ((good, bad, *SETTINGS, "--most-blocks", "6"), "--most-blocks"),
     ):
-        assert said in " ".join(bisect(api, *arguments, code=2).split())
+        assert reason in " ".join(bisect(api, *arguments, code=2).split())
+    paired = ("--experiment", str(file))
+    for of_compare, reason in (
+        ((good, bad, *paired), "--experiment needs --commit"),
+        ((good, bad, "--commit", *paired), "commits are compared in one configuration"),
+        ((good, bad, "--commit", *paired, "--filter", "threads = 1"), "give one of both"),
+    ):
+        assert reason in " ".join(said(api, "compare", *of_compare, code=2).split())
+    file.write_text(single)
+    for arguments, reason in (
+        ((good, "nonsense"), "b = 'nonsense'"), ((bad, commits["head"]), "whose trainer differs"),
+    ):  # fmt: skip
+        assert reason in " ".join(said(api, "compare", "--commit", *arguments, *paired, code=2).split())
     assert api.get("/experiments")["items"] == []

@@ -66,6 +66,7 @@ def test_stored_runs_of_two_commits_are_compared(api, make_result):
     done = compared(api, OLD[:7], NEW[:7], "--filter", "threads = 1")
     assert done.exit_code == 0, done.output
     assert f"A is commit {OLD[:7]}, B is commit {NEW[:7]}; their runs are not paired" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith(f": taskloom compare --commit {OLD[:7]} {NEW[:7]} --experiment FILE")
     found = json.loads(compared(api, OLD, NEW, "--filter", "threads = 1", "--json").stdout)
     runs = api.get("/runs", filter="threads = 1", limit=100)["items"]
     assert (found["paired"], found["verdict"]) == (False, "undecided")  # one occasion a side

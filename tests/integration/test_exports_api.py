@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import html
 import io
 import json
 import math
@@ -9,6 +10,7 @@ import re
 import tempfile
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy
 import pandas
@@ -23,7 +25,7 @@ from taskloom import Client, Experiment
 from taskloom.cli import main
 from taskloom.contract.experiments import ExperimentRequest
 from taskloom.errors import BadRequest, FrameLibraryMissing
-from taskloom.server.read.exports import formats, tables
+from taskloom.server.read.exports import experiments, formats, tables
 from tests.support.exchanges import exchanged
 from tests.support.present import present
 
@@ -232,8 +234,59 @@ def test_an_experiment_of_the_client_waits_has_a_verdict_and_gives_frames(done):
         states = "finished, 4 runs (1 failed and 3 succeeded)"
         assert repr(experiment) == str(experiment) == f'Experiment 1 (a, "b"): {states}. {verdict.sentence}'
         link = f'<a href="{client.server}/ui/experiment?id=1">Experiment 1</a> (a, &quot;b&quot;): {states}. '
-        assert experiment._repr_html_().startswith(link)
+        assert experiment._repr_html_() == f"{link}{html.escape(verdict.sentence)}"  # without a ratio no plot
         assert json.loads(experiment.model_dump_json()).keys() == done.get("/experiments/1").keys()
+
+
+def test_experiments_are_those_of_the_list_with_their_verdicts(done, monkeypatch, tmp_path):
+    monkeypatch.setattr(experiments, "AT_ONCE", 2)
+    done.submit(name="=1+1", tags=["b", "a"], commit="abcdef0", base={"model": "tiny"})
+    done.submit(name="last", base={"threads": 2})
+    judged = {"verdict": "faster", "a": "x", "b": "y", "ratio": 1.5, "low": 1.25, "high": 2.0, "sentence": "y."}
+    done.sql(f"UPDATE experiment SET verdict = '{json.dumps(judged)}' WHERE id = 1")
+    with Client(str(done.http.base_url)) as client:
+        listed = done.get("/experiments", sort="name")["items"]
+        rows = rows_of("ndjson", exported(done, "experiments", "ndjson", sort="name"))
+        for row, item in zip(rows, listed, strict=True):
+            assert row["experiment_id"] == item["id"]
+            same = ("name", "state", "runs", "submitter", "purpose", "flagged_runs", "commit", "branch", "group")
+            assert {name: row[name] for name in same} == {name: item[name] for name in same}
+            assert row["created_at"][:19] == item["created_at"][:19]
+            assert (row["tags"], json.loads(row["by_state"])) == (" ".join(item["tags"]), item["by_state"])
+            assert {name: row[name] for name in judged} == (judged if item["id"] == 1 else dict.fromkeys(judged))
+        asked = {"state": "active", "filter": "threads = 2", "columns": "name"}
+        assert list(client.frame("experiments", "pandas", **asked).name) == ["last"]
+    text = exported(done, "experiments", "csv", tag="a", columns="name,tags,commit,ratio").decode()
+    assert text == "name,tags,commit,ratio\n'=1+1,a b,abcdef0,\n"
+    done.get("/exports/experiments", 422, node="n1")
+    (error,) = done.get("/exports/experiments", 422, columns="cheese")["errors"]
+    assert error["accepted"].startswith("columns among experiment_id, commit, ")
+    options = ("--filter", "runs = 1", "--sort", "-name", "--columns", "name", "--server", str(done.http.base_url))
+    written = CliRunner().invoke(main, ["export", "experiments", "-o", str(tmp_path / "made.csv"), *options])
+    assert (written.exit_code, (tmp_path / "made.csv").read_text()) == (0, "name\nlast\n'=1+1\n")
+
+
+def test_a_notebook_shows_the_ratio_with_its_interval_over_the_noise_floor(done):
+    with Client(str(done.http.base_url)) as client:
+        experiment = client.experiment(1).wait(timeout_s=20)
+    figures = {"ratio": 1.05, "low": 1.02, "high": 1.08, "verdict": "faster", "a": "<b>", "b": "&amp;"}
+    verdict = present(experiment.verdict).model_copy(update=figures)
+    page = experiment.model_copy(update={"verdict": verdict})._repr_html_()
+    assert "var(" not in page
+    svg = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+    texts = [str(each.text) for each in svg.findall(".//{*}text")]
+    assert {"<b> time / &amp; time", "&amp; is faster \u2192", "step time"} <= {*texts}
+    band, dot = (next(each for each in svg.findall(f".//{{*}}{kind}") if each.find("{*}title") is not None)
+                 for kind in ("rect", "circle"))  # fmt: skip
+    titles = [each.findtext("{*}title") for each in (band, dot)]
+    assert titles == ["noise floor 1.0%", "step time: 1.050, faster"]
+    # On the figure's scale: the line at 1, the band from 1 / 1.01 to 1.01, the ratio and the ends of its interval.
+    one, interval = [each.attrib["points"] for each in svg.findall(".//{*}polyline")][:2]
+    (at_1, _), (low, high) = ([float(point.split(",")[0]) for point in line.split()] for line in (one, interval))
+    unit = (high - low) / (1.08 - 1.02)
+    left = float(band.attrib["x"])
+    places = [low, float(dot.attrib["cx"]), left, left + float(band.attrib["width"])]
+    assert [1 + (each - at_1) / unit for each in places] == pytest.approx([1.02, 1.05, 1 / 1.01, 1.01], abs=1e-3)
 
 
 def test_the_client_takes_a_request_as_a_model_a_mapping_or_keywords(done):

@@ -116,10 +116,10 @@ def test_runs_are_sorted_by_every_column(api, runs):
         spec = api.get(f"/runs/{run_id}")["spec"]
         times = dict.fromkeys(("forward_s", "node_timed_s"), phases.get(run_id))
         more = {"trainer_dirty": run_id == 3 if run_id < 6 else None, **times}
-        rows[run_id] = {**spec, "model": spec["model"]["name"], **run, **more}
+        rows[run_id] = {**spec, "model": spec["model"]["name"], **run, **more, "variant": json.dumps(run["variant"])}
     known = [name for name in listing.SORTS.known if name in rows[1]]
     assert len(known) > len(listing.SORTS.indexed) + 40
-    assert {"scheduler", "fusion", "lr", "forward_s", "tag", "cores"} - set(known) == {"tag", "cores"}
+    assert {"scheduler", "fusion", "lr", "forward_s", "variant", "tag", "cores"} - set(known) == {"tag", "cores"}
     for name in known:
         check_sorted(api, "/runs", rows, name)
 

@@ -29,7 +29,9 @@ ADDRESSES = [
     "/experiments?limit=50&total=true", "/experiments?state=active", "/experiments?sort=-created_at",
     "/experiments?sort=name", "/experiments?sort=-state", "/experiments?sort=submitter", "/experiments?sort=-group",
     "/experiments?sort=-runs", "/experiments?sort=ratio",
-    "/analysis/history/series", "/analysis/history/series?run_id=1", "/analysis/history/series/1/points",
+    "/analysis/history/series", "/analysis/history/series?run_id=1", "/analysis/history/series?sort=name",
+    "/analysis/history/series?sort=-median_step_s", "/analysis/history/series?sort=alerts", "/runs?sort=variant",
+     "/analysis/history/series/1/points",
     f"/analysis/history/series/1/points?sort=-finished_at&finished_until={INSTANT}", "/analysis/alerts", "/overview",
     "/queue/runs", "/queue/demand", "/workers", "/workers/w1/attempts",
 ]  # fmt: skip

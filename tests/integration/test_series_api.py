@@ -1,15 +1,19 @@
 """History in pages: series without points, their points, and their changes."""
 
+import json
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from gpt2core.spec.latency import latency
 from gpt2core.spec.series import MACHINE, SOFTWARE, series_key
 from taskloom import Client
 from taskloom.analysis.fingerprint import FINGERPRINT
 from taskloom.analysis.naming import configuration
+from taskloom.cli import main
 from taskloom.server.read import questions
+from taskloom.server.read.lists import keyset
 
 pytestmark = pytest.mark.both_databases
 NOISE = (1.0, 1.004, 0.996, 1.002, 0.998, 1.006)
@@ -79,6 +83,43 @@ def test_series_are_filtered_and_sorted(measured):
     assert (alert["run_id"], alert["state"]) == (7, "suspected")
     states = {point["run_id"]: point["alert"] for point in walk(measured, f"{SERIES}/{first}/points")}
     assert [run_id for run_id, state in states.items() if state is not None] == [7]
+
+
+def test_series_are_sorted_by_every_column_of_the_list(measured, make_result, monkeypatch):
+    measured.post("/experiments/2/cancel")
+    measured.submit(base={"scheduler": "serial"})
+    run_all(measured.node, make_result, [0.3], node="n0")
+    columns = "run_id, kind, state, ratio, reason, raised_at, changed_at"
+    for run_id, kind in ((13, "change"), (14, "change"), (7, "threshold")):
+        measured.sql(f"INSERT INTO alert ({columns}) VALUES ({run_id}, '{kind}', 'suspected', 1.1, 'slow', 1, 2)")
+    measured.sql("UPDATE run SET median_step_s = NULL WHERE id = 13")
+    fork_join, task, serial = first = ids(measured, sort="id")
+    orders = {"name": [fork_join, serial, task], "scheduler": [fork_join, serial, task], "threads": first,
+              "node": [serial, fork_join, task], "alerts": [serial, fork_join, task],
+              "median_step_s": [task, serial, fork_join]}  # fmt: skip
+    for name, order in orders.items():
+        assert ids(measured, sort=name) == order, name
+        assert ids(measured, sort=f"-{name}") == order[::-1], name
+    measured.sql("UPDATE run SET median_step_s = NULL WHERE id = 14")
+    assert ids(measured, sort="-median_step_s") == [fork_join, serial, task]  # without a value: the last
+    assert "a column, with - before it" in measured.get(SERIES, 422, sort="machine")["errors"][0]["accepted"]
+    monkeypatch.setattr(keyset, "WINDOW", 2)
+    refused = measured.get(SERIES, 422, sort="name")["errors"][0]["accepted"]
+    assert "name only with filters that leave fewer than 2 rows to search (filter, node, alert, run_id)" in refused
+    assert ids(measured, sort="name", filter="scheduler = serial") == [serial]
+    assert ids(measured, sort="-runs") == [fork_join, task, serial]
+
+
+def test_the_command_line_lists_series(measured):
+    def listed(*options):
+        done = CliRunner().invoke(main, ["experiments", "series", *options, "--server", str(measured.http.base_url)])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    found = json.loads(listed("--sort", "name", "--json"))
+    assert found == measured.get(SERIES, sort="name")["items"]
+    (row,) = [line for line in listed("--filter", "scheduler = task").splitlines() if "tiny" in line]
+    assert all(part in row for part in (found[1]["name"], "n2", "250 ms"))
 
 
 def test_points_come_in_pages_with_every_metric_that_is_kept(measured):

@@ -56,6 +56,22 @@ def test_the_runs_of_a_filter_are_had_as_csv(world, tab, tmp_path):
     assert [int(row["run_id"]) for row in rows] == sorted((run["id"] for run in runs(world, text)), reverse=True)
 
 
+def test_experiments_and_points_of_series_are_had_as_csv(world, tab, tmp_path):
+    def had(address):
+        page = tab.open(address)
+        press = page.get_by_role("button", name="CSV", exact=True).click
+        return list(csv.DictReader(io.StringIO(saved(page, press, tmp_path))))
+
+    query: dict[str, str | int] = {"filter": "threads = 2", "sort": "-runs", "limit": 500}
+    answer = httpx.get(f"{world.home.url}/api/v1/experiments", params=query, timeout=60).raise_for_status()
+    rows = had("experiments?filter=threads = 2&sort=-runs")
+    assert [int(row["experiment_id"]) for row in rows] == [item["id"] for item in answer.json()["items"]]
+    assert {row["name"] for row in rows} == {item["name"] for item in answer.json()["items"]}
+    points = had("history?filter=scheduler = task")
+    assert points
+    assert {row["scheduler"] for row in points} == {"task"}
+
+
 def test_experiments_and_series_have_the_same_box(world, tab):
     page = tab.open("experiments?filter=" + "scheduler = fork-join and threads = 2")
     expect(page.locator("tr[data-row]")).to_have_count(1)
@@ -91,19 +107,26 @@ def test_columns_of_a_list_are_hidden_and_the_address_keeps_it(world, tab):
         ("runs", "experiments?view=runs", "run?id=", {
             "Experiment": "experiment_id", "State": "state", "Median step": "median_step_s",
             "Tokens/s": "tokens_per_s", "Flagged": "flagged_steps", "Node": "node", "Duration": "duration_s",
-            "Ended": "finished_at", "threads": "threads", "Run": "id",
+            "Ended": "finished_at", "threads": "threads", "Run": "id", "Variant": "variant",
             "Final loss": "final_loss",
         }),
         ("experiments", "experiments", "experiment?id=", {
             "Question and verdict": "name", "State": "state", "Runs": "runs", "Submitter": "submitter",
             "Submitted": "created_at", "Ended": "finished_at", "Ratio": "ratio",
         }),
+        ("analysis/history/series", "history", "history?series=", {
+            "Configuration": "name", "Node": "node", "Latest": "median_step_s", "Runs": "runs", "Newest": "last_at",
+            "Alerts": "alerts",
+        }),
     ],
 )  # fmt: skip
 def test_a_list_is_sorted_by_the_header_that_is_clicked(world, tab, path, address, link, headers):
     def shown():
         found = page.locator(f"tr[data-row] a[href^='{link}']")
-        return found.evaluate_all("links => links.map(each => Number(new URL(each.href).searchParams.get('id')))")
+        return found.evaluate_all(
+            "(links, name) => links.map(each => Number(new URL(each.href).searchParams.get(name)))",
+            link.rpartition("?")[2].removesuffix("="),
+        )
 
     def listed(sort):
         query = {"sort": sort, "limit": 50}
@@ -115,7 +138,7 @@ def test_a_list_is_sorted_by_the_header_that_is_clicked(world, tab, path, addres
         until(lambda: shown() == wanted, f"rows in the order of {sort}")
 
     page = tab.open(f"{address}{'&' if '?' in address else '?'}show=threads,Final loss,Ratio")
-    table = page.get_by_role("table")
+    table = page.get_by_role("table").last
     for label, name in headers.items():
         for sort, state in ((f"-{name}", "descending"), (name, "ascending")):
             table.get_by_role("button", name=label, exact=True).click()

@@ -125,6 +125,13 @@ def test_a_child_that_lives_on_after_its_error_is_killed_and_ends_with_the_error
     child.kill()
 
 
+def test_a_launcher_that_ends_with_the_signal_of_another_rank_ends_with_the_error() -> None:
+    """MPICH's ends with 9 if it has killed a rank before it notices the end of the one with the error."""
+    event = {"event": "error", "slug": "bad-config", "detail": "lr = -1", "exit_code": launch.EXIT_BAD_INPUT}
+    _, inbox = start(f"print({json.dumps(event)!r}); raise SystemExit(9)")
+    assert everything(inbox) == [Reported(event), Exited(launch.EXIT_BAD_INPUT)]
+
+
 def test_stopping_what_has_ended_is_no_error() -> None:
     child, inbox = start("pass")
     everything(inbox)

@@ -58,13 +58,17 @@ async def _filters(
     )
 
 
+ExperimentFilters = Annotated[listing.Filters, Depends(_filters)]
+ExperimentSort = Annotated[str, AfterValidator(listing.SORTS.check), listing.SORTS.query]
+
+
 @router.get("", READERS)
 def index(
     context: Ctx,
     reading: Reads,
     page: Paged,
-    filters: Annotated[listing.Filters, Depends(_filters)],
-    sort: Annotated[str, AfterValidator(listing.SORTS.check), listing.SORTS.query] = "-id",
+    filters: ExperimentFilters,
+    sort: ExperimentSort = "-id",
     total: Total = False,
 ) -> ExperimentPage:
     """List experiments, newest first or sorted by `sort`."""
@@ -101,7 +105,7 @@ async def workload(ask: Asks, experiment_id: Id) -> Response:
 )
 def badge(
     context: Ctx,
-    filters: Annotated[listing.Filters, Depends(_filters)],
+    filters: ExperimentFilters,
     text: Annotated[str, Query(max_length=100, description="the left part of the badge")] = "taskloom",
 ) -> Response:
     """Show the verdict of the newest ended experiment that the filters select, as a badge."""

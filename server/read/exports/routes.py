@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Request
 from pydantic import AfterValidator
@@ -14,6 +14,7 @@ from taskloom.server import queries
 from taskloom.server.access.scopes import READERS
 from taskloom.server.errors import TooManyExports
 from taskloom.server.read.context import Reads
+from taskloom.server.read.experiments.routes import ExperimentFilters, ExperimentSort
 from taskloom.server.read.exports import formats
 from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
 from taskloom.server.read.exports.streams import Export
@@ -34,14 +35,19 @@ def _available(format: Format) -> Format:
     return format
 
 
-async def _columns(
-    request: Request,
-    table: Table,
-    columns: Annotated[
-        str | None, Query(max_length=2500, description="names of columns, in the desired order",
-        examples=["run_id,step_s"])
-    ] = None,
-) -> Mapping[str, Kind]:
+Columns = Annotated[
+    str | None, Query(max_length=2500, description="names of columns, in the desired order", examples=["run_id,step_s"])
+]
+AsFormat = Annotated[
+    Format, AfterValidator(_available), Query(description="parquet and arrow need pyarrow on the server")
+]
+ANSWER: Any = {
+    "errors": (TooManyExports,), "response_class": Response,
+    "responses": {200: {"description": "the table, streamed", "content": CONTENT}},
+}  # fmt: skip
+
+
+def _chosen(request: Request, table: str, columns: str | None) -> Mapping[str, Kind]:
     known = TABLES[table].columns
     if columns is None:
         return known
@@ -52,21 +58,34 @@ async def _columns(
     return {name: known[name] for name in names if name in known}
 
 
-@router.get(
-    "/{table}",
-    READERS,
-    errors=(TooManyExports,),
-    response_class=Response,
-    responses={200: {"description": "the table, streamed", "content": CONTENT}},
-)
+async def _columns(request: Request, table: Table, columns: Columns = None) -> Mapping[str, Kind]:
+    return _chosen(request, table, columns)
+
+
+async def _columns_of_experiments(request: Request, columns: Columns = None) -> Mapping[str, Kind]:
+    return _chosen(request, "experiments", columns)
+
+
+@router.get("/experiments", READERS, **ANSWER)
+async def experiments(
+    reading: Reads,
+    filters: ExperimentFilters,
+    columns: Annotated[Mapping[str, Kind], Depends(_columns_of_experiments)],
+    format: AsFormat = "csv",
+    sort: ExperimentSort = "id",
+) -> Response:
+    """Stream the list of experiments as a tidy table with flat columns, with their verdicts."""
+    headers = {"Content-Disposition": f'attachment; filename="experiments.{format}"'}
+    return reading.exports.answer(Export("experiments", format, columns, filters, sort), headers)
+
+
+@router.get("/{table}", READERS, **ANSWER)
 async def show(
     reading: Reads,
     table: Table,
     filters: RunFilters,
     columns: Annotated[Mapping[str, Kind], Depends(_columns)],
-    format: Annotated[
-        Format, AfterValidator(_available), Query(description="parquet and arrow need pyarrow on the server")
-    ] = "csv",
+    format: AsFormat = "csv",
     sort: RunSort = "id",
 ) -> Response:
     """Stream a tidy table with flat columns: one row for each run, step, op, variant, trial, or point of a history.
@@ -76,4 +95,3 @@ async def show(
     name = table if filters.experiment_id is None else f"experiment-{filters.experiment_id}-{table}"
     headers = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
     return reading.exports.answer(Export(table, format, columns, filters, sort), headers)
-

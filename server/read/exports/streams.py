@@ -22,12 +22,13 @@ from taskloom.server.access.guard import while_connected
 from taskloom.server.db import Database
 from taskloom.server.errors import OutOfResources, ServerError, TooManyExports
 from taskloom.server.read import work
+from taskloom.server.read.experiments import listing as experiments
 from taskloom.server.read.exports import formats, tables
 from taskloom.server.read.exports.formats import MEDIA_TYPES, Format
 from taskloom.server.read.exports.tables import Kind
 from taskloom.server.read.pool import rebuilt
 from taskloom.server.read.processes import in_process
-from taskloom.server.read.runs.listing import Filters, Sort
+from taskloom.server.read.runs import listing as runs
 from taskloom.server.read.sources import Refusal
 from taskloom.server.settings import Settings
 
@@ -43,8 +44,8 @@ class Export:
     table: str
     form: Format
     columns: Mapping[str, Kind]
-    filters: Filters
-    sort: Sort
+    filters: runs.Filters | experiments.Filters
+    sort: str
 
 
 def write(database: Database, price: float | None, export: Export, pipe: str) -> Refusal | None:

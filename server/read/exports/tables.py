@@ -1,4 +1,5 @@
-"""Exportable tables: a row for each run, step, op, variant, trial or point of a history, with flat typed columns."""
+"""Exportable tables: a row for each experiment, run, step, op, variant, trial or point of a history, with flat typed
+columns."""
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ from taskloom.server.queue.tables.attempts import Digest, Result
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag
 from taskloom.server.queue.tables.runs import Run
 from taskloom.server.read.experiments.variants import variants
+from taskloom.server.read.exports import experiments
 from taskloom.server.read.exports.measures import MEASURES, with_measures
 from taskloom.server.read.lists import keyset
 from taskloom.server.read.measured import FIRST, goals, quantiles
@@ -45,10 +47,10 @@ RESULTS_AT_ONCE = 20  # results per read
 
 @dataclass(frozen=True)
 class Table:
-    """A table: columns with their kinds, and a function that yields rows."""
+    """A table: columns with their kinds, and a function that yields rows. Filters are of runs, or of experiments."""
 
     columns: Mapping[str, Kind]
-    rows: Callable[[Database, Filters, Sort], Iterator[Row]]
+    rows: Callable[[Database, Any, Sort], Iterator[Row]]
 
 
 def _kinds(kind: Kind, *names: str) -> dict[str, Kind]:
@@ -289,6 +291,7 @@ def _history(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
 
 
 TABLES: dict[str, Table] = {
+    "experiments": Table(experiments.COLUMNS, experiments.rows),
     "runs": Table(
         _kinds("integer", "run_id", "experiment_id")
         | _kinds("text", "state")
@@ -341,7 +344,7 @@ TABLES: dict[str, Table] = {
 
 
 def rows(
-    database: Database, table: str, columns: Collection[str], filters: Filters, sort: Sort, price: float | None
+    database: Database, table: str, columns: Collection[str], filters: Any, sort: Sort, price: float | None
 ) -> Iterator[Row]:
     """The rows of a table with at least these columns. price: of an hour of a node."""
     found = TABLES[table].rows(database, filters, sort)

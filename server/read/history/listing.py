@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Double, cast, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from gpt2core.spec.phases import PHASES
@@ -20,14 +20,16 @@ from taskloom.server.db import Database, existing, utc
 from taskloom.server.queue.attempts import commits
 from taskloom.server.queue.tables.runs import Run, Series
 from taskloom.server.read.analysis import analyses
-from taskloom.server.read.history.fields import SERIES_FIELDS
+from taskloom.server.read.history.fields import COLUMNS, SERIES_FIELDS
 from taskloom.server.read.lists import fields, keyset
 from taskloom.server.read.lists.grammar import Tree
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, Period
+from taskloom.server.read.lists.sorting import Sorts, sortable
 from taskloom.server.read.measured import FIRST, OPS, machine, quantiles
 
-Sort = Literal["id", "-id", "last_at", "-last_at", "runs", "-runs"]
+Sort = str  # a name of SORTS; with - before it: descending
+SORTS = Sorts(sortable([*SERIES_FIELDS.values(), *COLUMNS]), ("id", "last_at", "runs"), "filter, node, alert, run_id")
 PointSort = Literal["finished_at", "-finished_at"]
 LATEST = 500  # runs per series that are searched for changes
 RECENT = 40  # latest runs in a sparkline
@@ -64,19 +66,26 @@ class Filters:
 def page(
     database: Database, filters: Filters, sort: Sort, with_total: bool, cursor: str | None, limit: int
 ) -> SeriesPage:
-    """Raises BadCursor."""
-    name, where = sort.lstrip("-"), filters.conditions()
-    columns: dict[str, Any] = {"id": None, "last_at": Series.last_at, "runs": cast(Series.runs, Double)}
-    order = Order(columns[name], sort.startswith("-"))
+    """Raises BadCursor or InvalidRequest."""
     with database.read(snapshot=True) as session:
-        ids, next_cursor = keyset.page(session, Look(Series.id, order, where=where), cursor, limit)
+        ids, next_cursor = keyset.page(session, look(session, filters, sort), cursor, limit)
         found = {row.id: row for row in session.scalars(select(Series).where(Series.id.in_(ids)))}
         slower = _alerts(session, ids)
         items = [_row(session, found[series_id], slower.get(series_id, [])) for series_id in ids]
         total = None
         if with_total:
-            total = session.execute(select(func.count()).select_from(Series).where(*where)).scalar_one()
+            counted = select(func.count()).select_from(Series).where(*filters.conditions())
+            total = session.execute(counted).scalar_one()
     return SeriesPage(items=items, next_cursor=next_cursor, total=total)
+
+
+def look(session: Session, filters: Filters, sort: Sort) -> Look:
+    """Query for these series. Raises InvalidRequest if nothing sorts so many."""
+    name = sort.removeprefix("-")
+    if name not in SORTS.indexed:
+        return SORTS.few(session, Look(Series.id, Order(), [filters.conditions()]), sort)
+    order = Order(None, sort.startswith("-")) if name == "id" else SORTS.order(sort, by_index=True)
+    return Look(Series.id, order, where=filters.conditions())
 
 
 def show(database: Database, series_id: int) -> SeriesRow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Query
+from pydantic import AfterValidator
 from starlette.responses import Response
 
 from taskloom.analysis.comparison import NOISE_FLOOR
@@ -44,7 +45,7 @@ def index(
     context: Ctx,
     page: Paged,
     filters: Annotated[listing.Filters, Depends(_filters)],
-    sort: Annotated[listing.Sort, Query(description="a column; with - before it: descending")] = "-last_at",
+    sort: Annotated[str, AfterValidator(listing.SORTS.check), listing.SORTS.query] = "-last_at",
     total: Total = False,
 ) -> SeriesPage:
     """List series of runs of one configuration on one machine, newest run first, without points."""

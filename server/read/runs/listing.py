@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
 from taskloom.contract.runs import RunError, RunPage, RunRow, RunState
@@ -17,6 +17,7 @@ from taskloom.server.queue.tables.experiments import Experiment, RequiredLabel
 from taskloom.server.queue.tables.runs import Run, is_flagged
 from taskloom.server.read.lists import fields, keyset
 from taskloom.server.read.lists.commits import ANY, CommitFilter
+from taskloom.server.read.lists.fields import Field
 from taskloom.server.read.lists.grammar import Tree
 from taskloom.server.read.lists.keyset import Condition, Look, Order
 from taskloom.server.read.lists.parameters import BOUNDS, EVER, Period
@@ -26,8 +27,9 @@ from taskloom.server.read.runs.fields import RUN_FIELDS
 Sort = str  # a name of SORTS; with - before it: descending
 # Columns in which many runs are equal. SQLite cannot end a search between equal values, so no filter is tested there.
 COARSE = ("experiment_id", "state", "flagged_steps", "node")
+VARIANT = Field("variant", "text", "values of the axes, as JSON", cast(Run.variant, Text), nullable=False)
 SORTS = Sorts(
-    sortable(RUN_FIELDS.values()),
+    sortable([*RUN_FIELDS.values(), VARIANT]),
     ("id", "experiment_id", "state", "median_step_s", "tokens_per_s", "final_loss", "flagged_steps", "node",
      "duration_s", "created_at", "started_at", "finished_at"),
     "experiment_id, run, since, state, node",

@@ -1,26 +1,11 @@
 // Experiments with their verdicts; lists of runs: filters, selection for comparing, pages.
 import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
-import {useAction, useAnswer, useList} from '../answers.js';
-import {download} from '../api.js';
+import {useAnswer, useList} from '../answers.js';
 import {commit, count, duration, ms, number, perSecond, plural, setting, variantName, words} from '../format.js';
-import {Filter, Pages, quoted} from '../lists.js';
+import {Csv, Filter, Pages, quoted} from '../lists.js';
 import {useFollow} from '../live.js';
-import {
-	Answered,
-	Choice,
-	Empty,
-	Head,
-	Narrow,
-	Question,
-	Refused,
-	RunLink,
-	Submit,
-	Table,
-	Tabs,
-	Time,
-	later
-} from '../pieces.js';
+import {Answered, Choice, Empty, Head, Narrow, Question, RunLink, Submit, Table, Tabs, Time, later} from '../pieces.js';
 import {Known, STATES, State, StateBar} from '../words.js';
 
 /** The selected runs, from the URL. */
@@ -66,6 +51,7 @@ const RUN_COLUMNS = [
 	},
 	{
 		label: 'Variant',
+		sort: 'variant',
 		class: 'question',
 		cell: row => html`
 			${variantName(row.variant)} <small class="soft">repetition ${row.repetition}</small>
@@ -129,7 +115,6 @@ export function Runs({experimentId}) {
 	const followed = experimentId ? `experiment:${experimentId}` : 'overview';
 	useFollow(followed);
 	const answer = useList('runs', narrowed, page, followed);
-	const save = useAction(() => download('exports/runs', {...narrowed, sort: page.sort, format: 'csv'}, 'runs.csv'));
 	const ids = marked();
 	const sides = comparison(ids, answer.data?.items ?? []);
 	const columns = experimentId ? RUN_COLUMNS.filter(column => column.label !== 'Experiment') : RUN_COLUMNS;
@@ -154,7 +139,7 @@ export function Runs({experimentId}) {
 			>
 				Chart
 			</a>`}
-			<button disabled=${save.busy} onClick=${save.run} title="All runs of this filter, with every column">CSV</button>
+			<${Csv} of="runs" asked=${{...narrowed, sort: page.sort}} />
 			${ids.length > 0 &&
 			html`<div class="row">
 				${sides
@@ -165,7 +150,6 @@ export function Runs({experimentId}) {
 				<button onClick=${() => choose({marked: null})}>Clear selection</button>
 			</div>`}
 		</div>
-		${save.problem && html`<${Refused} problem=${save.problem} />`}
 		<${Answered} answer=${answer} lines=${12}>
 			${found =>
 				found.items.length === 0
@@ -269,6 +253,7 @@ function List() {
 			<${Choice} name="since" label="Submitted" options=${SINCE} />
 			<${Narrow} name="submitter" label="Submitter" placeholder="key:3" />
 			<${Narrow} name="commit" label="Commit" placeholder="7 digits or more" />
+			<${Csv} of="experiments" asked=${asked} />
 		</div>
 		<${Answered} answer=${answer} lines=${10}>
 			${found =>

@@ -6,7 +6,7 @@ import {changed, useAction, useAnswer} from '../answers.js';
 import {count, median, ms, number, pairsOf, percent, plural, round} from '../format.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Pairs, Refused, RunLink, Submit, Table, Time} from '../pieces.js';
-import {Filter, Pages} from '../lists.js';
+import {Csv, Filter, Pages} from '../lists.js';
 import {METRICS, MS, plain} from '../plots/scale.js';
 import {Lines, Spark} from '../plots/series.js';
 import {State} from '../words.js';
@@ -308,6 +308,7 @@ export default function History() {
 					label="Alerts"
 					options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map(state => [state, state])]}
 				/>
+				<${Csv} of="history" asked=${{filter: asked.filter, node: asked.node}} />
 			</div>
 			<${Alerts} alerts=${alerts} />
 			${chosen && html`<${One} key=${chosen} id=${chosen} />`}
@@ -331,6 +332,7 @@ export default function History() {
 									columns=${[
 										{
 											label: 'Configuration',
+											sort: 'name',
 											class: 'question',
 											cell: s => html`<a
 												href=${link('history', {
@@ -345,17 +347,18 @@ export default function History() {
 												${s.name}
 											</a>`
 										},
-										{label: 'Node', cell: s => s.node},
+										{label: 'Node', sort: 'node', cell: s => s.node},
 										{
 											label: 'Step time',
 											tight: true,
 											cell: s => s.recent_s.length > 0 && html`<${Spark} values=${s.recent_s} />`
 										},
-										{label: 'Latest', number: true, cell: s => ms(s.median_step_s)},
+										{label: 'Latest', sort: 'median_step_s', number: true, cell: s => ms(s.median_step_s)},
 										{label: 'Runs', number: true, sort: 'runs', cell: s => count(s.runs)},
 										{label: 'Newest', tight: true, sort: 'last_at', cell: s => html`<${Time} at=${s.last_at} />`},
 										{
 											label: 'Alerts',
+											sort: 'alerts',
 											cell: s =>
 												s.alerts.map(
 													(/** @type {import('../schemas').Schemas['AlertSummary']} */ a) => html`<${State}
