@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import functools
 import os
 import sqlite3
 
+from gpt2core.spec.errors import ConfigError
 from gpt2core.spec.preflight import SETTINGS, Check
 from gpt2core.spec.settings import writable
 from taskloom.server.access.oidc import configured
 from taskloom.server.db import Database
 from taskloom.server.settings import PREFIX, Settings
+
+ALIKE = 0.9  # of two names of variables; those of workers and trainers resemble the server's less
 
 
 def checks(database_url: str | None = None, asking: bool = False) -> tuple[Check, ...]:
@@ -20,7 +24,10 @@ def checks(database_url: str | None = None, asking: bool = False) -> tuple[Check
 
     def variables() -> str:
         read()
-        names = (f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
+        names = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
+        for name in sorted(os.environ.keys() - names):  # otherwise a limit with a wrong letter would be none
+            for close in difflib.get_close_matches(name, names, 1, ALIKE):
+                raise ConfigError("variable", name, f"no setting has this name; did you mean {close}?")
         return ", ".join(name for name in names if os.environ.get(name)) or "none"
 
     def database() -> str:

@@ -51,6 +51,16 @@ def advice(monkeypatch: pytest.MonkeyPatch, site: dict[str, Any]) -> str:
     return found.advice or found.found
 
 
+def test_a_setting_with_a_wrong_letter_is_named(monkeypatch):
+    """A quota, or the header of a proxy, would otherwise be none."""
+    variables = next(each for each in checks() if each.name == "variables of the server")
+    monkeypatch.setenv("TASKLOOM_WAIT_S", "9")  # a worker's
+    assert examine([variables])[0].advice == ""
+    monkeypatch.setenv("TASKLOOM_MAX_QUEUD", "4")
+    said = "'TASKLOOM_MAX_QUEUD' is not accepted: no setting has this name; did you mean TASKLOOM_MAX_QUEUED?"
+    assert examine([variables])[0].advice == f"variable = {said}"
+
+
 def test_a_provider_that_is_not_there_refuses_sign_ons_but_not_the_start(start_server, site, monkeypatch):
     site["oidc_issuer"] = "http://127.0.0.1:9/"
     signing = with_key(start_server(**site))
