@@ -192,4 +192,8 @@ def _explained(path: Path, given: dict[str, Any], error: Any) -> str:
             at = at.get(key, {}) if isinstance(at, dict) else {}
             place.append(str(key))
     value = "" if error["type"] == "missing" else f" is {said(error['input'])}"
-    return f"{path}: {'.'.join(place)}{value}: {error['msg']}"
+    wanted = error["msg"]
+    if error["type"] == "extra_forbidden":
+        accepted = [*Pools.model_fields] if len(place) == 1 else [key for key in Pool.model_fields if key != "name"]
+        wanted = f"there is no such key; accepted are {', '.join(accepted)}"
+    return f"{path}: {'.'.join(place)}{value}: {wanted}"

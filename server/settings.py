@@ -265,7 +265,7 @@ def _misspelt() -> list[str]:
     given = {name.removeprefix(PREFIX) for name in os.environ if name.startswith(PREFIX)}
     nearly = {name: difflib.get_close_matches(name, names, 1, ALIKE) for name in sorted(given - names)}
     return [
-        f"{PREFIX}{name} is not accepted: no setting has this name; {PREFIX}{near[0]} is one"
+        f"{PREFIX}{name} is not accepted: no setting has this name; did you mean {PREFIX}{near[0]}?"
         for name, near in nearly.items() if near
     ]  # fmt: skip
 

@@ -202,13 +202,15 @@ class Client(Analyses):
         """Return a flat row for each variant of an experiment."""
         return list(self._ask("GET", f"/experiments/{experiment_id}/variants", VariantTable).rows)
 
-    def export(self, table: str, target: Path, format: str = "csv", **filters: Any) -> None:
+    def export(self, table: str, target: Path | str, format: str | None = None, **filters: Any) -> None:
         """Write a table ("experiments", "runs", "steps", "ops", "variants", "history",
         "tuning_trials") to a file, completely or not at all.
 
-        format: csv, ndjson, parquet or arrow. filters: those of `runs` (for "experiments" those of `experiments`), and
-        `columns`. Raises OSError.
+        format: csv, ndjson, parquet or arrow; None: by the file's name. filters: those of `runs` (for "experiments"
+        those of `experiments`), and `columns`. Raises ConfigError or OSError.
         """
+        target = Path(target)
+        format = format or frames.format_of(target)
         with files.replacing(target) as part, part.open("wb") as file:
             self._stream(f"/exports/{table}", file.write, {**parameters(filters), "format": format})
 
@@ -217,7 +219,7 @@ class Client(Analyses):
         "tuning_trials") as a data frame of pandas or polars.
 
         library: "pandas" or "polars"; None: the installed one, pandas first. filters: as of `export`. Raises
-        FrameLibraryMissing.
+        ConfigError or FrameLibraryMissing.
         """
         make = frames.maker(library)
         content = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Tables as data frames. Neither library is a dependency."""
+"""Tables as files and data frames. Neither library of frames is a dependency."""
 
 from __future__ import annotations
 
@@ -6,19 +6,39 @@ import importlib.util
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from gpt2core.spec.errors import ConfigError
 from taskloom.errors import FrameLibraryMissing
 
+FORMATS = {
+    "csv": "csv",
+    "ndjson": "ndjson",
+    "jsonl": "ndjson",
+    "parquet": "parquet",
+    "arrow": "arrow",
+    "feather": "arrow",
+}
 LIBRARIES = ("pandas", "polars")
 Make = Callable[[bytes, str | Sequence[str] | None], Any]
 
 
+def format_of(target: Path) -> str:
+    """Format of an export by its file's name. Raises ConfigError."""
+    found = FORMATS.get(target.suffix.removeprefix("."))
+    if found is None:
+        raise ConfigError("format", target.name, f"a name that ends in .{', .'.join(FORMATS)}; or name the format")
+    return found
+
+
 def maker(library: str | None) -> Make:
-    """Function that makes a data frame from NDJSON rows. Raises FrameLibraryMissing."""
+    """Function that makes a data frame from NDJSON rows. Raises ConfigError or FrameLibraryMissing."""
     names = LIBRARIES if library is None else (library,)
+    if not {*names} <= {*LIBRARIES}:
+        raise ConfigError("library", library, " or ".join(LIBRARIES))
     for name in names:
-        if name in LIBRARIES and importlib.util.find_spec(name) is not None:
+        if importlib.util.find_spec(name) is not None:
             return {"pandas": _pandas, "polars": _polars}[name]
     raise FrameLibraryMissing(f"a data frame needs {' or '.join(names)}: pip install {names[0]}")
 

@@ -231,7 +231,7 @@ def flags(validity: dict[str, Any], step_s: Sequence[float], cores: int) -> list
 
 
 def warnings(validity: dict[str, Any], flagged: list[list[str]], timed_s: float) -> list[str]:
-    """Warnings about flagged steps and other processes on the run's cores."""
+    """Warnings about flagged ones of the timed steps and other processes on the run's cores."""
     out = []
     if any(flagged):
         reasons = Counter(reason for step in flagged for reason in step)

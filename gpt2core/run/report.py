@@ -214,7 +214,7 @@ class Report:
         scale = self.measured.calibration.seconds_per_tick
         validity = evidence.collect(self.measured.watcher, stages, warmup, scale)
         flagged = evidence.flags(validity, self.step_s, len(self.measured.watcher.cores))
-        return validity, flagged, evidence.warnings(validity, flagged, math.fsum(self.step_s[warmup:]))
+        return validity, flagged, evidence.warnings(validity, flagged[warmup:], math.fsum(self.step_s[warmup:]))
 
     def goal(self) -> dict[str, Any] | None:
         """Steps, seconds and joules until the run's goal was reached, warm-up included; None: it has no goal."""

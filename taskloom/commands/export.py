@@ -8,17 +8,9 @@ from typing import Any
 import click
 
 from gpt2core.node import files
-from taskloom import listing
+from taskloom import frames, listing
 from taskloom.commands.output import OutputFile, connect, json_option, server_option, show_answer
 
-FORMATS = {
-    "csv": "csv",
-    "ndjson": "ndjson",
-    "jsonl": "ndjson",
-    "parquet": "parquet",
-    "arrow": "arrow",
-    "feather": "arrow",
-}
 TABLES = ("experiments", "runs", "steps", "ops", "variants", "history", "tuning_trials")
 
 
@@ -39,9 +31,7 @@ def export(
 
     The options select runs; those of `taskloom experiments list` that are among them select experiments.
     """
-    form = form or FORMATS.get(output.suffix.removeprefix("."))
-    if form is None:
-        raise click.UsageError(f"unknown format of {output}; give --format csv, ndjson, parquet or arrow")
+    form = form or frames.format_of(output)
     with connect(server) as client, files.output("output", output):
         client.export(table, output, form, columns=columns, **listing.run_query(chosen))
     answer = {"table": table, "format": form, "path": str(output), "bytes": output.stat().st_size}

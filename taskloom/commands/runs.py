@@ -29,6 +29,8 @@ from taskloom.commands.output import (
 from taskloom.contract.runs import LogLine, RunDetail, RunRow
 from taskloom.errors import NoTrace
 
+MOST_NAMED = 8  # traced runs in a message
+
 
 @click.group()
 def runs() -> None:
@@ -185,7 +187,9 @@ def write_trace(
         for run_id in run_ids:
             raw = folder / f"{run_id}.json.gz"
             if trace_files.ARTIFACT not in {item.name for item in client.artifacts(run_id).items}:
-                raise NoTrace(f"run {run_id} was not traced: submit it with --trace, or --trace-first")
+                beside = [str(run.id) for run in client.runs(client.run(run_id).experiment_id) if run.traced]
+                found = f"; traced runs of its experiment: {', '.join(beside[:MOST_NAMED])}" if beside else ""
+                raise NoTrace(f"run {run_id} was not traced: submit it with --trace, or --trace-first{found}")
             client.download_artifact(run_id, trace_files.ARTIFACT, raw)
             trace = trace_files.read(raw)
             traces.append((f"run {run_id}: {trace.title}", trace))

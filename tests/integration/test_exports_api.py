@@ -169,7 +169,7 @@ def test_a_server_without_pyarrow_says_so(done, monkeypatch):
     assert "install taskloom[exports] on the server" in problem["errors"][0]["accepted"]
 
 
-def test_the_client_gives_frames_of_either_library(done):
+def test_the_client_gives_frames_of_either_library(done, monkeypatch):
     with Client(str(done.http.base_url)) as client:
         frame = client.frame("steps", experiment_id=1, filter={"scheduler": "fork-join"})
         assert isinstance(frame, pandas.DataFrame)
@@ -179,10 +179,13 @@ def test_the_client_gives_frames_of_either_library(done):
         assert (frame["run_id"].to_list(), frame["created_at"].dtype.is_temporal()) == ([1, 2, 3, 4], True)
         empty = client.frame("runs", state="quarantined", columns="run_id,node")
         assert (len(empty), list(empty.columns)) == (0, ["run_id", "node"])
-        with pytest.raises(FrameLibraryMissing, match="a data frame needs excel"):
+        with pytest.raises(ConfigError, match="library = 'excel' is not accepted: pandas or polars"):
             client.frame("runs", "excel")
         with pytest.raises(BadRequest, match="cheese"):
             client.frame("runs", columns="cheese")
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+        with pytest.raises(FrameLibraryMissing, match="a data frame needs pandas or polars: pip install pandas"):
+            client.frame("runs")
 
 
 def test_the_tutorials_block_for_python_prints_the_scaling(done, monkeypatch, capsys):
@@ -197,10 +200,12 @@ def test_the_tutorials_block_for_python_prints_the_scaling(done, monkeypatch, ca
 
 def test_the_client_writes_an_export_whole_or_not_at_all(done, tmp_path):
     with Client(str(done.http.base_url)) as client:
-        client.export("runs", tmp_path / "runs.parquet", "parquet", columns="run_id")
+        client.export("runs", str(tmp_path / "runs.parquet"), columns="run_id")
         assert pandas.read_parquet(tmp_path / "runs.parquet")["run_id"].tolist() == [1, 2, 3, 4]
         with pytest.raises(BadRequest):
             client.export("runs", tmp_path / "other.csv", columns="cheese")
+        with pytest.raises(ConfigError, match="format = 'other"):
+            client.export("runs", tmp_path / "other.xls")
     assert [path.name for path in tmp_path.glob("*.*") if "other" in path.name or "partial" in path.name] == []
 
 
@@ -339,7 +344,7 @@ def test_the_command_line_filters_sorts_and_exports(done, tmp_path):
     file = tmp_path / "steps.feather"
     assert taskloom("export", "steps", "--filter", "scheduler=task", "-o", str(file))["format"] == "arrow"
     assert pandas.read_feather(file)["run_id"].unique().tolist() == [3]
-    assert "unknown format" in taskloom("export", "runs", "-o", str(tmp_path / "x.xls"), code=2)
+    assert "format = 'x.xls' is not accepted" in taskloom("export", "runs", "-o", str(tmp_path / "x.xls"), code=2)
     assert "No such file" in taskloom("export", "runs", "-o", str(tmp_path / "none" / "x.csv"), code=2)
 
 

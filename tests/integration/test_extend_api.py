@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from taskloom import Client
 from taskloom.cli import main
+from tests.support.patience import until
 
 pytestmark = pytest.mark.both_databases
 
@@ -91,6 +92,24 @@ def test_after_a_stopping_rule(api, node, make_result):
     api.reap()
     shown = api.get(f"/experiments/{made['id']}")
     assert (shown["state"], shown["runs"], shown["stopping"]["reason"]) == ("finished", 8, "max-repetitions")
+
+
+def test_a_verdict_is_about_all_runs_also_in_the_moment_after_the_last_one(start_server, make_result):
+    api = start_server(keep_verdicts=True, poll_s=0.05)
+    node, made = api.worker(), api.submit(base=BASE, axes=AXES, repetitions=6)
+
+    def verdict(shown=None):
+        shown = shown or api.get(f"/experiments/{made['id']}")
+        return shown["verdict"] and shown["verdict"]["runs"]
+
+    run(node, make_result, 12)
+    until(lambda: verdict() == 12)
+    assert verdict(extend(api, made, 1)) is None
+    assert api.get("/experiments", filter="verdict = faster")["items"] == []
+    run(node, make_result, 2)
+    assert verdict() in (None, 14)
+    until(lambda: verdict() == 14)
+    assert [each["id"] for each in api.get("/experiments", filter="verdict = faster")["items"]] == [made["id"]]
 
 
 def test_what_cannot_be_extended(api, made, node, make_result):

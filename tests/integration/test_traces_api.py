@@ -7,9 +7,11 @@ import json
 import zipfile
 
 import pytest
+from click.testing import CliRunner
 
 from taskloom.analysis import chrome, paraver
 from taskloom.analysis.trace import trace_of
+from taskloom.cli import main
 from taskloom.server.read.analysis import reading
 from tests.support.trace_checks import check_chrome, check_paraver
 from tests.support.trace_example import FOUND
@@ -92,6 +94,17 @@ def test_what_was_not_traced_says_how_to_have_it_traced(traced):
     assert traced.get("/runs/3/trace", 404)["detail"] == "run 3 was not traced: submit it with `trace`"
     assert traced.get("/runs/9/trace", 404)["detail"] == "there is no run 9"
     assert traced.get("/runs/1/trace", 404, beside=3)["detail"].startswith("run 3 was not traced")
+
+
+def test_the_command_names_the_traced_runs_beside_one_that_was_not(api, make_result, tmp_path):
+    """With --trace-first only those of the first repetition are."""
+    api.submit(base={"model": "tiny", "seq": 16}, repetitions=2, order="sequential", trace="first")
+    node = api.worker()
+    leave(node, make_result, packed(FOUND))
+    asked = ["runs", "trace", "2", "-o", str(tmp_path / "t.json"), "--server", str(api.http.base_url)]
+    done = CliRunner().invoke(main, asked)
+    said = "run 2 was not traced: submit it with --trace, or --trace-first; traced runs of its experiment: 1"
+    assert (done.exit_code, done.stderr.strip()) == (2, f"error: {said}")
 
 
 @pytest.mark.parametrize(

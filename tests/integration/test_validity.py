@@ -59,6 +59,7 @@ def test_another_process_on_the_runs_cores_is_named():
             busy.kill()
     assert max(v for v in result.validity["steps"]["run_delay_s"] if v is not None) > 0.001
     assert result.summary["flagged_steps"] > 10
+    assert any(each.startswith(f"{result.summary['flagged_steps']} of 600 timed steps") for each in result.warnings)
     assert any(warning.startswith("foreign load: ") for warning in result.warnings)
     assert result.validity["foreign"]["foreign_s"] > 0.1 * sum(result.step_s[2:])
 

@@ -73,7 +73,8 @@ def test_a_misspelt_variable_is_named_without_its_value(monkeypatch, name, meant
     monkeypatch.setenv(f"TASKLOOM_{name}", "s3cret")
     with pytest.raises(StartRefused) as raised:
         Settings.read()
-    assert str(raised.value) == f"TASKLOOM_{name} is not accepted: no setting has this name; TASKLOOM_{meant} is one"
+    said = f"TASKLOOM_{name} is not accepted: no setting has this name; did you mean TASKLOOM_{meant}?"
+    assert str(raised.value) == said
 
 
 def test_variables_of_other_processes_and_of_users_are_none_of_the_servers(monkeypatch):

@@ -67,7 +67,7 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
             group=experiment.group,
             purpose=purpose(experiment.request),
             flagged_runs=flagged.get(experiment.id, 0),
-            verdict=None if experiment.finished_at is None else experiment.verdict,
+            verdict=experiment.verdict,
             **commits.named(experiment),
         )
         for experiment in experiments

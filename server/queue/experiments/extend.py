@@ -56,7 +56,7 @@ def extend(
             session.execute(ours.values(node=place.node, core_set=place.core_set))
         experiment.runs += len(new)
         experiment.extended += repetitions
-        experiment.finished_at = None
+        experiment.finished_at = experiment.verdict = None
         session.flush()
         return detail(session, experiment)
 

@@ -14,7 +14,7 @@ from taskloom.server.queue.tables.states import OPEN
 def reopen(experiment: Experiment) -> None:
     """Reopen the experiment of a retried run. Its stopping rule, or its tuning, decides again once the run
     has ended."""
-    experiment.finished_at = None
+    experiment.finished_at = experiment.verdict = None
     if experiment.is_open_ended:
         experiment.undecided, experiment.stop_reason = True, None
 

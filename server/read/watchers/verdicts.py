@@ -62,9 +62,11 @@ class Verdicts:
     def _keep(
         self, experiment_id: int, finished_at: float, kept: dict[str, Any] | None, tuned: dict[str, Any] | None
     ) -> None:
-        """Store a verdict unless another server has done so; webhooks get one message, and one on a confirmed tuning.
-        """
-        of_it = update(Experiment).where(Experiment.id == experiment_id, _unseen())
+        """Store a verdict unless another server has done so or the experiment goes on. Webhooks get one message, and
+        one on a confirmed tuning."""
+        of_it = update(Experiment).where(
+            Experiment.id == experiment_id, Experiment.finished_at == finished_at, _unseen()
+        )
         with self._database.write() as session:
             found = session.execute(of_it.values(verdict=kept, verdict_at=finished_at).returning(Experiment.id))
             if found.first() is not None and kept is not None:
