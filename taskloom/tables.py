@@ -134,9 +134,12 @@ def duration(of_s: float) -> str:
 
 
 def chosen(run: RunRow, names: Sequence[str]) -> dict[str, Any]:
-    """The named values of a run, its settings or its variant. Raises ValueError for an unknown name."""
+    """The named values of a run: of its settings, its variant, and what its trainer chose. Raises ValueError for an
+    unknown name."""
+    from taskloom.contract.runs import resolved_columns
+
     shown = run.model_dump(mode="json")
-    known = {**run.variant, **(shown["settings"] or {}), **shown}
+    known = {**run.variant, **(shown["settings"] or {}), **resolved_columns(shown["resolved"]), **shown}
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f"run {run.id} has no {unknown[0]!r}; it has {', '.join(known)}")
     return {name: known[name] for name in names}
