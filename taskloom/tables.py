@@ -94,8 +94,9 @@ def runs(items: Iterable[RunSummary]) -> Table:
 def experiments(items: Iterable[ExperimentSummary]) -> Table:
     listed = list(items)
     with_commit = ["commit"] if any(item.commit or item.branch for item in listed) else []
-    table = new_table(None, "experiment", "name", "tags", *with_commit, "state", "runs by state", "submitted, UTC",
-                      "ended, UTC", "submitted by", "runs", left=8 + len(with_commit))  # fmt: skip
+    table = new_table(None, "experiment", "name", "tags", *with_commit, "model", "axes", "nodes", "state",
+                      "runs by state", "submitted, UTC", "ended, UTC", "submitted by", "runs",
+                      left=11 + len(with_commit))  # fmt: skip
     for item in listed:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
         ended = instant(item.finished_at)
@@ -106,6 +107,9 @@ def experiments(items: Iterable[ExperimentSummary]) -> Table:
             item.name or NONE,
             " ".join(item.tags) or NONE,
             *([commit(item)] if with_commit else []),
+            item.model or NONE,
+            ", ".join(item.axes) or NONE,
+            " ".join(item.nodes) or NONE,
             item.state,
             states or NONE,
             instant(item.created_at),

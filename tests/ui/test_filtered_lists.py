@@ -131,6 +131,16 @@ def test_a_list_is_sorted_by_the_header_that_is_clicked(world, tab, path, addres
     assert tab.violations() == []
 
 
+def test_the_list_of_experiments_has_models_axes_nodes_and_ratios(world, tab):
+    of = httpx.get(f"{world.home.url}/api/v1/experiments/{world.compared}", timeout=60).raise_for_status().json()
+    page = tab.open("experiments?show=Model,Axes,Nodes,Ratio&filter=id = " + str(world.compared))
+    row = page.locator("tr[data-row]")
+    found = of["verdict"]
+    for shown in ("tiny", "scheduler", *of["nodes"], f"{found['ratio']:.3f}"):
+        expect(row).to_contain_text(shown)
+    assert of["nodes"]
+
+
 def test_further_columns_are_chosen_and_the_address_keeps_them(world, tab):
     page = tab.open(f"experiment?id={world.compared}&view=runs&hide=Node")
     heads = page.get_by_role("table", name="Runs").get_by_role("columnheader")

@@ -3,7 +3,7 @@ import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAction, useAnswer, useList} from '../answers.js';
 import {download} from '../api.js';
-import {commit, count, duration, ms, number, perSecond, plural, setting, variantName, words} from '../format.js';
+import {commit, count, duration, ms, number, perSecond, plural, ratio, setting, variantName, words} from '../format.js';
 import {Filter, Pages, quoted} from '../lists.js';
 import {useFollow} from '../live.js';
 import {
@@ -80,11 +80,7 @@ const RUN_COLUMNS = [
 		sort: 'flagged_steps',
 		number: true,
 		cell: row =>
-			row.flagged_steps
-				? html`<span class="state warn">${count(row.flagged_steps)}</span>`
-				: row.flagged_steps === 0
-					? '0'
-					: '–'
+			row.flagged_steps ? html`<span class="state warn">${count(row.flagged_steps)}</span>` : count(row.flagged_steps)
 	},
 	{label: 'Node', tight: true, sort: 'node', cell: row => row.node ?? '–'},
 	{label: 'Duration', number: true, sort: 'duration_s', cell: row => duration(row.duration_s)},
@@ -132,7 +128,7 @@ export function Runs({experimentId}) {
 	const save = useAction(() => download('exports/runs', {...narrowed, sort: page.sort, format: 'csv'}, 'runs.csv'));
 	const ids = marked();
 	const sides = comparison(ids, answer.data?.items ?? []);
-	const columns = experimentId ? RUN_COLUMNS.filter(column => column.label !== 'Experiment') : RUN_COLUMNS;
+	const columns = RUN_COLUMNS.filter(({label}) => !experimentId || label !== 'Experiment');
 	return html`
 		<div class="filters">
 			<${Filter} of="runs" placeholder="scheduler = task and median_step_s < 0.1" />
@@ -236,7 +232,23 @@ const COLUMNS = [
 	{label: 'Submitter', sort: 'submitter', cell: row => row.submitter_name || row.submitter || '–'},
 	{label: 'Submitted', tight: true, sort: 'created_at', cell: row => html`<${Time} at=${row.created_at} />`},
 	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`},
-	{label: 'Ratio', number: true, more: true, sort: 'ratio', cell: row => number(row.verdict?.ratio, 4)}
+	{label: 'Model', tight: true, more: true, cell: row => row.model ?? '–'},
+	{
+		label: 'Axes',
+		more: true,
+		cell: row =>
+			Object.keys(row.axes ?? {})
+				.map(words)
+				.join(', ')
+	},
+	{label: 'Nodes', more: true, cell: row => row.nodes?.join(', ')},
+	{
+		label: 'Ratio',
+		number: true,
+		more: true,
+		sort: 'ratio',
+		cell: ({verdict: found}) => ratio(found?.ratio ?? null, found?.low, found?.high)
+	}
 ];
 
 const NARROWING = ['filter', 'state', 'name', 'submitter', 'commit', 'since'];
@@ -259,12 +271,7 @@ function List() {
 			<${Choice}
 				name="state"
 				label="State"
-				options=${[
-					['', 'any'],
-					['active', 'active'],
-					['finished', 'finished'],
-					['cancelled', 'cancelled']
-				]}
+				options=${[['', 'any'], ...['active', 'finished', 'cancelled'].map(state => [state, state])]}
 			/>
 			<${Choice} name="since" label="Submitted" options=${SINCE} />
 			<${Narrow} name="submitter" label="Submitter" placeholder="key:3" />
