@@ -103,7 +103,7 @@ def _pages(database: Database, filters: Filters, sort: Sort, columns: Sequence[A
 RUN_COLUMNS = (
     Run.id, Run.experiment_id, Run.state, Run.repetition, Run.block, Run.position, Run.attempts, Run.created_at,
     Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,
-    Run.flagged_steps, Run.node, Run.environment_sha256, Run.error, Run.spec, Run.resolved,
+    Run.flagged_steps, Run.node, Run.environment_sha256, Run.error, Run.variant, Run.spec, Run.resolved,
     *commits.TRAINER, *node_time.COLUMNS.values(),
 )  # fmt: skip
 
@@ -136,6 +136,7 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 **named[run.experiment_id],
                 **commits.of_trainer(run),
                 **titled.get(run.experiment_id, UNTITLED),
+                "build": run.variant.get("build"),
                 **resolved_columns(run.resolved),
                 **_settings(run.spec, NAMES),
             }
@@ -309,6 +310,7 @@ TABLES: dict[str, Table] = {
         | COMMIT_KINDS
         | MEASURES
         | TITLE_KINDS
+        | _kinds("text", "build")
         | RESOLVED_KINDS
         | SETTING_KINDS,
         _runs,

@@ -85,7 +85,9 @@ const RUN_COLUMNS = [
 	{label: 'Node', tight: true, sort: 'node', cell: row => row.node ?? '–'},
 	{label: 'Duration', number: true, sort: 'duration_s', cell: row => duration(row.duration_s)},
 	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`},
-	{label: 'Final loss', number: true, more: true, sort: 'final_loss', cell: row => number(row.final_loss, 6)}
+	{label: 'Final loss', number: true, more: true, sort: 'final_loss', cell: row => number(row.final_loss, 6)},
+	{label: 'Commit', tight: true, more: true, sort: 'commit', cell: row => commit(row) || '–'},
+	{label: 'Trainer', tight: true, more: true, sort: 'trainer_commit', cell: row => commit(row, 'trainer_') || '–'}
 ];
 
 /** @typedef {import('../schemas').Schemas['RunRow']} RunRow */
@@ -321,14 +323,18 @@ function ChartOfRuns() {
 	const {params} = address.value;
 	const [filter, selected] = [params.get('filter'), params.get('marked')];
 	const source = {filter, run: selected?.split(',')};
-	const first = useAnswer(filter || selected ? 'runs' : null, {...source, limit: 1});
+	const first = useAnswer(filter || selected ? 'runs' : null, {...source, sort: '-id', limit: 100});
 	return html`
 		<div class="filters"><${Filter} of="runs" placeholder="experiment_id in (7, 8) and state = succeeded" /></div>
 		${filter || selected
 			? html`<${Answered} answer=${first} height=${340}>
-					${page => html`<${Chart}
+					${(/** @type {import('../schemas').Schemas['RunPage']} */ page) => html`<${Chart}
 						source=${source}
-						settings=${[...Object.keys(page.items[0]?.settings ?? {}), 'node', 'experiment_id']}
+						settings=${[
+							...new Set(page.items.flatMap(row => Object.keys({...row.settings, ...row.variant}))),
+							'node',
+							'experiment_id'
+						]}
 					/>`}
 				<//>`
 			: html`<${Empty}><p>A filter, or runs selected in the list of runs, say what the chart shows.</p><//>`}
