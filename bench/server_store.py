@@ -142,6 +142,7 @@ SAMPLE = Table(
     Column("payload", LargeBinary), Column("facts", LargeBinary), Column("measured", LargeBinary),
     Column("causes", LargeBinary), Column("median_step_s", Double), Column("tokens_per_s", Double),
     Column("final_loss", Double), Column("phase_s", JSON), Column("environment_sha256", String),
+    Column("resolved", JSON),
     prefixes=["TEMPORARY"],
 )  # fmt: skip
 
@@ -160,7 +161,7 @@ def _samples() -> list[dict[str, Any]]:
             "n": n, "variant": variant, "spec": config.to_dict(), "shape": f"shape {n}", "payload": payload.pack(body),
             **digest(result), "median_step_s": figures.median_step_s, "tokens_per_s": figures.tokens_per_s,
             "final_loss": figures.final_loss, "phase_s": figures.phase_s,
-            "environment_sha256": figures.environment_sha256,
+            "environment_sha256": figures.environment_sha256, "resolved": figures.resolved,
         })  # fmt: skip
     return rows
 
@@ -222,7 +223,8 @@ RUNS = (
 FINISHED = "CAST(:at AS double precision) + id * CAST(:apart AS double precision)"
 SAMPLED = f"({RUNS}) AS r JOIN sample ON sample.n = r.position % {SAMPLES}"
 SUCCEEDED = "'succeeded'"
-OF_RESULT = ("median_step_s", "tokens_per_s", "final_loss", "phase_s", "environment_sha256")  # columns of both tables
+# Columns of both tables.
+OF_RESULT = ("median_step_s", "tokens_per_s", "final_loss", "phase_s", "environment_sha256", "resolved")
 OF_RUNS = 4  # of the statements, those that add runs without results
 FILL = (
     "INSERT INTO worker (worker_id, boot_id, node, cores, core_set, memory_bytes, labels, software, topology, "

@@ -39,6 +39,7 @@ def _finite(value: Any) -> Any:
 Values = Annotated[list[Annotated[Any, AfterValidator(_finite)]], FailFast()]
 FEWEST_CALIBRATING_RUNS = 6  # three pairs
 MOST_BUILDS = 8
+MOST_SHOWN = 20  # values of an axis in a list of experiments
 Build = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/@+-]{1,60}$")]
 Tags = Annotated[list[Tag], Field(max_length=20)]
@@ -287,6 +288,12 @@ class ExperimentSummary(Commits):
     submitter_name: str | None = Field(None, description="the name of that key")
     group: str | None = Field(None, description="the submitter's group, with which it shares its limits; null: none")
     purpose: Literal["measure", "calibrate", "confirm"] = "measure"
+    model: str | None = Field(None, description="name of the model of all its runs; null: an axis varies it")
+    axes: dict[str, list[Any]] = Field(
+        default_factory=dict,
+        description=f"settings that its runs vary, and `build`, each with its first {MOST_SHOWN} values",
+    )
+    nodes: list[str] = Field(default_factory=list, description="nodes that claimed its runs")
     flagged_runs: int = Field(0, description="runs with flagged steps, which other processes disturbed")
     eta_s: float | None = Field(
         None,

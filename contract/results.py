@@ -40,6 +40,9 @@ class ResultOp(Block):
     time_s: Seconds
     flop: Count
     bytes: Count
+    blas: Annotated[str, Field(max_length=200)] | None = Field(
+        None, description="library of its matrix product, with the columns of a piece if there are several"
+    )
 
 
 class ResultThread(Block):

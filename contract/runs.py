@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -158,6 +159,22 @@ MainSettings: type[_MainSettings] = create_model(
 )
 
 
+class Resolved(Model):
+    """Settings that a run had in the end, of those that the trainer chooses where the request leaves them open."""
+
+    batch_slice: int | None = None
+    token_slice: int | None = None
+    fusion: str | None = Field(None, description="kernels that share a task: none, rows or all")
+    blas: str | None = Field(
+        None, description="libraries of its matrix products, separated by spaces; null: it has no products, or unknown"
+    )
+
+
+def resolved_columns(of: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fields of Resolved as flat columns."""
+    return {f"resolved_{name}": (of or {}).get(name) for name in Resolved.model_fields}
+
+
 class RunSummary(Commits, TrainerCommit):
     """A run in a list."""
 
@@ -177,6 +194,9 @@ class RunSummary(Commits, TrainerCommit):
     unit: str = Field("tokens", description="what `tokens_per_s` counts: tokens or images")
     final_loss: float | None
     settings: MainSettings | None = Field(None, description="its main settings; the run itself has all of them")
+    resolved: Resolved | None = Field(
+        None, description="what the trainer chose; null without a result, or if the server did not keep it yet"
+    )
     node: str | None = Field(None, description="node of the canonical result")
     duration_s: float | None = Field(None, description="from its start to its end")
     flagged_steps: int | None = Field(None, description="number of flagged steps; null without a result")

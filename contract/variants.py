@@ -8,7 +8,7 @@ from pydantic import Field
 
 from taskloom.contract.bodies import Model
 from taskloom.contract.phases import with_phases
-from taskloom.contract.runs import MainSettings
+from taskloom.contract.runs import MainSettings, Resolved
 
 
 @with_phases
@@ -18,6 +18,9 @@ class VariantRow(Model):
     experiment_id: int
     variant: dict[str, Any] = Field(description="its values on the experiment's axes")
     settings: MainSettings | None
+    resolved: Resolved | None = Field(
+        None, description="what the trainer chose, as far as its runs agree: null where they differ"
+    )
     runs: int
     queued: int
     active: int = Field(description="leased or running")

@@ -94,8 +94,9 @@ def runs(items: Iterable[RunSummary]) -> Table:
 def experiments(items: Iterable[ExperimentSummary]) -> Table:
     listed = list(items)
     with_commit = ["commit"] if any(item.commit or item.branch for item in listed) else []
-    table = new_table(None, "experiment", "name", "tags", *with_commit, "state", "runs by state", "submitted, UTC",
-                      "ended, UTC", "submitted by", "runs", left=8 + len(with_commit))  # fmt: skip
+    table = new_table(None, "experiment", "name", "tags", *with_commit, "model", "axes", "nodes", "state",
+                      "runs by state", "submitted, UTC", "ended, UTC", "submitted by", "runs",
+                      left=11 + len(with_commit))  # fmt: skip
     for item in listed:
         states = " ".join(f"{state}={count}" for state, count in item.by_state.items() if count)
         ended = instant(item.finished_at)
@@ -106,6 +107,9 @@ def experiments(items: Iterable[ExperimentSummary]) -> Table:
             item.name or NONE,
             " ".join(item.tags) or NONE,
             *([commit(item)] if with_commit else []),
+            item.model or NONE,
+            ", ".join(item.axes) or NONE,
+            " ".join(item.nodes) or NONE,
             item.state,
             states or NONE,
             instant(item.created_at),
@@ -134,9 +138,12 @@ def duration(of_s: float) -> str:
 
 
 def chosen(run: RunRow, names: Sequence[str]) -> dict[str, Any]:
-    """The named values of a run, its settings or its variant. Raises ValueError for an unknown name."""
+    """The named values of a run: of its settings, its variant, and what its trainer chose. Raises ValueError for an
+    unknown name."""
+    from taskloom.contract.runs import resolved_columns
+
     shown = run.model_dump(mode="json")
-    known = {**run.variant, **(shown["settings"] or {}), **shown}
+    known = {**run.variant, **(shown["settings"] or {}), **resolved_columns(shown["resolved"]), **shown}
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f"run {run.id} has no {unknown[0]!r}; it has {', '.join(known)}")
     return {name: known[name] for name in names}

@@ -161,6 +161,7 @@ export function Attempts({of, topic}) {
 /** @param {{of: Schemas['RunDetail']}} props */
 export function Settings({of}) {
 	const model = /** @type {{name?: string} | null} */ (of.spec['model']);
+	const resolved = /** @type {Record<string, unknown>} */ (of.resolved ?? {});
 	const base = Object.fromEntries(Object.entries(of.spec).filter(([, value]) => value !== null));
 	return html`<div class="columns">
 		<section class="panel">
@@ -168,7 +169,9 @@ export function Settings({of}) {
 			<${Pairs}
 				of=${Object.entries(of.spec).map(([name, value]) => [
 					words(name),
-					value === null ? html`<span class="soft">default</span>` : setting(value)
+					value === null || value === 'auto'
+						? html`<span class="soft">${value ?? 'default'}</span> ${resolved[name]}`
+						: setting(value)
 				])}
 			/>
 		</section>

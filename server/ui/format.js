@@ -116,7 +116,7 @@ export function setting(value) {
 			.map(pair => pair.join('='))
 			.join(',');
 	}
-	return String(value);
+	return String(value).replace(/^([\da-f]{12})[\da-f]{28,}$/, '$1'); // a commit or a build
 }
 
 /** Settings as pairs of words. @param {Record<string, unknown>} settings @returns {[string, string][]} */

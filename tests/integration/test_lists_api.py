@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from taskloom import tables
+from taskloom.contract.experiments import ExperimentSummary
 from taskloom.server import paging
 from taskloom.server.read.experiments import eta
 from taskloom.server.read.experiments import listing as experiments
@@ -292,3 +294,29 @@ def test_an_experiment_names_the_key_it_was_submitted_with(house):
     row = house.get("/experiments", limit=1)["items"][0]
     for shown in (answer, row):
         assert (shown["submitter"], shown["submitter_name"], shown["purpose"]) == ("key:9", "ci", "calibrate")
+
+
+def test_experiments_have_their_model_axes_and_nodes(api, make_result):
+    custom = {"layers": 1, "heads": 1, "channels": 16, "vocab": 256, "context": 64}
+    many = list(range(30))
+    api.submit(base={"model": "gpt2"}, axes={"seed": many}, zip=[{"threads": [1, 2], "batch": [2, 4]}])
+    api.submit(axes={"model": ["tiny", "small"]})
+    api.submit(base={"model": custom}, space={"threads": [1, 2]}, tune={"runs": 2})
+    api.submit(repetitions=3, order="sequential", priority=1)
+    for name in ("w2", "w1"):
+        node = api.worker(name)
+        lease = node.claim()
+        node.upload(lease, make_result()) if name == "w1" else node.upload(lease, error={"slug": "boom"})
+    known = {
+        1: ("gpt2-124m", {"seed": many[:20], "threads": [1, 2], "batch": [2, 4]}, []),
+        2: (None, {"model": ["tiny", "small"]}, []),
+        3: ("custom", {"threads": [1, 2]}, []),
+        4: ("tiny", {}, ["node-of-w1", "node-of-w2"]),
+    }
+    for item in api.get("/experiments")["items"]:
+        assert (item["model"], item["axes"], item["nodes"]) == known[item["id"]]
+    table = tables.experiments(ExperimentSummary.model_validate(item) for item in api.get("/experiments")["items"])
+    shown = {str(column.header): list(column.cells) for column in table.columns}
+    assert shown["model"] == ["tiny", "custom", "-", "gpt2-124m"]
+    assert shown["axes"] == ["-", "threads", "model", "seed, threads, batch"]
+    assert shown["nodes"] == ["node-of-w1 node-of-w2", "-", "-", "-"]

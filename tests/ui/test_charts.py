@@ -10,6 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from taskloom.contract.labels import KEPT, build_label
 from tests.support.caller import Caller
 from tests.support.present import present
 from tests.support.processes import house
@@ -101,3 +102,27 @@ def test_a_dot_has_an_interval_where_its_variant_has_enough_runs(api, make_resul
     expect(bars).to_have_count(2)
     page.get_by_label("Vertical").select_option("tokens_per_s")  # no interval of its median is known
     expect(bars).to_have_count(0)
+
+
+def test_runs_of_two_builds_are_charted_by_their_commits(api, make_result, new_tab):
+    builds, commits = ["a" * 64, "b" * 64], ["1" * 40, "2" * 40]
+    base = {"model": "tiny", "token_slice": 64, "batch_slice": 1, "steps": 3, "warmup": 1}
+    made = api.submit(base=base, axes={"policy": ["breadth-first", "critical-path"]}, builds=builds, repetitions=2)
+    node = api.worker(labels={build_label(build): KEPT for build in builds})
+    for _ in range(8):
+        lease = node.claim()
+        ran = {"core_hash": lease["build"], "core_commit": commits[builds.index(lease["build"])]}
+        node.upload(lease, make_result([9, 0.5, 0.5], environment=ran, policy=lease["spec"]["policy"]))
+    page = new_tab(str(api.http.base_url).rstrip("/")).open(f"experiment?id={made['id']}&view=chart&x=trainer_commit")
+    figure = page.locator("figure.plot")
+    expect(dots(page)).to_have_count(8)
+    for shown in ("median step by trainer commit", "111111111111", "222222222222"):
+        expect(figure).to_contain_text(shown)
+    expect(figure).not_to_contain_text("1" * 13)
+    page.get_by_label("Colour").select_option("build")
+    page.get_by_label("Panels").select_option("policy")
+    expect(figure).to_contain_text("policy critical-path")
+    expect(figure).to_contain_text("bbbbbbbbbbbb")
+    page.goto(f"{api.http.base_url}/ui/experiments?view=chart&filter=experiment_id = {made['id']}")
+    page.get_by_label("Horizontal").select_option("policy")  # which is no main setting
+    expect(dots(page)).to_have_count(8)

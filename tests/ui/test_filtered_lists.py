@@ -108,7 +108,7 @@ def test_columns_of_a_list_are_hidden_and_the_address_keeps_it(world, tab):
             "Experiment": "experiment_id", "State": "state", "Median step": "median_step_s",
             "Tokens/s": "tokens_per_s", "Flagged": "flagged_steps", "Node": "node", "Duration": "duration_s",
             "Ended": "finished_at", "threads": "threads", "Run": "id", "Variant": "variant",
-            "Final loss": "final_loss",
+            "Final loss": "final_loss", "Commit": "commit", "Trainer": "trainer_commit",
         }),
         ("experiments", "experiments", "experiment?id=", {
             "Question and verdict": "name", "State": "state", "Runs": "runs", "Submitter": "submitter",
@@ -137,7 +137,7 @@ def test_a_list_is_sorted_by_the_header_that_is_clicked(world, tab, path, addres
         wanted = listed(sort)
         until(lambda: shown() == wanted, f"rows in the order of {sort}")
 
-    page = tab.open(f"{address}{'&' if '?' in address else '?'}show=threads,Final loss,Ratio")
+    page = tab.open(f"{address}{'&' if '?' in address else '?'}show=threads,Final loss,Commit,Trainer,Ratio")
     table = page.get_by_role("table").last
     for label, name in headers.items():
         for sort, state in ((f"-{name}", "descending"), (name, "ascending")):
@@ -152,6 +152,19 @@ def test_a_list_is_sorted_by_the_header_that_is_clicked(world, tab, path, addres
     expect(table.get_by_role("columnheader", name=last, exact=True)).to_have_attribute("aria-sort", "ascending")
     check(headers[last])
     assert tab.violations() == []
+
+
+def test_the_list_of_experiments_has_models_axes_nodes_and_ratios(world, tab):
+    of = httpx.get(f"{world.home.url}/api/v1/experiments/{world.compared}", timeout=60).raise_for_status().json()
+    page = tab.open("experiments?show=Model,Axes,Nodes,Ratio&filter=id = " + str(world.compared))
+    row = page.locator("tr[data-row]")
+    found = of["verdict"]
+    for shown in ("tiny", "scheduler", *of["nodes"], f"{found['ratio']:.3f}"):
+        expect(row).to_contain_text(shown)
+    assert of["nodes"]
+    page.goto(f"{world.home.url}/ui/experiments?view=runs&show=Commit,Trainer&filter=experiment_id = {world.compared}")
+    (commit, *_) = {run["trainer_commit"] for run in runs(world, f"experiment_id = {world.compared}")}
+    expect(row.first).to_contain_text((commit or "–")[:8])
 
 
 def test_further_columns_are_chosen_and_the_address_keeps_them(world, tab):

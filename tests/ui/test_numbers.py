@@ -265,3 +265,13 @@ def test_a_preempted_task_is_no_useful_work(world, tab):
     assert ns[0] == ns[1]
     assert name == "qkv[0] s0"
     assert text == f"Another process had the core for 3 µs of this span; when within it is unknown. {plain}"
+
+
+def test_a_run_shows_what_its_trainer_chose(world, tab):
+    run = next(iter(world.client.runs(world.compared)))
+    page = tab.open(f"run?id={run.id}&view=settings")
+    for name, left_open in (("fusion", "default"), ("blas", "auto")):
+        value = page.locator("dt", has_text=re.compile(f"^{name}$")).locator("+ dd")
+        expect(value).to_have_text(f"{left_open} {getattr(run.resolved, name)}")
+    assert None not in (run.resolved.fusion, run.resolved.blas)
+    expect(page.locator("dt", has_text="token slice").locator("+ dd")).to_have_text(str(run.resolved.token_slice))

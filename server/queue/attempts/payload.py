@@ -24,6 +24,7 @@ from gpt2core.spec.series import COMMIT
 from taskloom.contract.results import TrainResult
 from taskloom.server import values
 from taskloom.server.errors import BadResult, InvalidRequest
+from taskloom.server.queue.attempts import resolved
 from taskloom.server.queue.attempts.digest import lasting
 
 COMPRESSION_LEVEL = 6
@@ -41,6 +42,7 @@ class Figures:
     median_step_s: float | None = None
     tokens_per_s: float | None = None
     final_loss: float | None = None
+    resolved: dict[str, Any] | None = None  # settings that the trainer chose
     phase_s: dict[str, float] | None = None  # the median of each over the timed steps
     flagged_steps: int | None = None  # number of timed steps that the trainer flagged
     environment_sha256: str | None = None  # equal for runs with the same software on the same machine
@@ -110,6 +112,7 @@ def figures(result: dict[str, Any], queued_s: float = math.inf) -> Figures:
         environment.pop(name, None)
     spans_s = {phase: spans[config["warmup"] :] for phase, spans in by_phase(result["phase_s"]).items()}
     return Figures(
+        resolved=resolved.of_result(result),
         phase_s={phase: median(span_s) for phase, span_s in spans_s.items()} if timed_s else None,
         flagged_steps=sum(bool(reasons) for reasons in (result.get("flagged") or [])[config["warmup"] :]),
         environment_sha256=hashlib.sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest(),

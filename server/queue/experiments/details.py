@@ -9,7 +9,10 @@ from typing import Any, Literal
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from gpt2core.spec.config import DEFAULTS
+from gpt2core.spec.models import preset_name
 from taskloom.contract.experiments import (
+    MOST_SHOWN,
     ExperimentDetail,
     ExperimentSummary,
     Phase,
@@ -20,7 +23,7 @@ from taskloom.server.access.keys.models import Key
 from taskloom.server.db import Database, existing, utc
 from taskloom.server.queue.attempts import commits, node_time
 from taskloom.server.queue.experiments import blocks
-from taskloom.server.queue.tables.experiments import Experiment, ExperimentKey, ExperimentTag
+from taskloom.server.queue.tables.experiments import Block, Experiment, ExperimentKey, ExperimentTag
 from taskloom.server.queue.tables.runs import Run, is_flagged
 from taskloom.server.queue.tables.states import OPEN
 
@@ -47,6 +50,9 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
     of_flagged = select(Run.experiment_id, func.count()).where(Run.experiment_id.in_(ids), is_flagged())
     flagged = dict(session.execute(of_flagged.group_by(Run.experiment_id)).all())
     names = submitters(session, ids)
+    # A block has the node of its runs, which are many more.
+    of_nodes = select(Block.experiment_id, Block.node).where(Block.experiment_id.in_(ids), Block.node.is_not(None))
+    nodes = session.execute(of_nodes.distinct().order_by(Block.node)).all()
     tags: dict[int, list[str]] = {identity: [] for identity in ids}
     of_tags = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(ExperimentTag.experiment_id.in_(ids))
     for experiment_id, tag in session.execute(of_tags.order_by(ExperimentTag.experiment_id, ExperimentTag.tag)):
@@ -65,7 +71,8 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
             submitter=experiment.owner,
             submitter_name=names.get(experiment.id),
             group=experiment.group,
-            purpose=purpose(experiment.request),
+            **asked(experiment.request),
+            nodes=[node for experiment_id, node in nodes if experiment_id == experiment.id],
             flagged_runs=flagged.get(experiment.id, 0),
             verdict=experiment.verdict,
             **commits.named(experiment),
@@ -74,7 +81,17 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
     ]
 
 
-def purpose(request: Mapping[str, Any]) -> Literal["measure", "calibrate", "confirm"]:
+def asked(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What an experiment's row has from its request: purpose, model and axes."""
+    builds = {"build": request["builds"]} if request.get("builds") else {}
+    parts = (request.get("axes") or {}, *(request.get("zip") or []), request.get("space") or {}, builds)
+    axes = {name: values[:MOST_SHOWN] for part in parts for name, values in part.items()}
+    model = (request.get("base") or {}).get("model") or DEFAULTS["model"].name
+    name = preset_name(model) if isinstance(model, str) else model.get("name", "custom")
+    return {"purpose": _purpose(request), "model": None if "model" in axes else name, "axes": axes}
+
+
+def _purpose(request: Mapping[str, Any]) -> Literal["measure", "calibrate", "confirm"]:
     if request.get("calibrates"):
         return "calibrate"
     return "measure" if request.get("confirms") is None else "confirm"

@@ -23,7 +23,7 @@ from taskloom.server.errors import IdempotencyConflict
 from taskloom.server.queue.attempts import commits, node_time
 from taskloom.server.queue.experiments import canonical, quotas, tuning
 from taskloom.server.queue.experiments.blocks import insert_runs
-from taskloom.server.queue.experiments.details import purpose, submitters
+from taskloom.server.queue.experiments.details import asked, submitters
 from taskloom.server.queue.experiments.expansion import Enough, one
 from taskloom.server.queue.experiments.planning import expanded, storable
 from taskloom.server.queue.tables.experiments import Block, Experiment, ExperimentKey, ExperimentTag, RequiredLabel
@@ -170,7 +170,7 @@ def _first_answer(session: Session, experiment: Experiment, name: str) -> Experi
         group=experiment.group,
         node_time_missing=node_time.NO_RESULT,
         **commits.named(experiment),
-        purpose=purpose(experiment.request),
+        **asked(experiment.request),
         request=experiment.request,
         stopping=_stopping_at_first(experiment),
         tuning=None

@@ -27,7 +27,7 @@ from taskloom.server.settings import Settings
 SUMMARY = (
     Run.id, Run.experiment_id, Run.variant, Run.repetition, Run.block, Run.position, Run.state, Run.attempts,
     Run.created_at, Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.spec,
-    Run.node, Run.flagged_steps, Run.error, Run.purpose, *commits.TRAINER,
+    Run.node, Run.flagged_steps, Run.error, Run.purpose, Run.resolved, *commits.TRAINER,
 )  # fmt: skip
 
 
@@ -51,6 +51,7 @@ def summary(run: Any, named: Mapping[str, Any]) -> dict[str, Any]:
         "unit": networks.unit_of(run.spec.get("model")),
         "final_loss": run.final_loss,
         "settings": main_settings(run.spec),
+        "resolved": run.resolved,
         "node": run.node,
         "duration_s": run.finished_at - run.started_at if ended else None,
         "flagged_steps": run.flagged_steps,

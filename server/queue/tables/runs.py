@@ -57,6 +57,7 @@ class Run(Base):
     node: Mapped[str | None] = mapped_column(Text)  # from here on: of the canonical result
     environment_sha256: Mapped[str | None] = mapped_column(String(64))
     phase_s: Mapped[dict[str, Any] | None]
+    resolved: Mapped[dict[str, Any] | None]  # settings that the trainer chose (contract.runs.Resolved)
     flagged_steps: Mapped[int | None]
     median_step_s: Mapped[float | None]
     tokens_per_s: Mapped[float | None]

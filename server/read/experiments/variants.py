@@ -15,7 +15,7 @@ from gpt2core.spec.result import median
 from taskloom.analysis.statistics import median_bounds
 from taskloom.contract.variants import VariantRow, VariantTable
 from taskloom.server.db import Database, existing
-from taskloom.server.queue.attempts import node_time
+from taskloom.server.queue.attempts import node_time, resolved
 from taskloom.server.queue.runs.details import main_settings
 from taskloom.server.queue.tables.experiments import Experiment
 from taskloom.server.queue.tables.runs import Run
@@ -23,7 +23,7 @@ from taskloom.server.queue.tables.states import ACTIVE, OPEN
 
 COLUMNS = (
     Run.variant, Run.spec, Run.shape, Run.state, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,
-    Run.flagged_steps, Run.node, Run.environment_sha256, *node_time.COLUMNS.values(),
+    Run.flagged_steps, Run.node, Run.environment_sha256, Run.resolved, *node_time.COLUMNS.values(),
 )  # fmt: skip
 
 
@@ -54,6 +54,7 @@ def _row(experiment_id: int, group: Sequence[Any], stops: bool) -> VariantRow:
         experiment_id=experiment_id,
         variant=group[0].variant,
         settings=main_settings(group[0].spec),
+        resolved=resolved.agreed(group),
         runs=len(group),
         queued=states["queued"],
         active=sum(states[state] for state in ACTIVE),

@@ -21,6 +21,7 @@ from gpt2core.spec.field_types import field_type, is_integer
 from gpt2core.spec.phases import PHASES
 from gpt2core.spec.roles import MAIN
 from taskloom.contract.commits import NAMED, OF_TRAINER
+from taskloom.contract.runs import resolved_columns
 from taskloom.contract.variants import VariantRow
 from taskloom.server.alerts.models import Alert
 from taskloom.server.db import Database, utc
@@ -62,6 +63,7 @@ OF_TYPES: Mapping[Any, Kind] = {float: "number", bool: "boolean"}
 SETTING_KINDS: dict[str, Kind] = {
     name: "integer" if is_integer(name) else OF_TYPES.get(field_type(name), "text") for name in NAMES
 }
+RESOLVED_KINDS = {name: SETTING_KINDS[name.removeprefix("resolved_")] for name in resolved_columns(None)}
 MAIN_KINDS = {name: SETTING_KINDS[name] for name in MAIN}
 LATENCY = ("p50", "p99")  # quantiles of the step's time
 GOAL_KINDS: dict[str, Kind] = {"reached": "boolean", "steps": "integer", "time_s": "number", "energy_j": "number"}
@@ -103,8 +105,8 @@ def _pages(database: Database, filters: Filters, sort: Sort, columns: Sequence[A
 RUN_COLUMNS = (
     Run.id, Run.experiment_id, Run.state, Run.repetition, Run.block, Run.position, Run.attempts, Run.created_at,
     Run.started_at, Run.finished_at, Run.median_step_s, Run.tokens_per_s, Run.final_loss, Run.phase_s,
-    Run.flagged_steps, Run.node, Run.environment_sha256, Run.error, Run.spec, *commits.TRAINER,
-    *node_time.COLUMNS.values(),
+    Run.flagged_steps, Run.node, Run.environment_sha256, Run.error, Run.variant, Run.spec, Run.resolved,
+    *commits.TRAINER, *node_time.COLUMNS.values(),
 )  # fmt: skip
 
 
@@ -136,6 +138,8 @@ def _runs(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:
                 **named[run.experiment_id],
                 **commits.of_trainer(run),
                 **titled.get(run.experiment_id, UNTITLED),
+                "build": run.variant.get("build"),
+                **resolved_columns(run.resolved),
                 **_settings(run.spec, NAMES),
             }
 
@@ -221,7 +225,8 @@ def _variant_kind(name: str) -> Kind:
     return "number" if name.endswith("_s") or name in ("low", "high", "final_loss") else "integer"
 
 
-VARIANT_KINDS = {name: _variant_kind(name) for name in VariantRow.model_fields if name != "settings"}
+VARIANT_KINDS = {name: _variant_kind(name) for name in VariantRow.model_fields
+                 if name not in ("settings", "resolved")}  # fmt: skip
 
 
 def _experiments(database: Database, filters: Filters, *which: ColumnElement[bool]) -> Sequence[int]:
@@ -235,8 +240,9 @@ def _experiments(database: Database, filters: Filters, *which: ColumnElement[boo
 def _variants(database: Database, filters: Filters, sort: Sort) -> Iterator[Row]:  # noqa: ARG001
     for experiment_id in _experiments(database, filters):
         for row in variants(database, experiment_id).rows:
-            settings = dict.fromkeys(MAIN) if row.settings is None else row.settings.model_dump()
-            flat = row.model_dump(exclude={"settings"})
+            flat = row.model_dump()
+            settings = flat.pop("settings") or dict.fromkeys(MAIN)
+            flat |= resolved_columns(flat.pop("resolved"))
             yield {**flat, "variant": json.dumps(row.variant), "nodes": " ".join(row.nodes), **settings}
 
 
@@ -307,6 +313,8 @@ TABLES: dict[str, Table] = {
         | COMMIT_KINDS
         | MEASURES
         | TITLE_KINDS
+        | _kinds("text", "build")
+        | RESOLVED_KINDS
         | SETTING_KINDS,
         _runs,
     ),
@@ -327,7 +335,7 @@ TABLES: dict[str, Table] = {
         | MAIN_KINDS,
         _ops,
     ),
-    "variants": Table(VARIANT_KINDS | _kinds("number", "cost") | MAIN_KINDS, _variants),
+    "variants": Table(VARIANT_KINDS | _kinds("number", "cost") | RESOLVED_KINDS | MAIN_KINDS, _variants),
     "tuning_trials": Table(_kinds("integer", "experiment_id") | TRIAL_KINDS, _tuning_trials),
     "history": Table(
         _kinds("text", "series")

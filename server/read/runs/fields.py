@@ -6,10 +6,11 @@ from typing import Any, get_args
 
 from sqlalchemy import ColumnElement, SelectBase, select
 
+from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.phases import PHASES
 from gpt2core.spec.result import NODE_TIME
 from taskloom.contract.runs import RunState
-from taskloom.server.queue.attempts import commits
+from taskloom.server.queue.attempts import commits, resolved
 from taskloom.server.queue.tables.experiments import Experiment, ExperimentTag
 from taskloom.server.queue.tables.runs import Run, Series
 from taskloom.server.queue.tables.workers import Worker
@@ -47,8 +48,13 @@ MEASURED = (
         Field(f"node_{part}_s", "number", f"node time: {part}, seconds", getattr(Run, f"node_{part}_s"))
         for part in NODE_TIME
     ),
+    *(
+        Field(f"resolved_{name}", "integer" if is_integer(name) else "text",
+              f"{name} of the result, which the trainer chose where the request left it open", Run.resolved, (name,))
+        for name in resolved.NAMES
+    ),
     *names(commits.TRAINER, (), "of the trainer that ran", "trainer_"),
-)
+)  # fmt: skip
 NAMED = [
     select(column).where(Experiment.id == Run.experiment_id).correlate(Run).scalar_subquery()
     for column in commits.COLUMNS

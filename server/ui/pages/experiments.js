@@ -2,7 +2,7 @@
 import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAnswer, useList} from '../answers.js';
-import {commit, count, duration, ms, number, perSecond, plural, setting, variantName, words} from '../format.js';
+import {commit, count, duration, ms, number, perSecond, plural, ratio, setting, variantName, words} from '../format.js';
 import {Csv, Filter, Pages, quoted} from '../lists.js';
 import {useFollow} from '../live.js';
 import {Answered, Choice, Empty, Head, Narrow, Question, RunLink, Submit, Table, Tabs, Time, later} from '../pieces.js';
@@ -66,16 +66,14 @@ const RUN_COLUMNS = [
 		sort: 'flagged_steps',
 		number: true,
 		cell: row =>
-			row.flagged_steps
-				? html`<span class="state warn">${count(row.flagged_steps)}</span>`
-				: row.flagged_steps === 0
-					? '0'
-					: '–'
+			row.flagged_steps ? html`<span class="state warn">${count(row.flagged_steps)}</span>` : count(row.flagged_steps)
 	},
 	{label: 'Node', tight: true, sort: 'node', cell: row => row.node ?? '–'},
 	{label: 'Duration', number: true, sort: 'duration_s', cell: row => duration(row.duration_s)},
 	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`},
-	{label: 'Final loss', number: true, more: true, sort: 'final_loss', cell: row => number(row.final_loss, 6)}
+	{label: 'Final loss', number: true, more: true, sort: 'final_loss', cell: row => number(row.final_loss, 6)},
+	{label: 'Commit', tight: true, more: true, sort: 'commit', cell: row => commit(row) || '–'},
+	{label: 'Trainer', tight: true, more: true, sort: 'trainer_commit', cell: row => commit(row, 'trainer_') || '–'}
 ];
 
 /** @typedef {import('../schemas').Schemas['RunRow']} RunRow */
@@ -117,7 +115,7 @@ export function Runs({experimentId}) {
 	const answer = useList('runs', narrowed, page, followed);
 	const ids = marked();
 	const sides = comparison(ids, answer.data?.items ?? []);
-	const columns = experimentId ? RUN_COLUMNS.filter(column => column.label !== 'Experiment') : RUN_COLUMNS;
+	const columns = RUN_COLUMNS.filter(({label}) => !experimentId || label !== 'Experiment');
 	return html`
 		<div class="filters">
 			<${Filter} of="runs" placeholder="scheduler = task and median_step_s < 0.1" />
@@ -220,7 +218,23 @@ const COLUMNS = [
 	{label: 'Submitter', sort: 'submitter', cell: row => row.submitter_name || row.submitter || '–'},
 	{label: 'Submitted', tight: true, sort: 'created_at', cell: row => html`<${Time} at=${row.created_at} />`},
 	{label: 'Ended', tight: true, sort: 'finished_at', cell: row => html`<${Time} at=${row.finished_at} />`},
-	{label: 'Ratio', number: true, more: true, sort: 'ratio', cell: row => number(row.verdict?.ratio, 4)}
+	{label: 'Model', tight: true, more: true, cell: row => row.model ?? '–'},
+	{
+		label: 'Axes',
+		more: true,
+		cell: row =>
+			Object.keys(row.axes ?? {})
+				.map(words)
+				.join(', ')
+	},
+	{label: 'Nodes', more: true, cell: row => row.nodes?.join(', ')},
+	{
+		label: 'Ratio',
+		number: true,
+		more: true,
+		sort: 'ratio',
+		cell: ({verdict: found}) => ratio(found?.ratio ?? null, found?.low, found?.high)
+	}
 ];
 
 const NARROWING = ['filter', 'state', 'name', 'submitter', 'commit', 'since'];
@@ -243,12 +257,7 @@ function List() {
 			<${Choice}
 				name="state"
 				label="State"
-				options=${[
-					['', 'any'],
-					['active', 'active'],
-					['finished', 'finished'],
-					['cancelled', 'cancelled']
-				]}
+				options=${[['', 'any'], ...['active', 'finished', 'cancelled'].map(state => [state, state])]}
 			/>
 			<${Choice} name="since" label="Submitted" options=${SINCE} />
 			<${Narrow} name="submitter" label="Submitter" placeholder="key:3" />
@@ -299,14 +308,18 @@ function ChartOfRuns() {
 	const {params} = address.value;
 	const [filter, selected] = [params.get('filter'), params.get('marked')];
 	const source = {filter, run: selected?.split(',')};
-	const first = useAnswer(filter || selected ? 'runs' : null, {...source, limit: 1});
+	const first = useAnswer(filter || selected ? 'runs' : null, {...source, sort: '-id', limit: 100});
 	return html`
 		<div class="filters"><${Filter} of="runs" placeholder="experiment_id in (7, 8) and state = succeeded" /></div>
 		${filter || selected
 			? html`<${Answered} answer=${first} height=${340}>
-					${page => html`<${Chart}
+					${(/** @type {import('../schemas').Schemas['RunPage']} */ page) => html`<${Chart}
 						source=${source}
-						settings=${[...Object.keys(page.items[0]?.settings ?? {}), 'node', 'experiment_id']}
+						settings=${[
+							...new Set(page.items.flatMap(row => Object.keys({...row.settings, ...row.variant}))),
+							'node',
+							'experiment_id'
+						]}
 					/>`}
 				<//>`
 			: html`<${Empty}><p>A filter, or runs selected in the list of runs, say what the chart shows.</p><//>`}

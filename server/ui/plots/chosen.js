@@ -224,7 +224,9 @@ export function Chart({source, settings, variants = [], version}) {
 		...new Set([
 			'run_id',
 			...KNOWN.filter(name => !MEASURED.includes(name) || [params.get('x'), params.get('y')].includes(name)),
-			...settings
+			...settings,
+			'commit',
+			'trainer_commit'
 		])
 	];
 	const query = {...source, columns: columns.join(',')};
