@@ -293,7 +293,7 @@ class ExperimentSummary(Commits):
         default_factory=dict,
         description=f"settings that its runs vary, and `build`, each with its first {MOST_SHOWN} values",
     )
-    nodes: list[str] = Field(default_factory=list, description="nodes that claimed its runs")
+    nodes: list[str] = Field(default_factory=list, description="nodes to which its blocks of runs are bound")
     flagged_runs: int = Field(0, description="runs with flagged steps, which other processes disturbed")
     eta_s: float | None = Field(
         None,
