@@ -110,6 +110,13 @@ def test_a_verdict_is_about_all_runs_also_in_the_moment_after_the_last_one(start
     assert verdict() in (None, 14)
     until(lambda: verdict() == 14)
     assert [each["id"] for each in api.get("/experiments", filter="verdict = faster")["items"]] == [made["id"]]
+    extend(api, made, 1)
+    run(node, make_result, 1)
+    cancelled = api.runs(made["id"])[-1]["id"]
+    api.post(f"/runs/{cancelled}/cancel")
+    until(lambda: verdict() == 15)
+    api.post(f"/runs/{cancelled}/retry")
+    assert (verdict(), api.get("/experiments", filter="verdict = faster")["items"]) == (None, [])
 
 
 def test_what_cannot_be_extended(api, made, node, make_result):
