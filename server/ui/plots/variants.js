@@ -161,6 +161,9 @@ export function sidesOf(axis, rows) {
 /** @param {string | null | undefined} axis @param {Compared} row @param {'a' | 'b'} side */
 const sideColour = (axis, row, side) => (axis === 'scheduler' ? schedulerColour(String(row[side])) : 'var(--accent)');
 
+/** What the grey band of ratios is. @param {number} floor */
+export const floorSaid = floor => `Grey band: the noise floor of ${percent(floor)}, declared beforehand.`;
+
 /**
  * Draws ratios of times in rows, over the noise floor.
  * @param {{rows: {name: string, ratio: number, ratio_low?: number | null, ratio_high?: number | null, colour: string,
@@ -258,7 +261,7 @@ export function Ratios({sweep}) {
 		said=${`${same ? first : 'First'} time / ${second} time` +
 		(rows.some(row => row.ratio_low != null) ? ' with its 95 % interval; ' : '; ') +
 		`above 1: ${faster('b')}. ` +
-		`Grey band: the noise floor of ${percent(floor)}, declared beforehand. Grey dots: undecided or equivalent.`}
+		`${floorSaid(floor)} Grey dots: undecided or equivalent.`}
 		fields=${[
 			{label: 'where', value: r => r.name},
 			'a',
