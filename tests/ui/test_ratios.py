@@ -112,6 +112,8 @@ def test_a_question_across_the_axis_is_drawn_first(world, tab, tmp_path):
     a, b = (named("threads", sweep["primary"][side]) for side in "ab")
     assert f"{a} / {b}, the question: task: {sweep['primary']['ratio']:.3f}" in svg
     expect(page.get_by_role("region", name="Comparisons").get_by_role("row").nth(1)).to_contain_text(f"{b} against {a}")
+    expect(page.locator(".verdict")).to_contain_text("The question: It is undecided whether")
+    assert page.locator(".verdict").inner_text().count("undecided") == 1
 
 
 def test_a_question_without_other_comparisons_is_drawn_with_its_own_labels(world, tab, tmp_path):

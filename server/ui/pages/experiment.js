@@ -66,8 +66,7 @@ function Verdict({of}) {
 		const [more, fewest] = word === 'undecided' && of.state === 'finished' && !of.tuning ? furtherOf(of, found) : [0, 0];
 		const most = mostDisturbed(found);
 		return html`<p class=${`verdict ${most ? 'undecided' : word}`}>
-			${word !== 'none' &&
-			html`<${State} of=${word} says=${word === 'undecided' && !found.primary ? '' : undefined} calm=${most} /> `}
+			${word !== 'none' && html`<${State} of=${word} says=${word === 'undecided' ? '' : undefined} calm=${most} /> `}
 			${found.primary && html`<strong>The question: </strong>`}
 			${found.sentence}
 			${disturbed && html`<small class="state warn">${disturbed}</small>`}
