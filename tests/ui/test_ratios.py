@@ -78,6 +78,12 @@ def test_label_axis_number_and_sentence_agree(world, tab, tmp_path, compared, wh
     expect(figure).to_contain_text(
         "2 threads are faster →" if len(rows) == 1 else "the second is faster →"
     )
+    if len(rows) == 1:  # short labels stand at the ends of the axis
+        name, first, second = (figure.get_by_text(text, exact=True).bounding_box() for text in (
+            "everything else equal", "← 1 thread is faster", "2 threads are faster →",
+        ))  # fmt: skip
+        assert name["x"] + name["width"] < first["x"]
+        assert first["x"] + first["width"] < second["x"]
     expect(figure).to_contain_text(
         "above 1: 2 threads are faster." if len(rows) == 1 else "above 1: the second is faster."
     )

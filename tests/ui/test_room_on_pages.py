@@ -5,34 +5,19 @@ from __future__ import annotations
 import itertools
 import re
 
-import httpx
 import pytest
 from playwright.sync_api import expect
-
-from tests.support.caller import Caller
-from tests.support.processes import house
 
 pytestmark = pytest.mark.ui
 
 SPEC = {"model": "tiny", "token_slice": 64, "batch_slice": 1, "steps": 3, "warmup": 1}
 
 
-@pytest.fixture
-def api(tmp_path):
-    url = f"sqlite:///{tmp_path / 'room.db'}"
-    with house(tmp_path, url, analysis_processes=0) as home, httpx.Client(base_url=home.url, timeout=60) as http:
-        yield Caller(http)
-
-
-def url_of(api):
-    return str(api.http.base_url).rstrip("/")
-
-
 def test_tables_of_400_steps_scroll_in_themselves(api, make_result, new_tab):
     api.submit(base={**SPEC, "steps": 400})
     node = api.worker()
     node.upload(node.claim(), make_result([0.5] * 400, [5.0] * 400))
-    tab = new_tab(url_of(api), viewport={"width": 1400, "height": 900})
+    tab = new_tab(api.url, viewport={"width": 1400, "height": 900})
     for view, caption in (("steps", "Steps"), ("validity", "Evidence")):
         page = tab.open(f"run?id=1&view={view}")
         table = page.get_by_role("region", name=caption, exact=True)
@@ -47,14 +32,14 @@ def test_ops_begin_with_the_costliest_and_have_the_unit_that_fits(api, make_resu
     given = (("qkv", 1e-6), ("fc", 0.3), ("gelu", 0.02))
     ops = [{"op": op, "phase": "forward", "calls": 1, "time_s": s, "flop": 1000, "bytes": 1000} for op, s in given]
     node.upload(node.claim(), {**make_result([9.0, 0.5, 0.5]), "ops": ops})
-    rows = new_tab(url_of(api)).open("run?id=1&view=ops").get_by_role("region", name="Ops", exact=True)
+    rows = new_tab(api.url).open("run?id=1&view=ops").get_by_role("region", name="Ops", exact=True)
     expect(rows.locator("td:first-child")).to_have_text(["fc", "gelu", "qkv"])
     expect(rows.locator("td:nth-child(4)")).to_have_text(["300 ms", "20.0 ms", "1.00 µs"])
 
 
 def test_equal_reasons_of_the_queue_are_one_row_with_their_number(api, new_tab):
     api.submit(base=SPEC, repetitions=28, requires={"labels": {"cpu": "nowhere"}})
-    row = new_tab(url_of(api)).open("fleet").get_by_role("region", name="Queue", exact=True).locator("tbody tr")
+    row = new_tab(api.url).open("fleet").get_by_role("region", name="Queue", exact=True).locator("tbody tr")
     expect(row).to_have_count(1)
     expect(row).to_contain_text("1–28")
     expect(row).to_contain_text("28 runs")
@@ -71,7 +56,7 @@ def test_labels_of_a_roofline_do_not_overlap(api, make_result, new_tab):
     ]  # fmt: skip
     row = {"variant": {"variant": {"scheduler": "task"}, "scheduler": "task", "threads": 1}, "ops": ops, "phases": [],
            "peaks": {"threads": 1, "gflop_per_s": 100, "triad_gb_per_s": 10}, "mfu": 0.5, "missing": []}  # fmt: skip
-    tab = new_tab(url_of(api))
+    tab = new_tab(api.url)
     tab.page.route("**/api/v1/analysis/roofline?*", lambda route: route.fulfill(json={"rows": [row]}))
     plot = tab.open(f"experiment?id={made}&view=roofs").locator("figure.plot")
     labels = plot.locator("svg.drawn text", has_text="projection_")
@@ -86,10 +71,30 @@ def test_labels_of_a_roofline_do_not_overlap(api, make_result, new_tab):
     expect(plot.locator("tr[data-row]")).to_have_count(len(ops))
 
 
+def test_numbers_of_cores_are_whole(api, make_result, new_tab):
+    made = api.submit(base=SPEC)["id"]
+    node = api.worker()
+    node.upload(node.claim(), make_result([9.0, 0.5, 0.5]))
+    points = [{"cores": n, "step_s": 1 / n, "speedup": n, "measured_s": None, "error": None} for n in (1, 2)]
+    curve = {"scheduler": "task", "bandwidth": "grows", "points": points}
+    forecast = {
+        "curves": [curve], "source": {"batch_slice": 1, "token_slice": 64, "variant": {}}, "source_run_id": 1,
+        "source_run_ids": {"task": 1}, "given": True, "worst_error": None, "work_s": 1.0, "span_s": 0.5,
+        "fork_join_span_s": 0.5, "tasks": 9, "assumptions": [],
+    }  # fmt: skip
+    tab = new_tab(api.url)
+    answer = {"forecasts": [forecast], "missing": []}
+    tab.page.route("**/api/v1/analysis/forecast?*", lambda route: route.fulfill(json=answer))
+    plot = tab.open(f"experiment?id={made}&view=forecast").locator("figure.plot")
+    expect(plot.locator("svg.drawn g").first.locator("text")).to_have_text(["1", "2", "cores"])
+
+
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_plan_and_its_button_stay_in_view_while_one_types(api, new_tab, width):
-    """On a phone the plan would take the room that one types in."""
-    page = new_tab(url_of(api), viewport={"width": width, "height": 700}).open("new")
+    """On a phone, where the whole plan would take the room that one types in, its time and number of runs stay."""
+    tab = new_tab(api.url, viewport={"width": width, "height": 700})
+    tab.refusals = {422}
+    page = tab.open("new")
     page.locator("summary", has_text="More settings").click()
     page.get_by_label("Labels of the node").fill("cpu=zen4")
     expect(page.get_by_label("Labels of the node")).to_be_in_viewport()

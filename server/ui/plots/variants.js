@@ -180,6 +180,8 @@ export const ratios =
 		const bottom = 8 + ROW * rows.length;
 		const x = scale(1 / reach, reach, left, width - 14, 10, true);
 		const [from, to] = [x(1 / (1 + floor)), x(1 + floor)];
+		// Below the names of the rows only where the axis is too short for both labels.
+		const first = faster.join('').length * 6.4 + 42 < width - left ? left : 2;
 		return {
 			height: bottom + 56,
 			parts: html`
@@ -192,7 +194,7 @@ export const ratios =
 				${[0, 1].map(
 					i => html`<${Label}
 						key=${i}
-						x=${i ? width - 2 : 2}
+						x=${i ? width - 2 : first}
 						y=${bottom + 48}
 						text-anchor=${i ? 'end' : 'start'}
 						fill=${inks[i] ?? 'var(--soft)'}
