@@ -37,6 +37,16 @@ def test_ops_begin_with_the_costliest_and_have_the_unit_that_fits(api, make_resu
     expect(rows.locator("td:nth-child(4)")).to_have_text(["300 ms", "20.0 ms", "1.00 µs"])
 
 
+def test_cores_of_a_worker_show_its_run(api, new_tab):
+    api.submit(base=SPEC)
+    node = api.worker(cores=[0, 1, 4])
+    page = new_tab(api.url).open("fleet")
+    expect(page.get_by_role("img", name="cores 0–1, 4: idle", exact=True)).to_be_visible()
+    run = node.claim()["run_id"]
+    expect(page.get_by_role("img", name=f"cores 0–1, 4: run {run}", exact=True)).to_be_visible()
+    expect(page.get_by_title(f"core 4: run {run}", exact=True)).to_be_visible()
+
+
 def test_equal_reasons_of_the_queue_are_one_row_with_their_number(api, new_tab):
     api.submit(base=SPEC, repetitions=28, requires={"labels": {"cpu": "nowhere"}})
     row = new_tab(api.url).open("fleet").get_by_role("region", name="Queue", exact=True).locator("tbody tr")

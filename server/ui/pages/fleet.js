@@ -63,6 +63,9 @@ function ranges(cores) {
 	return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(', ');
 }
 
+/** What the cores of a worker do. @param {import('../schemas').Schemas['WorkerSummary']} worker */
+const doing = ({current, state}) => (current ? `run ${current.run_id}` : state);
+
 /** @param {{of: import('../schemas').Schemas['WorkerSummary']}} props */
 function Remove({of}) {
 	const {run, busy, problem} = useAction(async () => {
@@ -119,14 +122,14 @@ function Node({node, workers, calibration}) {
 					html`<span class="soft">ends in ${duration((Date.parse(worker.ends_at) - Date.now()) / 1000)}</span>`}
 					${worker.state === 'silent' || worker.state === 'left' ? html`<${Remove} of=${worker} />` : null}
 				</div>
-				<div class="cores" role="img" aria-label=${`cores ${ranges(worker.cores)}: ${worker.state}`}>
+				<div class="cores" role="img" aria-label=${`cores ${ranges(worker.cores)}: ${doing(worker)}`}>
 					${worker.cores
 						.slice(0, 256)
 						.map(
 							(/** @type {number} */ core) => html`<span
 								key=${core}
 								class=${`core ${tone(worker.state ?? '')} ${worker.state}`}
-								title=${`core ${core}: ${worker.state}`}
+								title=${`core ${core}: ${doing(worker)}`}
 							>
 								${core}
 							</span>`
