@@ -109,5 +109,13 @@ def test_the_plan_and_its_button_stay_in_view_while_one_types(api, new_tab, widt
     page.get_by_label("Labels of the node").fill("cpu=zen4")
     expect(page.get_by_label("Labels of the node")).to_be_in_viewport()
     expect(page.get_by_role("button", name=re.compile("^Run [0-9]+ runs$"))).to_be_in_viewport(ratio=1)
+    time = page.locator(".run-row span")
+    expect(time).to_contain_text(re.compile("about|duration"))
+    expect(page.locator(".verdict")).to_contain_text(time.text_content())
     if width > 900:
         expect(page.locator(".verdict")).to_be_in_viewport(ratio=1)
+        expect(time).to_be_hidden()  # the plan has it
+    else:
+        expect(time).to_be_in_viewport(ratio=1)
+        page.locator("#set-batch").fill("none")
+        expect(page.locator(".run-row")).to_contain_text("This experiment cannot run as it is.")
