@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import re
 
 import pytest
 from playwright.sync_api import expect
+
+from tests.support.browser import saved
 
 pytestmark = pytest.mark.ui
 
@@ -119,3 +123,30 @@ def test_the_plan_and_its_button_stay_in_view_while_one_types(api, new_tab, widt
         expect(time).to_be_in_viewport(ratio=1)
         page.locator("#set-batch").fill("none")
         expect(page.locator(".run-row")).to_contain_text("This experiment cannot run as it is.")
+
+
+@pytest.mark.parametrize(("width", "rows"), [(390, 3), (1400, 1)])
+def test_speedups_of_a_step_and_its_passes_are_one_figure(api, make_result, new_tab, tmp_path, width, rows):
+    made = api.submit(base=SPEC, axes={"scheduler": ["fork-join", "task"], "threads": [1, 2]})["id"]
+    node = api.worker()
+    for _ in range(4):
+        lease = node.claim()
+        threads = lease["spec"]["threads"]
+        passes = {"forward": 0.3 / threads, "backward": 0.5, "update": 0.4 - 0.3 / threads}
+        node.upload(lease, make_result([9.0, 1 / threads, 1 / threads], threads=threads, phase_share=passes))
+    tab = new_tab(api.url, viewport={"width": width, "height": 900})
+    page = tab.open(f"experiment?id={made}&view=scaling")
+    figure = page.locator("figure.plot", has=page.get_by_role("heading", name="Speedup", exact=True))
+    expect(figure).to_have_count(1)
+    boxes = [figure.locator("svg text").get_by_text(part, exact=True).bounding_box()
+             for part in ("step", "forward", "backward")]  # fmt: skip
+    assert len({round(box["y"]) for box in boxes}) == rows
+    expect(figure.locator("svg text").get_by_text("task", exact=True)).to_have_count(1)  # one legend
+    ticks = [panel.locator("text").all_inner_texts()[1:] for panel in figure.locator("g[transform]").all()]
+    assert ticks[0] == ticks[1] == ticks[2]  # one scale
+    variants = api.get("/analysis/scaling", experiment_id=made)["rows"]
+    shown = list(csv.DictReader(io.StringIO(saved(page, figure.get_by_role("button", name="CSV").click, tmp_path))))
+    for part, end in (("step", ""), ("forward", "_forward"), ("backward", "_backward")):
+        own = [float(row["speedup"]) for row in shown if row["part"] == part]
+        assert own == pytest.approx([variant[f"speedup{end}"] for variant in variants])
+    assert len({row["speedup"] for row in shown}) > 2

@@ -271,19 +271,8 @@ function Goals({rows}) {
 export function Scaling({of, topic}) {
 	return html`<${Analysed} of=${of} topic=${topic} path="analysis/scaling" height=${500}>
 		${found => html`<div class="stack">
+			<${Speedups} rows=${found.rows} />
 			<div class="columns">
-				${/** @type {const} */ ([
-					['', 'Speedup'],
-					['_forward', 'Speedup of forward'],
-					['_backward', 'Speedup of backward']
-				]).map(
-					([part, title]) =>
-						found.rows.some(
-							(/** @type {import('../schemas').Schemas['ScalingRow']} */ row) =>
-								row[`speedup${part}`] !== null && row.threads > 1
-						) &&
-						html`<section key=${part} class="panel"><${Speedups} rows=${found.rows} part=${part} title=${title} /></section>`
-				)}
 				<section class="panel">
 					<${Phases}
 						title="Phases of a step"
