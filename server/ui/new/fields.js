@@ -164,6 +164,8 @@ export function Setting({name, schema, text, refused, unread, onText}) {
 	const few = choices(schema);
 	const label = words(name);
 	const help = unread ? `Not used: ${unread}.` : schema.description + limits(schema);
+	const {'x-default': byDefault, 'x-default-of': network} = schema;
+	const whose = network ? `default of ${network}` : 'default';
 	if (!few)
 		return html`<${Field} id=${id} label=${label} help=${help} refused=${refused}>
 			<input
@@ -172,7 +174,7 @@ export function Setting({name, schema, text, refused, unread, onText}) {
 				autocomplete="off"
 				spellcheck="false"
 				list=${name === 'model' ? 'models' : undefined}
-				placeholder="default"
+				placeholder=${byDefault === undefined ? whose : `${whose}: ${byDefault}`}
 				disabled=${Boolean(unread)}
 				...${described(id, refused)}
 				onInput=${event => onText(event.target.value)}
@@ -193,6 +195,7 @@ export function Setting({name, schema, text, refused, unread, onText}) {
 						aria-invalid=${refused ? 'true' : undefined}
 						onChange=${() => toggle(value)}
 					/> ${value}
+					${value === byDefault && html` <small>(${whose})</small>`}
 				</label>`
 			)}
 		</span>
