@@ -5,7 +5,40 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from gpt2core.spec.models import PRESETS
+from tests.support.patience import until
+
 pytestmark = pytest.mark.ui
+
+SPEC = {"token_slice": 64, "batch_slice": 1, "steps": 3, "warmup": 1}
+
+
+def finish(api, make_result, axes):
+    """The number of an experiment whose runs have succeeded and whose verdict is known."""
+    made = api.submit(base=SPEC, axes=axes, name="who is faster?")
+    node = api.worker()
+    for i in range(made["runs"]):
+        node.upload(node.claim(), make_result([9.0, 0.5 + 0.1 * i, 0.5 + 0.1 * i]))
+    until(lambda: api.get(f"/experiments/{made['id']}")["verdict"], "the verdict")
+    return made["id"]
+
+
+def test_an_empty_comparison_offers_the_variants_that_were_compared_last(api, make_result, new_tab):
+    own = {**PRESETS["tiny"].to_dict(), "layers": 1, "name": "one layer"}
+    made = finish(
+        api, make_result, {"scheduler": ["fork-join", "task"], "fusion": [None, "none"], "model": ["tiny", own]}
+    )
+    page = new_tab(api.url).open("compare")
+    offers = page.locator("main li a")
+    expect(offers).to_have_count(2)  # those of a model of sizes have no address, in which commas separate settings
+    for offer in offers.all():
+        a, b = offer.inner_text().split(" against ")
+        assert a.replace("task", "fork-join") == b.replace("task", "fork-join")
+        assert a != b
+    expect(page.get_by_role("link", name="who is faster?")).to_have_attribute("href", f"experiment?id={made}")
+    offers.filter(has_text="fusion default").click()
+    expect(page.locator(".verdict")).to_contain_text("It is undecided whether")
+    expect(page.locator("main")).to_contain_text("Nothing else differs")
 
 
 def test_an_empty_field_shows_its_default_which_is_not_sent(api, new_tab):
