@@ -116,7 +116,9 @@ export const Start = () =>
 	html`<pre class="command">taskloom worker --server ${String(new URL('..', FOLDER)).replace(/\/$/, '')}</pre>`;
 
 /** The command that submits a first experiment. */
-export const Submit = () => html`<pre>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2</pre>`;
+export const Submit = () => html`<pre
+	class="command"
+>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2</pre>`;
 
 /**
  * An answer in each of its states: a skeleton of final size, the data (kept beside an error), or the error.

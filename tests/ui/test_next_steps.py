@@ -1,4 +1,4 @@
-"""Pages say what to do next where something is empty."""
+"""Pages say what to do next where something is empty, or nothing runs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,22 @@ def finish(api, make_result, axes):
         node.upload(node.claim(), make_result([9.0, 0.5 + 0.1 * i, 0.5 + 0.1 * i]))
     until(lambda: api.get(f"/experiments/{made['id']}")["verdict"], "the verdict")
     return made["id"]
+
+
+def test_an_idle_server_shows_the_next_command_and_the_verdicts_of_each_week(api, make_result, new_tab):
+    finish(api, make_result, {"scheduler": ["fork-join", "task"]})
+    until(lambda: api.get("/overview")["verdicts"], "the overview to know the verdict")
+    page = new_tab(api.url).open("")
+    under_way = page.locator("section.panel", has=page.get_by_role("heading", name="Under way"))
+    expect(under_way.locator("pre")).to_contain_text("taskloom submit")
+    table = page.get_by_role("region", name="Verdicts by week", exact=True)
+    (week,) = api.get("/overview")["verdicts"]
+    assert week["by_verdict"] == {"undecided": 1}
+    words = [text.strip() for text in table.locator("th").all_inner_texts()]
+    assert words == ["Week of", "undecided"]  # the other verdicts did not occur
+    expect(table.locator("td")).to_have_text(
+        [week["began_at"][:10], *(str(week["by_verdict"].get(word, 0)) for word in words[1:])]
+    )
 
 
 def test_an_empty_comparison_offers_the_variants_that_were_compared_last(api, make_result, new_tab):
