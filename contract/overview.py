@@ -69,6 +69,13 @@ class Waiting(Model):
     runs: int = Field(description="number of such runs among the first 500 of the queue")
 
 
+class WeekOfVerdicts(Model):
+    """Verdicts of the experiments that ended in one week."""
+
+    began_at: datetime = Field(description="its Monday, 00:00 UTC")
+    by_verdict: dict[str, int] = Field(description="number of experiments with each verdict")
+
+
 class Overview(Model):
     """The queue, the workers, recently ended runs and slowdowns."""
 
@@ -86,6 +93,9 @@ class Overview(Model):
     active_experiments: int
     experiments: list[ExperimentSummary] = Field(description="the first 20 active ones, in the order of the queue")
     latest: list[ExperimentSummary] = Field(description="the 10 that ended last")
+    verdicts: list[WeekOfVerdicts] = Field(
+        description="of this week and the 7 before, newest first, without weeks and experiments that compared nothing",
+    )
     alerts: AlertCounts
     newest_alerts: list[AlertSummary] = Field(description="the 5 newest that are neither dismissed nor within again")
     waiting: list[Waiting]

@@ -65,6 +65,11 @@ def _spec_fields() -> dict[str, Any]:
         by_use = {**UNREAD, **UNREAD_BY_USE}
         unread = {use: names[item.name] for use, names in by_use.items() if item.name in names}
         extra |= {"x-unread": unread} if unread else {}
+        default = DEFAULTS[item.name]
+        if default is not None:
+            extra["x-default"] = default.name if item.name == "model" else default
+        if meta.get("by_network"):
+            extra["x-default-of"] = networks.DEFAULT
         fields[item.name] = (kind | None, Field(None, description=meta["help"], json_schema_extra=extra, **limits))
     return fields
 

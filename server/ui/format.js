@@ -176,3 +176,12 @@ export const commit = (of, whose = '') =>
 	[of[`${whose}commit`]?.slice(0, 8), of[`${whose}branch`], of[`${whose}dirty`] && 'changed sources']
 		.filter(Boolean)
 		.join(' ');
+
+/** A value of JSON, without quotes around a text. @param {unknown} value */
+export const plainText = value => (typeof value === 'string' ? value : JSON.stringify(value));
+
+/** Settings as the command line and addresses write one side of a comparison. @param {Record<string, unknown>} side */
+export const sideText = side =>
+	Object.entries(side)
+		.map(([name, value]) => `${name}=${plainText(value)}`)
+		.join(',');

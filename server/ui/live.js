@@ -1,5 +1,5 @@
 // Server-sent events, read with fetch: EventSource cannot send a key.
-import {signal, useEffect, useRef} from './vendor/preact.js';
+import {signal, useEffect, useRef, useState} from './vendor/preact.js';
 import {Problem, request} from './api.js';
 import {changed, staleSince} from './answers.js';
 
@@ -89,6 +89,19 @@ export function useTopic(topic, listener) {
 			settle();
 		};
 	}, [topic]);
+}
+
+/**
+ * The latest state of a topic; null before its first event.
+ * @template {string} Topic
+ * @param {Topic} topic
+ */
+export function useLive(topic) {
+	const [live, setLive] = useState(/** @type {State<Topic> | null} */ (null));
+	useTopic(topic, message => {
+		if (message.event !== 'line') setLive(message.data);
+	});
+	return live;
 }
 
 /**

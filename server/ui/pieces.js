@@ -1,6 +1,6 @@
 // Building blocks of pages: states of answers, tables, tabs, fields, large figures.
 import {html, useEffect, useRef, useState} from './vendor/preact.js';
-import {address, choose, link} from './address.js';
+import {FOLDER, address, choose, link} from './address.js';
 import {Problem} from './api.js';
 import {plural, when} from './format.js';
 
@@ -91,13 +91,34 @@ export function later(load) {
 	};
 }
 
+/**
+ * A button for what cannot be undone: it acts once a second one is pressed.
+ * @param {{first: Children, then: Children, keep?: string, busy: boolean, act: () => void}} props
+ */
+export function Sure({first, then, keep = 'Keep', busy, act}) {
+	const [sure, setSure] = useState(false);
+	return sure
+		? html`<button class="danger" disabled=${busy} onClick=${act}>${then}</button> <button
+				onClick=${() => setSure(false)}
+			>
+				${keep}
+			</button>`
+		: html`<button onClick=${() => setSure(true)}>${first}</button>`;
+}
+
 /** An empty state, with the next step. @param {{children: Children}} props */
 export function Empty({children}) {
 	return html`<div class="empty panel">${children}</div>`;
 }
 
+/** The command that starts a worker of this server. */
+export const Start = () =>
+	html`<pre class="command">taskloom worker --server ${String(new URL('..', FOLDER)).replace(/\/$/, '')}</pre>`;
+
 /** The command that submits a first experiment. */
-export const Submit = () => html`<pre>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2</pre>`;
+export const Submit = () => html`<pre
+	class="command"
+>taskloom submit --model tiny --scheduler fork-join,task --threads 1,2</pre>`;
 
 /**
  * An answer in each of its states: a skeleton of final size, the data (kept beside an error), or the error.
@@ -295,6 +316,21 @@ export const Notice = ({title, of = [], tone = ''}) =>
 		<strong>${title}</strong>
 		${of.map(each => html`<span key=${each}>${each}</span>`)}
 	</section>`;
+
+/**
+ * Warnings about disturbed runs, collapsed unless they are fewer than `few`.
+ * @param {{of: string[] | undefined, few?: number, rest?: string}} props
+ */
+export function Marks({of, few = 0, rest = ', which are included'}) {
+	const marks = [...new Set(of)];
+	return (
+		marks.length > 0 &&
+		html`<details class="panel" open=${marks.length < few}>
+			<summary>Marks: ${plural(marks.length, 'warning')} about disturbed runs${rest}</summary>
+			<ul>${marks.map(mark => html`<li key=${mark}>${mark}</li>`)}</ul>
+		</details>`
+	);
+}
 
 /** Pairs of a name and a value. @param {{of: [Children, Children][]}} props */
 export function Pairs({of}) {

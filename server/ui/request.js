@@ -1,23 +1,19 @@
 // One request as command line, curl and JSON.
 import {html} from './vendor/preact.js';
 import {API} from './api.js';
+import {plainText, sideText} from './format.js';
 import {Copy} from './pieces.js';
 
 /** @typedef {import('./schemas').Request} Request */
 
 /** @param {unknown} value */
 const quoted = value => {
-	const text = typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value);
+	const text = plainText(value);
 	return /^[\w.,:/=+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 };
 
 const SAID = new Set(['name', 'base', 'axes', 'primary', 'repetitions', 'stop', 'trace', 'limits']);
 
-/** @param {Record<string, unknown>} side */
-const sideText = side =>
-	Object.entries(side)
-		.map(([name, value]) => `${name}=${typeof value === 'object' ? JSON.stringify(value) : value}`)
-		.join(',');
 /**
  * A question as the command line writes it; another text as it is.
  * @param {string | import('./schemas').Schemas['Primary']} primary

@@ -11,6 +11,8 @@ export interface Field {
 	maximum?: number;
 	description: string;
 	examples?: string[];
+	'x-default'?: string | number | boolean;
+	'x-default-of'?: string;
 	'x-role'?: string;
 	'x-local'?: boolean;
 	'x-group'?: string;

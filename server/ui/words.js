@@ -1,5 +1,5 @@
 // States and verdicts. Each has a word, a shape and a colour, so that nobody depends on colour alone.
-import {timeLeft} from './format.js';
+import {count, plural, timeLeft} from './format.js';
 import {html} from './vendor/preact.js';
 
 /** @typedef {import('./schemas').Schemas} Schemas */
@@ -119,8 +119,16 @@ export function StateBar({counts, total}) {
 }
 
 /** The number of present workers. @param {Schemas['WorkerCounts']} workers of /overview */
-export const presentOf = ({idle = 0, busy = 0, ending = 0, measuring_peaks = 0}) =>
-	idle + busy + ending + measuring_peaks;
+export const presentOf = ({idle, busy, ending, measuring_peaks}) => idle + busy + ending + measuring_peaks;
+
+/** How many of the present workers are busy. @param {Schemas['WorkerCounts']} workers of /overview */
+export function busySaid(workers) {
+	const present = presentOf(workers);
+	const {busy, measuring_peaks: measuring} = workers;
+	return present
+		? `${count(busy)} of ${plural(present, 'worker')} busy` + (measuring ? `, ${count(measuring)} measuring peaks` : '')
+		: 'No worker is running';
+}
 
 /** The verdict of an experiment, or when to expect it, in one line.
  * @param {{of: Schemas['ExperimentSummary']}} props

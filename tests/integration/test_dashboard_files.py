@@ -65,16 +65,18 @@ const two = a - -1 + +b / 2 / c;
 const three = text => text.replace(/[/'`] \/* /g, '') in {};
 if (a) return /^ /;
 const four = html`
-	<p  class=${`a ${ {b: '}'}.b + 1}  b`}>
+	<p  class=${`a ${ {b: '}'}.b + 1}  b`}
+		title=${a}>
 		It's   ${list.map(each => html`<b>  \` $x </b>`)} text
+		and more
 	</p>
 `;
 """
     assert script(code) == (
         "import{a}from'./a.js';const kept=new Map();export const one=async name=>(kept.get(name)??'//  \"');"
         "const two=a- -1+ +b/2/c;const three=text=>text.replace(/[/'`] \\/* /g,'')in{};if(a)return/^ /;"
-        "const four=html`\n<p  class=${`a ${{b:'}'}.b+1}  b`}>\n"
-        "It's   ${list.map(each=>html`<b>  \\` $x </b>`)} text\n</p>\n`;"
+        "const four=html`<p  class=${`a ${{b:'}'}.b+1}  b`}\ntitle=${a}>"
+        "It's   ${list.map(each=>html`<b>  \\` $x </b>`)} text\nand more</p>`;"
     )
 
 

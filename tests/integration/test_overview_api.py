@@ -2,6 +2,7 @@
 them."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -73,6 +74,28 @@ def test_the_overview_counts_what_is_going_on(api, node, start_server):
     assert [(e["id"], e["state"]) for e in found["latest"]] == [(1, "cancelled")]
     assert (found["experiments"], found["eta_s"], found["waiting"]) == ([], 0.0, [])
     assert (found["alerts"]["confirmed"], found["newest_alerts"][0]["ratio"]) == (1, 1.2)
+
+
+def test_the_overview_counts_verdicts_by_the_week_of_their_end(api, start_server):
+    monday = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    monday -= timedelta(days=monday.weekday())
+    ended = [  # days before this week's Monday, and a verdict
+        (0, "faster"), (0, "faster"), (0, "none"), (-0.001, None), (0.001, "same"), (7, "undecided"), (49, "slower"),
+        (49.001, "faster"),
+    ]  # fmt: skip
+    for days, verdict in ended:
+        number = api.submit(name=f"{days}")["id"]
+        kept = "null" if verdict is None else json.dumps({"verdict": verdict, "sentence": ""})
+        api.sql(
+            "UPDATE experiment SET finished_at = :at, verdict = :verdict WHERE id = :id", verdict=kept, id=number,
+            at=(monday - timedelta(days=days)).timestamp(),
+        )  # fmt: skip
+    weeks = start_server().get("/overview")["verdicts"]
+    assert [(datetime.fromisoformat(week["began_at"]), week["by_verdict"]) for week in weeks] == [
+        (monday, {"faster": 2}),
+        (monday - timedelta(days=7), {"same": 1, "undecided": 1}),
+        (monday - timedelta(days=49), {"slower": 1}),
+    ]
 
 
 def test_the_overview_says_why_the_first_queued_runs_wait(api):

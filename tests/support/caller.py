@@ -36,6 +36,11 @@ class Caller:
         self.reading: Reading = reading
         self.tokens: dict[str, str | None] = {}
 
+    @property
+    def url(self) -> str:
+        """Where the server is, without a slash at the end."""
+        return str(self.http.base_url).rstrip("/")
+
     def get(self, path: str, status: int = 200, **query: Any) -> Any:
         return self._expect(self.http.get(API + path, params=query), status)
 

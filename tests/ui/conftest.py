@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from tests.support.browser import ARGUMENTS, Tab, executable, open_tab
+from tests.support.caller import Caller
+from tests.support.processes import house
 from tests.support.world import World, made
 
 expect.set_options(timeout=30_000)  # pages find a restarted server within 8 s
@@ -26,6 +30,16 @@ def browser() -> Iterator[Browser]:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with made(tmp_path_factory.mktemp("world")) as found:
         yield found
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Caller]:
+    """A server of its own, without a worker."""
+    with (
+        house(tmp_path, f"sqlite:///{tmp_path / 'own.db'}", analysis_processes=0) as home,
+        httpx.Client(base_url=home.url, timeout=60) as http,
+    ):
+        yield Caller(http)
 
 
 OPENED = pytest.StashKey[list[tuple[BrowserContext, Tab]]]()

@@ -101,6 +101,9 @@ def test_an_experiment_in_which_every_run_failed_is_not_shown_as_a_success(tab):
     row = page.get_by_role("row", name=re.compile("melts"))
     expect(row.get_by_text("No run has succeeded.")).to_have_class("soft")
     expect(row.locator("svg")).to_have_count(1)  # that of the state
+    row.get_by_role("link").click()
+    page.get_by_role("link", name="Its runs").click()
+    expect(page.get_by_text("the trainer ended with")).to_be_visible()
 
 
 def test_a_node_shows_its_labels_and_counts_the_builds_that_it_keeps(tab):

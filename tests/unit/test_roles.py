@@ -1,11 +1,12 @@
 """Each setting has one role, from which the lists of comparability follow."""
 
 import dataclasses
+import json
 from collections import Counter
 
 import pytest
 
-from gpt2core.spec.config import SETTINGS, TrainConfig
+from gpt2core.spec.config import DEFAULTS, OF_NETWORK, SETTINGS, TrainConfig
 from gpt2core.spec.field_types import is_integer
 from gpt2core.spec.fields import DECLARED, ROLES, setting
 from gpt2core.spec.models import ModelConfig
@@ -106,3 +107,13 @@ def test_the_form_gets_the_groups_of_settings_from_the_schema():
     groups = {name: schema["x-group"] for name, schema in properties.items() if "x-group" in schema}
     assert groups == {item.name: item.metadata["group"] for item in SETTINGS if "group" in item.metadata}
     assert properties["seq"]["x-unit"] == "tokens"
+
+
+def test_the_form_gets_the_defaults_of_settings_from_the_schema():
+    properties = json.loads(json.dumps(RunSpec.model_json_schema()))["properties"]
+    known = {name: value for name, value in TrainConfig().to_dict().items() if DEFAULTS[name] is not None}
+    shown = {name: schema["x-default"] for name, schema in properties.items() if "x-default" in schema}
+    assert shown == {**known, "model": "tiny", "runtime": "auto"}
+    assert all(schema.get("default") is None for schema in properties.values())  # a missing setting stays missing
+    of_gpt2 = {name for name, schema in properties.items() if schema.get("x-default-of") == "gpt2"}
+    assert {"optimizer", "lr", "batch"} <= of_gpt2 == set(OF_NETWORK)

@@ -12,14 +12,15 @@ PATTERN = re.compile(r"/(?![/*])(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\[\n])+/\w*")
 BEFORE_VALUE = frozenset("(,=:[!&|?{};+>") | {""}
 # A part of a template: from its begin, or from the end of a hole, to its end or its next hole.
 TEMPLATE = re.compile(r"[`}](?:\\.|\$(?!\{)|[^`$\\])*(?:`|\$\{)", re.S)
-INDENT = re.compile(r"\n\t+")
+# What markup does not show: indentation, and line breaks beside a tag or at an end of the template.
+UNSHOWN = re.compile(r"(?<=[>`])\n\t*|\n\t*(?=[<`])|(?<=\n)\t+")
 SEPARATED = re.compile(r"[\w$]{2}|\+\+|--|//")
 IN_STYLE = re.compile(r"/\*.*?\*/|\n\s*", re.S)
 
 
 def script(code: str) -> str:
-    """A module whose statements all end with a semicolon, as `make ui-format` writes them. Its templates keep line
-    breaks, without the indentation, of which markup shows nothing (npm/comments.mjs).
+    """A module whose statements all end with a semicolon, as `make ui-format` writes them. Of the space in its
+    templates, what markup shows is left (npm/comments.mjs).
     """
     sent: list[str] = []
     last, space, at = "", "", 0
@@ -37,7 +38,7 @@ def script(code: str) -> str:
         if token.endswith("{"):
             holes.append(found.re is TEMPLATE)
         separated = space and SEPARATED.match(last[-1:] + token[0])
-        sent.append((" " if separated else "") + (INDENT.sub("\n", token) if found.re is TEMPLATE else token))
+        sent.append((" " if separated else "") + (UNSHOWN.sub("", token) if found.re is TEMPLATE else token))
         last, space = ("a" if found.re is PATTERN else token), ""
     return "".join(sent)
 

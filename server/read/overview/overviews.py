@@ -8,10 +8,18 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from taskloom.contract.overview import AlertCounts, EndedRuns, Overview, RunCounts, Waiting, WorkerCounts
+from taskloom.contract.overview import (
+    AlertCounts,
+    EndedRuns,
+    Overview,
+    RunCounts,
+    Waiting,
+    WeekOfVerdicts,
+    WorkerCounts,
+)
 from taskloom.contract.runs import WaitingReason
 from taskloom.server.alerts import raised
 from taskloom.server.alerts.models import Alert
@@ -25,8 +33,9 @@ from taskloom.server.read.experiments.eta import Eta, Etas, mark
 from taskloom.server.settings import Settings
 
 HOUR_S, DAY_S = 3600.0, 86400.0
+WEEK_S, MONDAY_S = 7 * DAY_S, 4 * DAY_S  # 1970 began on a Thursday
 AT_LATEST_S = 15.0  # age at which it is computed again without a change, since workers become silent
-ACTIVE, LATEST, ALERTS, FIRST_QUEUED = 20, 10, 5, 500
+ACTIVE, LATEST, WEEKS, ALERTS, FIRST_QUEUED = 20, 10, 8, 5, 500
 OPEN = ("queued", "leased", "running", "quarantined")
 COSTS = 5  # latest looks; the cheapest counts, since waiting for other threads or the database's other users is no work
 WAITED = Path("/proc/thread-self/schedstat")  # second number: nanoseconds that the thread was ready and had no core
@@ -125,6 +134,7 @@ def look(database: Database, settings: Settings, etas: Etas) -> Overview:
                 item.model_copy(update=left.of(item.id)) for item in summaries[: len(active)]
             ],
             latest=summaries[len(active) :],
+            verdicts=_verdicts(session, at),
             alerts=AlertCounts(**by_state),
             newest_alerts=raised.summaries(session, session.scalars(newest).all()),
             waiting=_waiting(session, settings),
@@ -151,6 +161,19 @@ def _ended(session: Session, since: float) -> dict[str, int]:
     state = Run.state.concat("")  # without this, SQLite would scan the index of all states
     ended = select(state, func.count()).where(Run.finished_at >= since).group_by(state)
     return dict.fromkeys(EndedRuns.model_fields, 0) | {row[0]: row[1] for row in session.execute(ended)}
+
+
+def _verdicts(session: Session, at: float) -> list[WeekOfVerdicts]:
+    """Number of experiments with each verdict by the week of their end, the newest first."""
+    monday = at - (at - MONDAY_S) % WEEK_S
+    begins = [monday - i * WEEK_S for i in range(WEEKS)]
+    began = case(*((Experiment.finished_at >= begin, begin) for begin in begins))
+    verdict = Experiment.verdict["verdict"].as_string()
+    counts = select(began, verdict, func.count()).where(Experiment.finished_at >= begins[-1], verdict != "none")
+    found: dict[float, dict[str, int]] = {}
+    for begin, word, count in session.execute(counts.group_by(began, verdict)):
+        found.setdefault(begin, {})[word] = count
+    return [WeekOfVerdicts(began_at=utc(begin), by_verdict=found[begin]) for begin in sorted(found, reverse=True)]
 
 
 def _waiting(session: Session, settings: Settings) -> list[Waiting]:

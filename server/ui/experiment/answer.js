@@ -3,7 +3,7 @@ import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
 import {count, ms, number, perSecond, percent, plural, ratio, sample, variantName, words} from '../format.js';
-import {Answered, Empty, Table} from '../pieces.js';
+import {Answered, Empty, Marks, Start, Table} from '../pieces.js';
 import {Phases, Slices, nameOf} from '../plots/rows.js';
 import {Medians, Ratios, Speedups, comparisons, namesOf, placeOf, sidesOf} from '../plots/variants.js';
 import {State, tone} from '../words.js';
@@ -11,9 +11,12 @@ import {State, tone} from '../words.js';
 /** Shown while no run has succeeded. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
 export function Nothing({of}) {
 	return html`<${Empty}>
-		<p>No run has succeeded yet. ${of.state === 'active' ? 'Results appear after the first one.' : ''}</p>
-		${of.state === 'active' &&
-		html`<p>Runs need a worker. Start one on a node:</p><pre>taskloom worker --server ${location.origin}</pre>`}
+		<p>
+			${of.state === 'active'
+				? 'No run has succeeded yet. Results appear after the first one.'
+				: html`<a href=${link('experiment', {id: of.id, view: 'runs'})}>Its runs</a> say why.`}
+		</p>
+		${of.state === 'active' && html`<p>Runs need a worker. Start one on a node:</p><${Start} />`}
 	<//>`;
 }
 
@@ -133,16 +136,6 @@ function Comparisons({axis, rows}) {
 			]}
 		/>
 	`;
-}
-
-/** Warnings about disturbed runs, collapsed. @param {{of: string[]}} props */
-export function Marks({of}) {
-	const marks = [...new Set(of)];
-	if (!marks.length) return null;
-	return html`<details class="panel">
-		<summary>Marks: ${plural(marks.length, 'warning')} about disturbed runs, which are included</summary>
-		<ul>${marks.map(mark => html`<li key=${mark}>${mark}</li>`)}</ul>
-	</details>`;
 }
 
 /** @param {{of: import('../schemas').Schemas['ExperimentDetail'], topic: string}} props */
@@ -278,19 +271,8 @@ function Goals({rows}) {
 export function Scaling({of, topic}) {
 	return html`<${Analysed} of=${of} topic=${topic} path="analysis/scaling" height=${500}>
 		${found => html`<div class="stack">
+			<${Speedups} rows=${found.rows} />
 			<div class="columns">
-				${/** @type {const} */ ([
-					['', 'Speedup'],
-					['_forward', 'Speedup of forward'],
-					['_backward', 'Speedup of backward']
-				]).map(
-					([part, title]) =>
-						found.rows.some(
-							(/** @type {import('../schemas').Schemas['ScalingRow']} */ row) =>
-								row[`speedup${part}`] !== null && row.threads > 1
-						) &&
-						html`<section key=${part} class="panel"><${Speedups} rows=${found.rows} part=${part} title=${title} /></section>`
-				)}
 				<section class="panel">
 					<${Phases}
 						title="Phases of a step"

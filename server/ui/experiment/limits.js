@@ -210,7 +210,7 @@ function Curves({of}) {
 	const draw = (/** @type {number} */ width) => {
 		const height = 330;
 		const {right, at, from} = beside(width, height);
-		const x = scale(1, Math.max(2, ...cores), 52, right, 2);
+		const x = Object.assign(scale(1, Math.max(2, ...cores), 52, right, 2), {ticks: () => cores});
 		const reached = points.flatMap(p => (p.measured_s === null ? [] : [p.base_s / p.measured_s]));
 		const y = scale(Math.min(1, ...reached), 1.15 * Math.max(2, ...points.map(p => p.speedup)), height - 44, 10, 2);
 		const end = Math.min(x.high, y.high);

@@ -1,6 +1,6 @@
 // Form fields of a new experiment, the texts in them as a request, and the rules of its repetitions and limits.
 import {html, useState} from '../vendor/preact.js';
-import {words} from '../format.js';
+import {plainText, words} from '../format.js';
 import {questionText} from '../request.js';
 
 /** @typedef {Record<string, string>} Texts */
@@ -51,9 +51,6 @@ function valueOf(text, schema) {
 	return text;
 }
 
-/** @param {unknown} value */
-const textOf = value => (typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value));
-
 /** A question in a text such as `scheduler=task,threads=2 vs scheduler=fork-join,threads=2`; the text itself if it has
  * another form, so that the server explains it. @param {string} text @param {Fields} fields */
 function questionOf(text, fields) {
@@ -69,8 +66,8 @@ function questionOf(text, fields) {
 export function textsOf(request) {
 	/** @type {Texts} */
 	const texts = {};
-	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) texts[name] = textOf(value);
-	for (const [name, values] of Object.entries(request.axes ?? {})) texts[name] = values.map(textOf).join(', ');
+	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) texts[name] = plainText(value);
+	for (const [name, values] of Object.entries(request.axes ?? {})) texts[name] = values.map(plainText).join(', ');
 	if (request.primary) texts['primary'] = questionText(request.primary);
 	return texts;
 }
@@ -167,6 +164,8 @@ export function Setting({name, schema, text, refused, unread, onText}) {
 	const few = choices(schema);
 	const label = words(name);
 	const help = unread ? `Not used: ${unread}.` : schema.description + limits(schema);
+	const {'x-default': byDefault, 'x-default-of': network} = schema;
+	const whose = network ? `default of ${network}` : 'default';
 	if (!few)
 		return html`<${Field} id=${id} label=${label} help=${help} refused=${refused}>
 			<input
@@ -175,7 +174,7 @@ export function Setting({name, schema, text, refused, unread, onText}) {
 				autocomplete="off"
 				spellcheck="false"
 				list=${name === 'model' ? 'models' : undefined}
-				placeholder="default"
+				placeholder=${byDefault === undefined ? whose : `${whose}: ${byDefault}`}
 				disabled=${Boolean(unread)}
 				...${described(id, refused)}
 				onInput=${event => onText(event.target.value)}
@@ -196,6 +195,7 @@ export function Setting({name, schema, text, refused, unread, onText}) {
 						aria-invalid=${refused ? 'true' : undefined}
 						onChange=${() => toggle(value)}
 					/> ${value}
+					${value === byDefault && html` <small>(${whose})</small>`}
 				</label>`
 			)}
 		</span>

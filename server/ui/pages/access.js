@@ -3,7 +3,7 @@ import {html, useState} from '../vendor/preact.js';
 import {ask, key, request} from '../api.js';
 import {changed, useAction, useAnswer} from '../answers.js';
 import {bytes, count, plural} from '../format.js';
-import {Answered, Copy, Empty, Head, Pairs, Refused, Table, Time} from '../pieces.js';
+import {Answered, Copy, Empty, Head, Pairs, Refused, Sure, Table, Time} from '../pieces.js';
 import {State} from '../words.js';
 
 const SCOPES = /** @type {[string, string][]} */ ([
@@ -69,7 +69,6 @@ function Create() {
 
 /** @param {{of: import('../schemas').Schemas['KeySummary']}} props */
 function Revoke({of}) {
-	const [sure, setSure] = useState(false);
 	const {run, busy, problem} = useAction(async () => {
 		await ask(`keys/${of.id}/revoke`, {method: 'POST'});
 		changed('keys');
@@ -77,13 +76,12 @@ function Revoke({of}) {
 	if (of.revoked_at) return null;
 	return html`
 		${problem && html`<${Refused} problem=${problem} />`}
-		${sure
-			? html`<button class="danger" disabled=${busy} onClick=${() => run(undefined)}>Revoke key ${of.id}</button> <button
-					onClick=${() => setSure(false)}
-				>
-					Keep
-				</button>`
-			: html`<button onClick=${() => setSure(true)}>Revoke…<span class="unseen"> key ${of.id}</span></button>`}
+		<${Sure}
+			first=${html`Revoke…<span class="unseen"> key ${of.id}</span>`}
+			then=${`Revoke key ${of.id}`}
+			busy=${busy}
+			act=${() => run(undefined)}
+		/>
 	`;
 }
 

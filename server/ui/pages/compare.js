@@ -2,11 +2,11 @@
 import {html, useState} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAnswer} from '../answers.js';
-import {count, ms, number, percent, plural, ratio, sample, variantName} from '../format.js';
-import {Answered, Empty, Head, Notice, Pairs, Skeleton} from '../pieces.js';
+import {count, ms, number, plural, ratio, sample, sideText, variantName} from '../format.js';
+import {Answered, Empty, Head, Marks, Notice, Pairs, Question, Skeleton} from '../pieces.js';
 import {Plot} from '../plots/plot.js';
 import {Label, YAxis, scale} from '../plots/scale.js';
-import {ratios} from '../plots/variants.js';
+import {floorSaid, ratios} from '../plots/variants.js';
 import {NoTrace, useTrace} from '../run/timed.js';
 import {Timeline} from '../timeline/timeline.js';
 import {State, mostDisturbed} from '../words.js';
@@ -43,7 +43,7 @@ function Ratio({of}) {
 		rows=${listed}
 		said=${'Time of A / time of B with its 95 % interval; above 1: B is faster.' +
 		(rows.length > 1 ? ' Instructions of A / of B in the same way; above 1: B takes fewer.' : '') +
-		` Grey band: the noise floor of ${percent(floor)}, declared beforehand.`}
+		` ${floorSaid(floor)}`}
 		fields=${['metric', 'verdict', 'ratio', 'ratio_low', 'ratio_high', 'p_value', 'n', 'unit', 'test']}
 	/>`;
 }
@@ -235,6 +235,27 @@ function Asking({a, b}) {
 	</form>`;
 }
 
+/** Variants of the experiment that was compared last, in pairs that differ in its first axis alone. */
+function Latest() {
+	const last = useAnswer('overview').data?.latest.find(each => each.verdict?.b);
+	const rows = useAnswer(last ? `experiments/${last.id}/variants` : null).data?.rows ?? [];
+	// An address separates settings by commas, so values with commas have none.
+	const variants = rows.map(row => row.variant).filter(each => !/[[,=]/.test(Object.values(each).join(' ')));
+	const side = (/** @type {Record<string, unknown>} */ variant) => sideText({experiment_id: last?.id, ...variant});
+	const alike = Map.groupBy(variants, each => String(Object.entries(each).slice(1)));
+	const links = [...alike.values()].flatMap(([a, ...others]) =>
+		others.map(
+			b => html`<li>
+				<a href=${link('compare', {a: side(a), b: side(b)})}>${variantName(b)} against ${variantName(a)}</a>
+			</li>`
+		)
+	);
+	return (
+		links.length > 0 &&
+		html`<p>Or variants of the latest comparison, <${Question} ...${last} />:</p><ul>${links.slice(0, 8)}</ul>`
+	);
+}
+
 /** @param {import('../schemas').Schemas['Comparison']} of */
 const doubtful = ({a, b, disturbed_runs}) =>
 	mostDisturbed({runs: a.runs.length + b.runs.length, disturbed_runs: disturbed_runs ?? 0});
@@ -258,7 +279,7 @@ export default function Compare() {
 								says=${of.verdict === 'undecided' ? '' : undefined}
 								calm=${doubtful(of)}
 							/> ${of.sentence}
-							<small>${of.reason}</small>
+							${!of.sentence.includes(of.reason) && html`<small>${of.reason}</small>`}
 							${of.family?.sentence &&
 							html`<small>
 								${of.family.sentence}
@@ -305,11 +326,7 @@ export default function Compare() {
 									<span>Nothing else differs: same machine, same software, same remaining settings.</span>
 								</section>`}
 						<${Notice} tone="warn" title="Evidence that the values are not independent" of=${of.diagnosis} />
-						${!!of.marks?.length &&
-						html`<details class="panel" open=${of.marks.length < 4}>
-							<summary>Marks: ${plural(of.marks.length, 'warning')} about disturbed runs</summary>
-							<ul>${of.marks.map(each => html`<li key=${each}>${each}</li>`)}</ul>
-						</details>`}
+						<${Marks} of=${of.marks} few=${4} rest="" />
 						<${Traced} key=${`${of.a.runs} ${of.b.runs}`} of=${of} runs=${runs.data?.items ?? []} />
 					</div>`}
 				<//>`
@@ -319,6 +336,7 @@ export default function Compare() {
 						Enter runs above. Or select runs in a <a href=${link('experiments', {view: 'runs'})}>list</a> with <kbd>x</kbd>,
 						then press <kbd>c</kbd>.
 					</p>
+					<${Latest} />
 				<//>`}
 	`;
 }

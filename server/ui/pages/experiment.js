@@ -1,11 +1,11 @@
 // An experiment: its verdict in one sentence, then the evidence.
-import {html, useState} from '../vendor/preact.js';
+import {html} from '../vendor/preact.js';
 import {address, link} from '../address.js';
 import {ask, download} from '../api.js';
 import {useAction, useAnswer} from '../answers.js';
 import {commit, count, plural, timeLeft} from '../format.js';
-import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
-import {Answered, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
+import {goesOn, useFollow, useLive, useWhile} from '../live.js';
+import {Answered, Figures, Head, Refused, Sure, Tabs, Time, later} from '../pieces.js';
 import {State, StateBar, mostDisturbed} from '../words.js';
 import {Answer, Scaling} from '../experiment/answer.js';
 
@@ -66,8 +66,7 @@ function Verdict({of}) {
 		const [more, fewest] = word === 'undecided' && of.state === 'finished' && !of.tuning ? furtherOf(of, found) : [0, 0];
 		const most = mostDisturbed(found);
 		return html`<p class=${`verdict ${most ? 'undecided' : word}`}>
-			${word !== 'none' &&
-			html`<${State} of=${word} says=${word === 'undecided' && !found.primary ? '' : undefined} calm=${most} /> `}
+			${word !== 'none' && html`<${State} of=${word} says=${word === 'undecided' ? '' : undefined} calm=${most} /> `}
 			${found.primary && html`<strong>The question: </strong>`}
 			${found.sentence}
 			${disturbed && html`<small class="state warn">${disturbed}</small>`}
@@ -135,11 +134,9 @@ const Markdown = ({of}) =>
 
 /** @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
 function Actions({of}) {
-	const [sure, setSure] = useState(false);
 	const {run, busy, problem} = useAction(async verb => {
 		if (verb === 'report') await download(`../../reports/${of.id}`, {}, `report-${of.id}.html`);
 		else await ask(`experiments/${of.id}/${verb}`, {method: 'POST'});
-		setSure(false);
 		goesOn(`experiment:${of.id}`);
 	});
 	const retryable = (of.by_state.failed ?? 0) + (of.by_state.cancelled ?? 0) + (of.by_state.quarantined ?? 0);
@@ -149,12 +146,13 @@ function Actions({of}) {
 		<button disabled=${busy} onClick=${() => run('report')}>Report</button>
 		${retryable > 0 && html`<button disabled=${busy} onClick=${() => run('retry')}>Retry ${count(retryable)}</button>`}
 		${of.state === 'active' &&
-		(sure
-			? html`
-					<button class="danger" disabled=${busy} onClick=${() => run('cancel')}>Cancel the experiment</button>
-					<button onClick=${() => setSure(false)}>Keep running</button>
-				`
-			: html`<button onClick=${() => setSure(true)}>Cancel…</button>`)}
+		html`<${Sure}
+			first="Cancel…"
+			then="Cancel the experiment"
+			keep="Keep running"
+			busy=${busy}
+			act=${() => run('cancel')}
+		/>`}
 	`;
 }
 
@@ -171,15 +169,12 @@ export default function Experiment() {
 	const {params} = address.value;
 	const id = params.get('id') ?? '';
 	const topic = /** @type {const} */ (`experiment:${id}`);
-	const [live, setLive] = useState(/** @type {import('../schemas').Schemas['ExperimentEvent'] | null} */ (null));
+	const live = useLive(topic);
 	const answer = useAnswer(`experiments/${encodeURIComponent(id)}`, {}, {follow: topic});
 	/** @type {import('../schemas').Schemas['ExperimentDetail'] | undefined} */
 	const known = answer.data;
 	useWhile(topic, known?.state === 'active');
 	useFollow(topic, message => message.state !== known?.state);
-	useTopic(topic, message => {
-		if (message.event !== 'line') setLive(message.data);
-	});
 	const views = {...(known?.tuning && TUNING), ...(known?.request['template'] === 'workload' && WORKLOAD), ...VIEWS};
 	const first = /** @type {string} */ (Object.keys(views)[0]);
 	const said = params.get('view') ?? first;

@@ -1,12 +1,12 @@
 // Why nothing runs; the cores of each node and the difference that it detects; the queue in claim order.
-import {html, useState} from '../vendor/preact.js';
+import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {ask} from '../api.js';
 import {changed, useAction, useAnswer} from '../answers.js';
 import {bytes, count, duration, percent, plural, variantName} from '../format.js';
 import {useFollow} from '../live.js';
-import {Answered, Empty, Head, Pairs, Question, Refused, RunLink, Table, Time} from '../pieces.js';
-import {State, presentOf, tone} from '../words.js';
+import {Answered, Empty, Head, Pairs, Question, Refused, RunLink, Start, Sure, Table, Time} from '../pieces.js';
+import {State, busySaid, presentOf, tone} from '../words.js';
 
 // How the labels of kept trainers begin.
 const BUILD = 'build-';
@@ -35,22 +35,17 @@ export const AttemptTable = ({rows, first, caption}) =>
 	html`<${Table} caption=${caption} rows=${rows} id=${a => a.id} columns=${[first, ...ATTEMPT]} />`;
 
 /** The state of the fleet in one sentence. @param {import('../schemas').Schemas['Overview']} overview */
-export function fleetSaid(overview) {
-	const {busy = 0, silent = 0, measuring_peaks: measuring = 0} = overview.workers;
-	const present = presentOf(overview.workers);
-	const {queued} = overview.runs;
-	if (!present)
+function fleetSaid({workers, runs: {queued}, waiting: [why]}) {
+	if (!presentOf(workers))
 		return (
-			'No worker is running' +
-			(silent ? ` (${plural(silent, 'worker')} silent)` : '') +
+			busySaid(workers) +
+			(workers.silent ? ` (${plural(workers.silent, 'worker')} silent)` : '') +
 			(queued ? `: ${plural(queued, 'run waits', 'runs wait')}.` : '.')
 		);
-	const why = overview.waiting?.[0];
 	return (
-		`${count(busy)} of ${plural(present, 'worker')} busy` +
-		(measuring ? `, ${count(measuring)} measuring peaks` : '') +
+		busySaid(workers) +
 		(queued ? `, ${plural(queued, 'run')} queued` : ', nothing is queued') +
-		(queued && why && busy === 0 ? `: ${why.waiting_for}` : '') +
+		(queued && why && workers.busy === 0 ? `: ${why.waiting_for}` : '') +
 		'.'
 	);
 }
@@ -68,9 +63,11 @@ function ranges(cores) {
 	return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(', ');
 }
 
+/** What the cores of a worker do. @param {import('../schemas').Schemas['WorkerSummary']} worker */
+const doing = ({current, state}) => (current ? `run ${current.run_id}` : state);
+
 /** @param {{of: import('../schemas').Schemas['WorkerSummary']}} props */
 function Remove({of}) {
-	const [sure, setSure] = useState(false);
 	const {run, busy, problem} = useAction(async () => {
 		await ask(`workers/${encodeURIComponent(of.worker_id)}`, {method: 'DELETE'}).catch(error => {
 			if (error?.name !== 'SyntaxError') throw error;
@@ -79,13 +76,12 @@ function Remove({of}) {
 	});
 	return html`
 		${problem && html`<${Refused} problem=${problem} />`}
-		${sure
-			? html`<button class="danger" disabled=${busy} onClick=${() => run(undefined)}>Remove it</button> <button
-					onClick=${() => setSure(false)}
-				>
-					Keep
-				</button>`
-			: html`<button onClick=${() => setSure(true)}>Remove…<span class="unseen"> ${of.worker_id}</span></button>`}
+		<${Sure}
+			first=${html`Remove…<span class="unseen"> ${of.worker_id}</span>`}
+			then="Remove it"
+			busy=${busy}
+			act=${() => run(undefined)}
+		/>
 	`;
 }
 
@@ -126,14 +122,14 @@ function Node({node, workers, calibration}) {
 					html`<span class="soft">ends in ${duration((Date.parse(worker.ends_at) - Date.now()) / 1000)}</span>`}
 					${worker.state === 'silent' || worker.state === 'left' ? html`<${Remove} of=${worker} />` : null}
 				</div>
-				<div class="cores" role="img" aria-label=${`cores ${ranges(worker.cores)}: ${worker.state}`}>
+				<div class="cores" role="img" aria-label=${`cores ${ranges(worker.cores)}: ${doing(worker)}`}>
 					${worker.cores
 						.slice(0, 256)
 						.map(
 							(/** @type {number} */ core) => html`<span
 								key=${core}
 								class=${`core ${tone(worker.state ?? '')} ${worker.state}`}
-								title=${`core ${core}: ${worker.state}`}
+								title=${`core ${core}: ${doing(worker)}`}
 							>
 								${core}
 							</span>`
@@ -254,11 +250,7 @@ export default function Fleet() {
 									/>`
 								)}
 							</div>`
-						: html`<${Empty}>
-								<h2>No worker yet</h2>
-								<p>Start one on each node:</p>
-								<pre>taskloom worker --server ${new URL('..', new URL('.', location.href)).href.replace(/\/$/, '')}</pre>
-							<//>`;
+						: html`<${Empty}><h2>No worker yet</h2><p>Start one on each node:</p><${Start} /><//>`;
 				}}
 			<//>
 			${pools.data &&

@@ -14,6 +14,7 @@ import {Field, Limits, Repetitions, Setting, fieldOf, requestOf, textsOf, unread
 
 const PAUSE_MS = 220;
 const SHOWN = 24;
+const IMPOSSIBLE = 'This experiment cannot run as it is.';
 
 /**
  * The dry run of a request, repeated when typing pauses. onAsked is called before each.
@@ -52,18 +53,20 @@ function useDryRun(request, onAsked) {
  */
 const detectable = each => `${each.node}: ${each.relative === null ? 'nothing' : percent(each.relative)}`;
 
+/** How long the runs of a dry run take. @param {import('../schemas').Schemas['DryRun']} plan */
+const timeSaid = ({estimated_s, estimate_basis}) =>
+	estimated_s === null
+		? 'duration unknown: nothing of this shape has run yet'
+		: `about ${duration(estimated_s)}` +
+			(estimate_basis === 'guess' ? ' (a guess: not all of these shapes have run)' : '');
+
 /** A dry run in one sentence. @param {import('../schemas').Schemas['DryRun']} plan */
 function planSaid(plan) {
 	const found = (plan.detectable ?? []).flatMap(each => (each.relative === null ? [] : [each.relative]));
 	const least = found.length ? Math.min(...found) : null;
-	const long =
-		plan.estimated_s === null
-			? 'duration unknown: nothing of this shape has run yet'
-			: `about ${duration(plan.estimated_s)}` +
-				(plan.estimate_basis === 'guess' ? ' (a guess: not all of these shapes have run)' : '');
 	const unclear = plan.detectable?.length ? ', too few to detect a difference' : '';
 	return (
-		`${plural(plan.runs, 'run')}, ${long}` +
+		`${plural(plan.runs, 'run')}, ${timeSaid(plan)}` +
 		(least === null ? unclear : `, detects differences of ${percent(least)} or more`)
 	);
 }
@@ -97,7 +100,7 @@ function decidable({primary, family}) {
 /** @param {{plan: import('../schemas').Schemas['DryRun'] | null, problem: Problem | null}} props */
 function Plan({plan, problem}) {
 	return html`<p class=${`verdict ${plan ? '' : 'undecided'}`} role="status">
-		${plan ? planSaid(plan) : problem ? 'This experiment cannot run as it is.' : 'Planning the runs…'}
+		${plan ? planSaid(plan) : problem ? IMPOSSIBLE : 'Planning the runs…'}
 		${plan &&
 		html`<small class="soft">
 			${plural(plan.variants, 'variant')}, arenas of at most ${bytes(plan.memory_bytes)}
@@ -268,6 +271,7 @@ function Form({first, fields}) {
 				</details>
 				<div class="row run-row">
 					<button class="first" disabled=${!plan || submit.busy}>Run ${plan ? plural(plan.runs, 'run') : 'it'}</button>
+					<span>${plan ? timeSaid(plan) : problem && IMPOSSIBLE}</span>
 				</div>
 			</div>
 			<div class="stack"><${Same} request=${asked} />${plan && html`<${Order} plan=${plan} />`}</div>

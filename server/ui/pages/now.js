@@ -1,21 +1,20 @@
 // The current state: one sentence, then running experiments, alerts, and the latest verdicts.
-import {html, useState} from '../vendor/preact.js';
+import {html} from '../vendor/preact.js';
 import {link} from '../address.js';
 import {useAnswer} from '../answers.js';
 import {count, number, plural, timeLeft} from '../format.js';
-import {useTopic} from '../live.js';
+import {useLive} from '../live.js';
 import {Answered, Empty, Figures, Head, Question, RunLink, Submit, Table, Time} from '../pieces.js';
-import {Known, State, StateBar, presentOf} from '../words.js';
+import {Known, State, StateBar, busySaid, presentOf} from '../words.js';
+
+const VERDICTS = ['faster', 'slower', 'same', 'undecided', 'refused'];
 
 /** @param {import('../schemas').Schemas['Overview']} of */
 function said(of) {
-	const {busy = 0, measuring_peaks: measuring = 0} = of.workers;
 	const left = of.runs.queued + of.runs.leased + of.runs.running;
-	const suspected = (of.alerts.suspected ?? 0) + (of.alerts.confirming ?? 0);
-	const present = presentOf(of.workers);
+	const suspected = of.alerts.suspected + of.alerts.confirming;
 	return [
-		present ? `${count(busy)} of ${plural(present, 'worker')} busy` : 'No worker is running',
-		...(measuring ? [`${count(measuring)} measuring peaks`] : []),
+		busySaid(of.workers),
 		left ? `${plural(left, 'run')} left${of.eta_s == null ? '' : `, ${timeLeft(of)}`}` : 'nothing is queued',
 		...(suspected ? [plural(suspected, 'suspected slowdown')] : []),
 		...(of.alerts.confirmed ? [plural(of.alerts.confirmed, 'confirmed slowdown')] : [])
@@ -24,10 +23,7 @@ function said(of) {
 
 export default function Now() {
 	const answer = useAnswer('overview');
-	const [live, setLive] = useState(/** @type {import('../schemas').Schemas['Overview'] | null} */ (null));
-	useTopic('overview', message => {
-		if (message.event !== 'line') setLive(message.data);
-	});
+	const live = useLive('overview');
 	const first = answer.data;
 	const of = live && (!first?.at || live.at >= first.at) ? live : first;
 	return html`
@@ -124,7 +120,10 @@ export default function Now() {
 													</a>.
 												</p>`}
 											`
-										: html`<p class="soft">No experiment is running.</p>`}
+										: html`
+												<p class="soft">No experiment is running. Submit one with New experiment, or on the command line:</p>
+												<${Submit} />
+											`}
 								</section>
 								<section class="panel">
 									<div class="row between"><h2>Latest verdicts</h2><a href=${link('experiments')}>All experiments</a></div>
@@ -146,6 +145,24 @@ export default function Now() {
 											/>`
 										: html`<p class="soft">No experiment has ended yet.</p>`}
 								</section>
+								${of.verdicts.length > 0 &&
+								html`<section class="panel">
+									<h2>Verdicts by week</h2>
+									<${Table}
+										caption="Verdicts by week"
+										rows=${of.verdicts}
+										id=${week => week.began_at}
+										columns=${[
+											{label: 'Week of', tight: true, cell: week => week.began_at.slice(0, 10)},
+											...VERDICTS.filter(word => of.verdicts.some(week => week.by_verdict[word])).map(word => ({
+												label: word,
+												number: true,
+												cell: (/** @type {import('../schemas').Schemas['WeekOfVerdicts']} */ week) =>
+													count(week.by_verdict[word] ?? 0)
+											}))
+										]}
+									/>
+								</section>`}
 							`}
 				</div>`;
 			}}

@@ -4,7 +4,7 @@ import {address, link} from '../address.js';
 import {useAction, useAnswer, useGrowing} from '../answers.js';
 import {ask} from '../api.js';
 import {count, duration, median, ms, number, perSecond, percent, plural, variantName} from '../format.js';
-import {goesOn, useFollow, useTopic, useWhile} from '../live.js';
+import {goesOn, useFollow, useLive, useTopic, useWhile} from '../live.js';
 import {Answered, Empty, Figures, Head, Refused, Tabs, Time, later} from '../pieces.js';
 import {Steps} from '../run/steps.js';
 import {State} from '../words.js';
@@ -237,15 +237,12 @@ export default function Run() {
 	const {params} = address.value;
 	const id = params.get('id') ?? '';
 	const topic = /** @type {const} */ (`run:${id}`);
-	const [live, setLive] = useState(/** @type {import('../schemas').Schemas['RunEvent'] | null} */ (null));
+	const live = useLive(topic);
 	const answer = useAnswer(`runs/${encodeURIComponent(id)}`, {}, {follow: topic});
 	/** @type {import('../schemas').Schemas['RunDetail'] | undefined} */
 	const known = answer.data;
 	useWhile(topic, known !== undefined && !known.finished_at);
 	useFollow(topic, message => message.state !== known?.state);
-	useTopic(topic, message => {
-		if (message.event !== 'line') setLive(message.data);
-	});
 	return html`
 		<${Head}
 			title=${known ? `Run ${known.id}: ${named(known)}` : `Run ${id}`}

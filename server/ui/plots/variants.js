@@ -161,6 +161,9 @@ export function sidesOf(axis, rows) {
 /** @param {string | null | undefined} axis @param {Compared} row @param {'a' | 'b'} side */
 const sideColour = (axis, row, side) => (axis === 'scheduler' ? schedulerColour(String(row[side])) : 'var(--accent)');
 
+/** What the grey band of ratios is. @param {number} floor */
+export const floorSaid = floor => `Grey band: the noise floor of ${percent(floor)}, declared beforehand.`;
+
 /**
  * Draws ratios of times in rows, over the noise floor.
  * @param {{rows: {name: string, ratio: number, ratio_low?: number | null, ratio_high?: number | null, colour: string,
@@ -177,6 +180,8 @@ export const ratios =
 		const bottom = 8 + ROW * rows.length;
 		const x = scale(1 / reach, reach, left, width - 14, 10, true);
 		const [from, to] = [x(1 / (1 + floor)), x(1 + floor)];
+		// Below the names of the rows only where the axis is too short for both labels.
+		const first = faster.join('').length * 6.4 + 42 < width - left ? left : 2;
 		return {
 			height: bottom + 56,
 			parts: html`
@@ -189,7 +194,7 @@ export const ratios =
 				${[0, 1].map(
 					i => html`<${Label}
 						key=${i}
-						x=${i ? width - 2 : 2}
+						x=${i ? width - 2 : first}
 						y=${bottom + 48}
 						text-anchor=${i ? 'end' : 'start'}
 						fill=${inks[i] ?? 'var(--soft)'}
@@ -258,7 +263,7 @@ export function Ratios({sweep}) {
 		said=${`${same ? first : 'First'} time / ${second} time` +
 		(rows.some(row => row.ratio_low != null) ? ' with its 95 % interval; ' : '; ') +
 		`above 1: ${faster('b')}. ` +
-		`Grey band: the noise floor of ${percent(floor)}, declared beforehand. Grey dots: undecided or equivalent.`}
+		`${floorSaid(floor)} Grey dots: undecided or equivalent.`}
 		fields=${[
 			{label: 'where', value: r => r.name},
 			'a',
@@ -273,109 +278,113 @@ export function Ratios({sweep}) {
 	/>`;
 }
 
+/** What the names of a part's speedups end with. @type {Record<string, '' | '_forward' | '_backward'>} */
+const PARTS = {step: '', forward: '_forward', backward: '_backward'};
+const DASHES = ['', '7 4', '2 3', '10 3 2 3', '4 2'];
+
 /**
- * Speedup against one thread of the same scheduler and slices, beside ideal scaling.
- * @param {{rows: ScalingRow[], part?: '' | '_forward' | '_backward', title?: string}} props
+ * Speedup against one thread of the same scheduler and slices, beside ideal scaling: a panel for each part of a step,
+ * all with the same axes, so that they can be compared.
+ * @param {{rows: ScalingRow[]}} props
  */
-export function Speedups({rows, part = '', title = 'Speedup'}) {
-	const field = /** @type {const} */ (`speedup${part}`);
-	/** @typedef {ScalingRow & Record<typeof field, number>} Known */
-	const known = rows.filter(/** @returns {row is Known} */ row => row[field] !== null);
-	const most = Math.max(1, ...known.map(row => row.threads));
-	if (most === 1) return null;
-	/** @type {Map<string, Known[]>} */
-	const lines = new Map();
-	for (const row of known) {
-		const rest = Object.fromEntries(Object.entries(row.variant).filter(([name]) => name !== 'threads'));
-		const name = variantName(rest);
-		lines.set(
-			name,
-			[...(lines.get(name) ?? []), row].sort((a, b) => a.threads - b.threads)
-		);
-	}
-	const names = [...lines.keys()];
-	const dashes = ['', '7 4', '2 3', '10 3 2 3', '4 2'];
-	const ofScheduler = /** @type {Record<string, number>} */ ({});
-	const dashOf = new Map(
-		names.map(name => {
-			const {scheduler} = /** @type {Known[]} */ (lines.get(name))[0];
-			ofScheduler[scheduler] = (ofScheduler[scheduler] ?? -1) + 1;
-			return [name, dashes[ofScheduler[scheduler] % dashes.length]];
+export function Speedups({rows}) {
+	const points = Object.entries(PARTS).flatMap(([part, end]) =>
+		rows.flatMap(row => {
+			const {threads, ...rest} = {...row.variant, threads: row.threads};
+			const speedup = row[`speedup${end}`];
+			const [low, high] = [row[`speedup${end}_low`], row[`speedup${end}_high`]];
+			const point = {row, part, threads, line: variantName(rest), low, high, efficiency: row[`efficiency${end}`]};
+			return speedup === null ? [] : [{...point, speedup}];
 		})
 	);
-	const top = 1.08 * Math.max(most, ...known.map(row => row[`${field}_high`] ?? row[field]));
+	const parts = [...new Set(points.filter(point => point.threads > 1).map(point => point.part))];
+	if (!parts.length) return null;
+	const threads = [...new Set(points.map(point => point.threads))];
+	const most = Math.max(...threads);
+	const top = 1.08 * Math.max(most, ...points.map(point => point.high ?? point.speedup));
+	const lines = [...Map.groupBy(points, point => point.line)].map(([name, those], i) => ({
+		name,
+		those,
+		ink: {stroke: schedulerColour(those[0].row.scheduler), fill: 'none'},
+		dash: {'stroke-width': 2, 'stroke-dasharray': DASHES[i % DASHES.length]}
+	}));
 	const draw = (/** @type {number} */ width) => {
-		const {right, at, from} = beside(width, 300);
-		const height = Math.max(300, from + 60 + 17 * names.length);
-		const bottom = (from || height) - 44;
-		const x = scale(1, most, 52, right);
-		const y = scale(0, top, bottom, 10);
-		const threads = [...new Set(known.map(row => row.threads))];
-		const ticks = Object.assign((/** @type {number} */ v) => x(v), x, {ticks: () => threads});
+		const across = Math.max(1, Math.min(parts.length, Math.floor(width / 330)));
+		// Panels below each other are low, so that all of them are seen at once.
+		const high = across < parts.length ? 190 : 300;
+		const below = high * Math.ceil(parts.length / across);
+		const {right, at, from} = beside(width, below);
+		const end = right / across - 14;
+		const bottom = high - 44;
+		const x = Object.assign(scale(1, most, 52, end), {ticks: () => threads});
+		const y = scale(0, top, bottom, 26);
 		return {
-			height,
+			height: Math.max(below, from + 60 + 17 * lines.length),
 			parts: html`
-				<${YAxis} y=${y} left=${52} right=${right} label="speedup" />
-				<${XAxis} x=${ticks} top=${10} bottom=${bottom} label="threads" />
-				<path
-					d=${`M${x(1)} ${y(1)}L${x(most)} ${y(most)}`}
-					stroke="var(--soft)"
-					stroke-dasharray="2 3"
-					stroke-width="1.4"
-				/>
-				<${Label} x=${at} y=${from + 20}>dotted: ideal<//>
-				${names.map((name, i) => {
-					const line = /** @type {Known[]} */ (lines.get(name));
-					const colour = schedulerColour(line[0].scheduler);
-					const shift = (i - names.length / 2) * 5;
-					return html`<g key=${name}>
-						<polyline
-							points=${line.map(row => `${x(row.threads).toFixed(1)},${y(row[field]).toFixed(1)}`).join(' ')}
-							fill="none"
-							stroke=${colour}
-							stroke-width="2"
-							stroke-dasharray=${dashOf.get(name)}
-						/>
-						${line.map(
-							row => html`<g key=${row.threads}>
-								${row.threads > 1 &&
-								row[`${field}_low`] !== null &&
-								html`<path
-									d=${`M${x(row.threads) + shift - 14} ${y(row[`${field}_low`] ?? 0)}V${y(row[`${field}_high`] ?? 0)}m-3 0h6` +
-									`M${x(row.threads) + shift - 17} ${y(row[`${field}_low`] ?? 0)}h6`}
-									stroke=${colour}
-									fill="none"
-								/>`}
-								<circle cx=${x(row.threads)} cy=${y(row[field])} r="3.6" fill=${colour}>
-									<title>${name}, ${row.threads} threads: ${ratio(row[field], row[`${field}_low`], row[`${field}_high`])}</title>
-								</circle>
-							</g>`
-						)}
+				${parts.map(
+					(part, i) => html`<g
+						key=${part}
+						transform=${`translate(${(i % across) * (end + 14)} ${Math.floor(i / across) * high})`}
+					>
+						<${Label} x="52" y="14" font-weight="600">${part}<//>
+						<${YAxis} y=${y} left=${52} right=${end} label="speedup" about=${high / 50} />
+						<${XAxis} x=${x} top=${26} bottom=${bottom} label="threads" />
 						<path
-							d=${`M${at} ${from + 38 + 17 * i}h22`}
-							stroke=${colour}
-							stroke-width="2"
-							stroke-dasharray=${dashOf.get(name)}
+							d=${`M${x(1)} ${y(1)}L${x(most)} ${y(most)}`}
+							stroke="var(--soft)"
+							stroke-dasharray="2 3"
+							stroke-width="1.4"
 						/>
+						${lines.map(({name, those, ink, dash}, j) => {
+							const own = those.filter(point => point.part === part);
+							const shift = (j - lines.length / 2) * 5 - 17;
+							return html`<g key=${name}>
+								<polyline
+									points=${own.map(point => `${x(point.threads)},${y(point.speedup)}`).join(' ')}
+									...${ink}
+									...${dash}
+								/>
+								${own.map(
+									({threads, speedup, low, high}) => html`<g key=${threads}>
+										${threads > 1 &&
+										low !== null &&
+										high !== null &&
+										html`<path d=${`M${x(threads) + shift} ${y(low)}h6m-3 0V${y(high)}m-3 0h6`} ...${ink} />`}
+										<circle cx=${x(threads)} cy=${y(speedup)} r="3.6" fill=${ink.stroke}>
+											<title>${name}, ${plural(threads, 'thread')}, ${part}: ${ratio(speedup, low, high)}</title>
+										</circle>
+									</g>`
+								)}
+							</g>`;
+						})}
+					</g>`
+				)}
+				<${Label} x=${at} y=${from + 20}>dotted: ideal<//>
+				${lines.map(
+					({name, ink, dash}, i) => html`<g key=${name}>
+						<path d=${`M${at} ${from + 38 + 17 * i}h22`} ...${ink} ...${dash} />
 						<${Label} x=${at + 28} y=${from + 42 + 17 * i} fill="var(--ink)">${name}<//>
-					</g>`;
-				})}
+					</g>`
+				)}
 			`
 		};
 	};
-	return html`<${Plot}
-		title=${title}
-		name=${`speedup${part.replace('_', '-')}`}
-		draw=${draw}
-		rows=${known}
-		said="Time with one thread / time with these threads, same scheduler and slices. Bars: 95 % intervals."
-		fields=${[
-			{label: 'variant', value: nameOf},
-			'threads',
-			{label: 'speedup', value: r => round(r[field])},
-			{label: 'low', value: r => r[`${field}_low`]},
-			{label: 'high', value: r => r[`${field}_high`]},
-			{label: 'efficiency', value: r => r[`efficiency${part}`]}
-		]}
-	/>`;
+	return html`<section class="panel">
+		<${Plot}
+			title="Speedup"
+			name="speedup"
+			draw=${draw}
+			rows=${points}
+			said="Time with one thread / time with these threads, same scheduler and slices. Bars: 95 % intervals."
+			fields=${[
+				'part',
+				{label: 'variant', value: p => nameOf(p.row)},
+				'threads',
+				{label: 'speedup', value: p => round(p.speedup)},
+				'low',
+				'high',
+				'efficiency'
+			]}
+		/>
+	</section>`;
 }
