@@ -160,7 +160,8 @@ export function Attempts({of, topic}) {
 
 /** @param {{of: Schemas['RunDetail']}} props */
 export function Settings({of}) {
-	const model = /** @type {{name?: string} | null} */ (of.spec['model']);
+	const model = /** @type {{name?: string, network?: string} | null} */ (of.spec['model']);
+	const isPreset = model?.name && !['custom', model.network].includes(model.name);
 	const resolved = /** @type {Record<string, unknown>} */ (of.resolved ?? {});
 	const base = Object.fromEntries(Object.entries(of.spec).filter(([, value]) => value !== null));
 	return html`<div class="columns">
@@ -188,9 +189,7 @@ export function Settings({of}) {
 		</section>
 		<section class="panel">
 			<h2>Command line</h2>
-			<pre class="command">${commandOf({
-				base: {...base, model: model?.name && model.name !== 'custom' ? model.name : model}
-			})}</pre>
+			<pre class="command">${commandOf({base: {...base, model: isPreset ? model.name : model}})}</pre>
 		</section>
 	</div>`;
 }

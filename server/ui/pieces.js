@@ -318,7 +318,7 @@ export const Notice = ({title, of = [], tone = ''}) =>
 	</section>`;
 
 /**
- * Warnings about disturbed runs, collapsed unless they are fewer than `few`.
+ * Warnings about runs, collapsed unless they are fewer than `few`.
  * @param {{of: string[] | undefined, few?: number, rest?: string}} props
  */
 export function Marks({of, few = 0, rest = ', which are included'}) {
@@ -326,7 +326,7 @@ export function Marks({of, few = 0, rest = ', which are included'}) {
 	return (
 		marks.length > 0 &&
 		html`<details class="panel" open=${marks.length < few}>
-			<summary>Marks: ${plural(marks.length, 'warning')} about disturbed runs${rest}</summary>
+			<summary>Marks: ${plural(marks.length, 'warning')} about runs${rest}</summary>
 			<ul>${marks.map(mark => html`<li key=${mark}>${mark}</li>`)}</ul>
 		</details>`
 	);

@@ -31,7 +31,11 @@ function isPlain(request) {
 	const settings = [request.base ?? {}, request.axes ?? {}, a, b];
 	const values = settings.flatMap(each => Object.values(each).flat());
 	return (
-		!others.length && values.every(value => (typeof value !== 'object' || value === null) && !String(value).includes(','))
+		!others.length &&
+		values.every(value => (typeof value !== 'object' || value === null) && !String(value).includes(',')) &&
+		!Object.values(request.axes ?? {})
+			.flat()
+			.includes(false) // options of these have no value
 	);
 }
 /** Default values: a request with them equals one without them. @type {Record<string, unknown>} */
@@ -54,7 +58,9 @@ export function commandOf(request) {
 	const words = ['taskloom submit'];
 	const option = (/** @type {string} */ name, /** @type {unknown} */ value) =>
 		words.push(`--${name.replaceAll('_', '-')} ${quoted(value)}`);
-	for (const [name, value] of Object.entries(request.base ?? {})) if (value !== null) option(name, value);
+	for (const [name, value] of Object.entries(request.base ?? {}))
+		if (value === true) words.push(`--${name.replaceAll('_', '-')}`);
+		else if (value !== null && value !== false) option(name, value);
 	for (const [name, values] of Object.entries(request.axes ?? {})) option(name, values.join(','));
 	if (request.name) option('name', request.name);
 	if (request.primary) option('primary', questionText(request.primary));

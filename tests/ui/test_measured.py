@@ -375,6 +375,9 @@ def test_a_history_shows_a_threshold_and_what_is_outside(api, make_result, new_t
     page = tab.open("")
     expect(page.get_by_text("times as long since run")).to_be_visible()
     page = tab.open("history?series=1")
+    page.locator("#choice-alert").select_option("within")
+    expect(page.locator("main")).to_contain_text("Nothing is in this state.")
+    page.locator("#choice-alert").select_option("above")
     alert = page.get_by_role("table", name="Alerts").get_by_role("row").nth(1)
     expect(alert).to_contain_text("above its limits")
     plot = page.locator("figure").first

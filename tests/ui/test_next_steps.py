@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from playwright.sync_api import expect
 
@@ -72,3 +76,24 @@ def test_an_empty_field_shows_its_default_which_is_not_sent(api, new_tab):
     with page.expect_request(lambda request: request.method == "POST" and request.post_data_json["base"] == sent):
         batch.fill("")
     expect(batch).to_have_attribute("placeholder", "default of gpt2: 4")
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        {"model": "tiny", "optimizer": "sgd", "momentum": 0.9, "nesterov": True},
+        {"model": {"network": "lstm", "layers": 1, "hidden": 24, "embedding": 16}, "seq": 8, "carry_state": False},
+    ],
+    ids=["a flag", "a model without a name of its own"],
+)
+def test_the_command_line_of_a_run_asks_for_the_same_run(api, new_tab, tmp_path, base):
+    api.submit(base={**base, "steps": 2, "warmup": 1}, axes={"scheduler": ["task"]})
+    page = new_tab(api.url).open("run?id=1&view=settings")
+    shown = page.locator("pre.command").inner_text()
+    taskloom = f'taskloom() {{ "{sys.executable}" -P -m taskloom.cli "$@"; }}\n'
+    done = subprocess.run(
+        ["bash", "-c", taskloom + shown], cwd=tmp_path, env={**os.environ, "TASKLOOM_SERVER": api.url},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert api.get("/runs/2")["spec"] == api.get("/runs/1")["spec"]

@@ -11,6 +11,9 @@ import {METRICS, MS, plain} from '../plots/scale.js';
 import {Lines, Spark} from '../plots/series.js';
 import {State} from '../words.js';
 
+/** States of alerts: of changes, then of thresholds. */
+const ALERTS = ['suspected', 'confirming', 'confirmed', 'dismissed', 'above', 'below', 'within'];
+
 /** @param {{alert: import('../schemas').Schemas['AlertSummary'] | import('../schemas').Schemas['Alert']}} props */
 function Confirm({alert}) {
 	const runId = 'change' in alert ? alert.change.first_after : alert.run_id;
@@ -303,11 +306,7 @@ export default function History() {
 			<div class="filters">
 				<${Filter} of="series" placeholder="scheduler = task and threads = 2" />
 				<${Narrow} name="node" label="Node" />
-				<${Choice}
-					name="alert"
-					label="Alerts"
-					options=${[['', 'any'], ...['suspected', 'confirming', 'confirmed', 'dismissed'].map(state => [state, state])]}
-				/>
+				<${Choice} name="alert" label="Alerts" options=${[['', 'any'], ...ALERTS.map(state => [state, state])]} />
 				<${Csv} of="history" asked=${{filter: asked.filter, node: asked.node}} />
 			</div>
 			<${Alerts} alerts=${alerts} />
