@@ -132,7 +132,7 @@ def test_experiments_are_sorted_by_every_column(api, runs):  # noqa: ARG001
     api.post("/experiments/3/cancel")
     verdicts = {2: ("faster", 1.5), 4: ("slower", 0.5), 5: ("faster", 0.25)}
     for experiment_id, (verdict, ratio) in verdicts.items():
-        stored = json.dumps({"verdict": verdict, "ratio": ratio})
+        stored = json.dumps({"verdict": verdict, "ratio": ratio, "sentence": ""})
         api.sql(f"UPDATE experiment SET verdict = '{stored}' WHERE id = {experiment_id}")
     rows = {item["id"]: item for item in api.get("/experiments")["items"]}
     for experiment_id, row in rows.items():
