@@ -1,5 +1,5 @@
-// What lists have in common: the box of their filter with its completions, and buttons for other pages.
-import {html, useEffect, useState} from './vendor/preact.js';
+// What lists have in common: filters with their completions, and buttons for other pages.
+import {html, useEffect, useRef, useState} from './vendor/preact.js';
 import {address, choose} from './address.js';
 import {useAction, useAnswer} from './answers.js';
 import {download} from './api.js';
@@ -28,6 +28,36 @@ export function Csv({of, asked}) {
 		<button disabled=${busy} onClick=${run} title="All rows of this filter, with every column">CSV</button>
 		${problem && html`<${Refused} problem=${problem} />`}
 	`;
+}
+
+/**
+ * A text filter of a list; it is written to the URL when typing pauses.
+ * @param {{name: string, label: string, placeholder?: string, first?: boolean}} props
+ */
+export function Narrow({name, label, placeholder = '', first = false}) {
+	const said = address.value.params.get(name) ?? '';
+	const [text, setText] = useState(said);
+	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
+	useEffect(() => setText(said), [said]);
+	useEffect(() => () => clearTimeout(timer.current), []);
+	/** @param {Event & {target: HTMLInputElement}} event */
+	const typed = event => {
+		const value = event.target.value;
+		setText(value);
+		clearTimeout(timer.current);
+		timer.current = setTimeout(() => choose({[name]: value, cursor: null}), 180);
+	};
+	return html`<div class="field">
+		<label for=${`narrow-${name}`}>${label}</label>
+		<input
+			id=${`narrow-${name}`}
+			type="search"
+			value=${text}
+			placeholder=${placeholder}
+			onInput=${typed}
+			data-find=${first ? '' : undefined}
+		/>
+	</div>`;
 }
 
 /** A value in an expression. @param {string} text */

@@ -372,36 +372,6 @@ export function Choice({name, label, options, value, onChoose}) {
 	</div>`;
 }
 
-/**
- * A text filter of a list; it is written to the URL when typing pauses.
- * @param {{name: string, label: string, placeholder?: string, first?: boolean}} props
- */
-export function Narrow({name, label, placeholder = '', first = false}) {
-	const said = address.value.params.get(name) ?? '';
-	const [text, setText] = useState(said);
-	const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
-	useEffect(() => setText(said), [said]);
-	useEffect(() => () => clearTimeout(timer.current), []);
-	/** @param {Event & {target: HTMLInputElement}} event */
-	const typed = event => {
-		const value = event.target.value;
-		setText(value);
-		clearTimeout(timer.current);
-		timer.current = setTimeout(() => choose({[name]: value, cursor: null}), 180);
-	};
-	return html`<div class="field">
-		<label for=${`narrow-${name}`}>${label}</label>
-		<input
-			id=${`narrow-${name}`}
-			type="search"
-			value=${text}
-			placeholder=${placeholder}
-			onInput=${typed}
-			data-find=${first ? '' : undefined}
-		/>
-	</div>`;
-}
-
 /** Copies a text. @param {{text: string}} props */
 export function Copy({text}) {
 	const [done, setDone] = useState(false);

@@ -3,9 +3,9 @@ import {html} from '../vendor/preact.js';
 import {address, choose, link} from '../address.js';
 import {useAnswer, useList} from '../answers.js';
 import {commit, count, duration, ms, number, perSecond, plural, ratio, setting, variantName, words} from '../format.js';
-import {Csv, Filter, Pages, quoted} from '../lists.js';
+import {Csv, Filter, Narrow, Pages, quoted} from '../lists.js';
 import {useFollow} from '../live.js';
-import {Answered, Choice, Empty, Head, Narrow, Question, RunLink, Submit, Table, Tabs, Time, later} from '../pieces.js';
+import {Answered, Choice, Empty, Head, Question, RunLink, Submit, Table, Tabs, Time, later} from '../pieces.js';
 import {Known, STATES, State, StateBar} from '../words.js';
 
 /** The selected runs, from the URL. */

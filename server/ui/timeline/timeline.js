@@ -2,7 +2,7 @@
 import {html, useEffect, useLayoutEffect, useMemo, useRef, useState} from '../vendor/preact.js';
 import {address, choose as say} from '../address.js';
 import {ms, plural} from '../format.js';
-import {Narrow} from '../pieces.js';
+import {Narrow} from '../lists.js';
 import {Plot, useWidth} from '../plots/plot.js';
 import {OP_KINDS} from '../plots/scale.js';
 import {useColours} from './colours.js';
