@@ -94,6 +94,7 @@ class Overview(Model):
     experiments: list[ExperimentSummary] = Field(description="the first 20 active ones, in the order of the queue")
     latest: list[ExperimentSummary] = Field(description="the 10 that ended last")
     verdicts: list[WeekOfVerdicts] = Field(
+        default_factory=list,
         description="of this week and the 7 before, newest first, without weeks and experiments that compared nothing",
     )
     alerts: AlertCounts

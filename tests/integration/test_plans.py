@@ -63,12 +63,13 @@ def planned(api, past, database_kind):  # noqa: ARG001
 
 
 def explain_sqlite(connection, statement, parameters):
-    """The plan's steps, after checking that none reads a large table as a whole or sorts rows."""
+    """The plan's steps, after checking that none reads a large table as a whole or sorts rows. Distinct values, which
+    are not sorted, are few."""
     steps = [row[3] for row in connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters)]
     first_rows = "WHERE" not in statement and "LIMIT" in statement
     for step in steps:
         assert step not in [f"SCAN {table}" for table in LARGE] or first_rows, (statement, steps)
-        assert "TEMP B-TREE" not in step, (statement, steps)
+        assert "TEMP B-TREE" not in step or step.endswith("FOR DISTINCT"), (statement, steps)
     return steps
 
 

@@ -52,7 +52,7 @@ def summaries(session: Session, experiments: list[Experiment]) -> list[Experimen
     names = submitters(session, ids)
     # A block has the node of its runs, which are many more.
     of_nodes = select(Block.experiment_id, Block.node).where(Block.experiment_id.in_(ids), Block.node.is_not(None))
-    nodes = session.execute(of_nodes.distinct().order_by(Block.node)).all()
+    nodes = sorted(tuple(row) for row in session.execute(of_nodes.distinct()))
     tags: dict[int, list[str]] = {identity: [] for identity in ids}
     of_tags = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(ExperimentTag.experiment_id.in_(ids))
     for experiment_id, tag in session.execute(of_tags.order_by(ExperimentTag.experiment_id, ExperimentTag.tag)):

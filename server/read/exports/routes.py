@@ -35,9 +35,10 @@ def _available(format: Format) -> Format:
     return format
 
 
-Columns = Annotated[
-    str | None, Query(max_length=2500, description="names of columns, in the desired order", examples=["run_id,step_s"])
-]
+def _names(example: str) -> Any:
+    return Query(max_length=2500, description="names of columns, in the desired order", examples=[example])
+
+
 AsFormat = Annotated[
     Format, AfterValidator(_available), Query(description="parquet and arrow need pyarrow on the server")
 ]
@@ -58,11 +59,15 @@ def _chosen(request: Request, table: str, columns: str | None) -> Mapping[str, K
     return {name: known[name] for name in names if name in known}
 
 
-async def _columns(request: Request, table: Table, columns: Columns = None) -> Mapping[str, Kind]:
+async def _columns(
+    request: Request, table: Table, columns: Annotated[str | None, _names("run_id,step_s")] = None
+) -> Mapping[str, Kind]:
     return _chosen(request, table, columns)
 
 
-async def _columns_of_experiments(request: Request, columns: Columns = None) -> Mapping[str, Kind]:
+async def _columns_of_experiments(
+    request: Request, columns: Annotated[str | None, _names("experiment_id,ratio")] = None
+) -> Mapping[str, Kind]:
     return _chosen(request, "experiments", columns)
 
 

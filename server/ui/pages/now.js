@@ -21,6 +21,26 @@ function said(of) {
 	].join(', ');
 }
 
+/** @param {{of: import('../schemas').Schemas['Overview']['verdicts']}} props */
+const Weeks = ({of = []}) =>
+	of.length > 0 &&
+	html`<section class="panel">
+		<h2>Verdicts by week</h2>
+		<${Table}
+			caption="Verdicts by week"
+			rows=${of}
+			id=${week => week.began_at}
+			columns=${[
+				{label: 'Week of', tight: true, cell: week => week.began_at.slice(0, 10)},
+				...VERDICTS.filter(word => of.some(week => week.by_verdict[word])).map(word => ({
+					label: word,
+					number: true,
+					cell: (/** @type {import('../schemas').Schemas['WeekOfVerdicts']} */ week) => count(week.by_verdict[word] ?? 0)
+				}))
+			]}
+		/>
+	</section>`;
+
 export default function Now() {
 	const answer = useAnswer('overview');
 	const live = useLive('overview');
@@ -145,24 +165,7 @@ export default function Now() {
 											/>`
 										: html`<p class="soft">No experiment has ended yet.</p>`}
 								</section>
-								${of.verdicts.length > 0 &&
-								html`<section class="panel">
-									<h2>Verdicts by week</h2>
-									<${Table}
-										caption="Verdicts by week"
-										rows=${of.verdicts}
-										id=${week => week.began_at}
-										columns=${[
-											{label: 'Week of', tight: true, cell: week => week.began_at.slice(0, 10)},
-											...VERDICTS.filter(word => of.verdicts.some(week => week.by_verdict[word])).map(word => ({
-												label: word,
-												number: true,
-												cell: (/** @type {import('../schemas').Schemas['WeekOfVerdicts']} */ week) =>
-													count(week.by_verdict[word] ?? 0)
-											}))
-										]}
-									/>
-								</section>`}
+								<${Weeks} of=${of.verdicts} />
 							`}
 				</div>`;
 			}}
