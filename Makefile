@@ -38,8 +38,7 @@ test-slow: .venv/installed-dev  ## the tests that `make test` leaves out: Postgr
 AVX2 := NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES= MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell \
 	TASKLOOM_CACHE_DIR=$(CURDIR)/build/avx2
 KERNEL_TESTS := tests/unit/test_kernels_*.py tests/unit/test_microkernel.py tests/unit/test_product*.py \
-	tests/unit/test_objects.py tests/unit/test_linker.py tests/unit/test_bench_ops.py \
-	tests/property tests/networks \
+	tests/unit/test_bench_ops.py tests/property tests/networks \
 	$(patsubst %,tests/integration/test_%.py,bf16 canary golden_steps peaks small_gpt2 train)
 
 test-avx2: .venv/installed-dev  ## tests of kernels and the trainer with kernels compiled for x86-64-v3

@@ -204,7 +204,7 @@ def _roofline(group: Group, reference: Group | None) -> RooflineRow:
     peaks = next((p for p in known if p is not None), None)
     variant = variant_of(group)
     if peaks is None:
-        missing = f"the node's peaks with threads = {threads} were not measured"
+        missing = f"the node's peaks with threads = {threads} were not measured (there: taskloom doctor --peaks)"
         return RooflineRow(variant, None, None, [], [], [missing])
     ops = roofline(pooled_ops(group), peaks)
     model_gflop_per_s = model_flop(group[0].config) / int(group[0].config["ranks"]) / step_median(group) / 1e9

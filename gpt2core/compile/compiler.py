@@ -82,9 +82,11 @@ class _Bare(_FunctionCompiler):  # type: ignore[misc]
 
 
 @global_compiler_lock
-def compile_entry(function: Callable[..., Any], flags: Mapping[str, Any], parameters: str, symbol: str) -> Compiled:
+def compile_entry(
+    function: Callable[..., Any], flags: Mapping[str, Any], vectors: int, parameters: str, symbol: str
+) -> Compiled:
     """Compile a function of 64-bit pointers (p) and integers (i) that returns nothing, as void(...)."""
-    native = _compile(function, flags, [PARAMETERS[letter] for letter in parameters], types.void)
+    native = _compile(function, flags, vectors, [PARAMETERS[letter] for letter in parameters], types.void)
     context = cpu_target.target_context
     module, builder, face = _face(symbol, VOID, [context.get_value_type(each) for each in native.fndesc.argtypes])
     failed, _ = _call(module, builder, native, face.args)
@@ -96,11 +98,11 @@ def compile_entry(function: Callable[..., Any], flags: Mapping[str, Any], parame
 
 @global_compiler_lock
 def compile_face(
-    function: Callable[..., Any], flags: Mapping[str, Any], arguments: Sequence[Any], symbol: str
+    function: Callable[..., Any], flags: Mapping[str, Any], vectors: int, arguments: Sequence[Any], symbol: str
 ) -> Compiled:
     """Compile a function of these arguments as int32(int64 *cells): see calls.py. Raises TypeError for a result of
     several parts."""
-    native = _compile(function, flags, [numba.typeof(each) for each in arguments], None)
+    native = _compile(function, flags, vectors, [numba.typeof(each) for each in arguments], None)
     module, builder, face = _face(symbol, I32, [ir.PointerType(I64)])
     cells = _Cells(builder, face.args[0])
     result_at = cells.next_address()
@@ -143,9 +145,12 @@ class _Cells:
         return self.builder.trunc(cell, wanted) if wanted != I64 else cell
 
 
-def _compile(function: Callable[..., Any], flags: Mapping[str, Any], arguments: Sequence[Any], result: Any) -> Any:
+def _compile(
+    function: Callable[..., Any], flags: Mapping[str, Any], vectors: int, arguments: Sequence[Any], result: Any
+) -> Any:
     """Numba's compiled function; its library may still be extended."""
     _prefer_wide_vectors()
+    llvm.set_option("", f"--force-vector-interleave={vectors}")  # of this process, until the next one is compiled
     try:
         return _Bare(function, cpu_target, dict(flags), {}, compiler.Compiler).compile(tuple(arguments), result)
     except errors.NumbaError as error:

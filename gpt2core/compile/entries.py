@@ -23,7 +23,8 @@ def kernel_entry(kernel: Kernel, dtypes: tuple[str, ...] = ()) -> Entry:
     """
     known = signature(kernel).of(dtypes)
     source, own = source_of(known), origin(inspect.unwrap(kernel))
-    return Entry(known.name, jit.OF_KERNEL, functools.partial(_function, kernel, known, source), (own, source))
+    make, vectors = functools.partial(_function, kernel, known, source), getattr(kernel, "vectors", 0)
+    return Entry(known.name, jit.OF_KERNEL, make, (own, source), vectors)
 
 
 def _function(kernel: Kernel, known: Signature, source: str) -> Callable[..., Any]:

@@ -56,11 +56,12 @@ class Intrinsic:
 
 
 class Function:
-    """A function for compiled code, and for Python, which calls it without holding the GIL."""
+    """A function for compiled code, and for Python, which calls it without holding the GIL. vectors: see `kernel`."""
 
-    def __init__(self, function: Callable[..., Any], **flags: Any) -> None:
+    def __init__(self, function: Callable[..., Any], vectors: int = 0, **flags: Any) -> None:
         functools.update_wrapper(self, function)
         self._function = function
+        self.vectors = vectors
         self.targetoptions = {"nopython": True, "nogil": True, "error_model": "numpy", **flags}
         self._loaded: dict[str, Loaded] = {}
 
@@ -87,13 +88,15 @@ class Function:
         name = self._function.__name__
         kinds, cells = calls.flatten(arguments)
         if kinds not in self._loaded:
-            made_from = (objects.origin(self._function), kinds)
+            made_from = (objects.origin(self._function), kinds, str(self.vectors))
             self._loaded[kinds] = objects.load(name, made_from, lambda symbol: self._compile(arguments, symbol))
         call: Call = calls.Call(name, self._loaded[kinds], arguments, cells)
         return call
 
     def _compile(self, arguments: Sequence[Any], symbol: str) -> Compiled:
-        compiled: Compiled = compiler.compile_face(self.py_func, self.targetoptions, arguments, symbol)
+        compiled: Compiled = compiler.compile_face(
+            self.py_func, self.targetoptions, self.vectors, arguments, symbol
+        )
         return compiled
 
 
@@ -101,17 +104,23 @@ class Entry:
     """A function of pointers (p) and integers (i) without a result, which compiled code calls by its address.
 
     It is compiled, or loaded, when its address is first used. `make` returns the function, and `made_from` is what it
-    depends on.
+    depends on. vectors: see `kernel`.
     """
 
     def __init__(
-        self, name: str, parameters: str, make: Callable[[], Callable[..., Any]], made_from: Sequence[str]
+        self,
+        name: str,
+        parameters: str,
+        make: Callable[[], Callable[..., Any]],
+        made_from: Sequence[str],
+        vectors: int = 0,
     ) -> None:
-        self.name, self.parameters, self.make, self.made_from = name, parameters, make, made_from
+        self.name, self.parameters, self.make, self.vectors = name, parameters, make, vectors
+        self.made_from = (parameters, str(vectors), *made_from)
 
     @functools.cached_property
     def loaded(self) -> Loaded:
-        loaded: Loaded = objects.load(self.name, (self.parameters, *self.made_from), self._compile)
+        loaded: Loaded = objects.load(self.name, self.made_from, self._compile)
         return loaded
 
     @property
@@ -121,24 +130,32 @@ class Entry:
     @property
     def is_kept(self) -> bool:
         """Whether it need not be compiled."""
-        return bool(objects.is_kept(self.name, (self.parameters, *self.made_from)))
+        return bool(objects.is_kept(self.name, self.made_from))
 
     def _compile(self, symbol: str) -> Compiled:
-        compiled: Compiled = compiler.compile_entry(self.make(), ENTRY_FLAGS, self.parameters, symbol)
+        compiled: Compiled = compiler.compile_entry(
+            self.make(), ENTRY_FLAGS, self.vectors, self.parameters, symbol
+        )
         return compiled
 
 
 intrinsic: Any = Intrinsic
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any] | None = None, *, vectors: int = 0) -> Any:
     """Declare arithmetic: no bounds checks, no error for x / 0; inlined where compiled code calls it.
+
+    vectors: how many vectors of a loop's elements are computed side by side, for loops of long chains, in which each
+    operation waits for the one before; 0: as many as LLVM chooses, one in such loops. It holds where the kernel is an
+    entry or called from Python, for all its loops, and not where it is inlined. Sums over a loop depend on it.
 
     It is inlined because LLVM's linker keeps one copy of a function that several object files contain, and two copies
     may fuse products differently. A run that compiles and a run that loads from the cache must give the same bits
     (tests/e2e/test_cold_start.py).
     """
-    return Function(function, fastmath=FASTMATH, inline="always")
+    if function is None:
+        return functools.partial(kernel, vectors=vectors)
+    return Function(function, vectors, fastmath=FASTMATH, inline="always")
 
 
 def runtime(function: Callable[..., Any]) -> Any:

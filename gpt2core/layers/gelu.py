@@ -16,7 +16,7 @@ CUBIC = float32(0.044715)
 CUBIC3 = float32(3 * 0.044715)
 
 
-@kernel
+@kernel(vectors=4)
 def gelu_forward(out: MatrixOrHalves, kept: MatrixOrHalves, inp: Matrix, row0: TileInt, row1: TileInt):
     """Apply tanh-GELU to rows [row0, row1); to the rounded input if `kept` is bfloat16.
 
@@ -36,7 +36,7 @@ def gelu_forward(out: MatrixOrHalves, kept: MatrixOrHalves, inp: Matrix, row0: T
             out[n, i] = like(x / (ONE + exp32(-TWO_SCALE * (x + CUBIC * x * x * x))), out[n, i])
 
 
-@kernel
+@kernel(vectors=4)
 def gelu_backward(dinp: MatrixOrHalves, out: MatrixOrHalves, dout: Matrix, row0: TileInt, row1: TileInt):
     """Compute the gradient of a GELU's input from that of its output. Also recompute the output, which was not kept, in
     place of the input.

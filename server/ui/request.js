@@ -35,7 +35,7 @@ function isPlain(request) {
 		values.every(value => (typeof value !== 'object' || value === null) && !String(value).includes(',')) &&
 		!Object.values(request.axes ?? {})
 			.flat()
-			.includes(false) // options of these have no value
+			.some(value => typeof value === 'boolean') // options of these have no value
 	);
 }
 /** Default values: a request with them equals one without them. @type {Record<string, unknown>} */

@@ -24,6 +24,7 @@ from taskloom.commands.output import (
     server_option,
     verbose_option,
 )
+from taskloom.commands.waiting import to_its_end, wait_option
 from taskloom.contract.analysis import AlertState
 from taskloom.contract.experiments import ExperimentChange, ExperimentDetail
 
@@ -107,12 +108,13 @@ def cancel(experiment_id: int, server: str, as_json: bool) -> None:
 
 @experiments.command()
 @click.argument("experiment_id", metavar="ID", type=int)
+@wait_option
 @server_option
 @json_option
-def retry(experiment_id: int, server: str, as_json: bool) -> None:
+def retry(experiment_id: int, wait: bool, server: str, as_json: bool) -> None:
     """Queue every failed, cancelled or quarantined run of an experiment again."""
-    with connect(server) as client:
-        _print(client, client.retry_experiment(experiment_id), as_json)
+    with connect(server, waits=wait) as client:
+        _shown(client, client.retry_experiment(experiment_id), wait, as_json)
 
 
 @experiments.command()
@@ -120,15 +122,16 @@ def retry(experiment_id: int, server: str, as_json: bool) -> None:
 @click.option(
     "--repetitions", type=click.IntRange(1, 1000), required=True, help="number of further repetitions of every variant"
 )
+@wait_option
 @server_option
 @json_option
-def extend(experiment_id: int, repetitions: int, server: str, as_json: bool) -> None:
+def extend(experiment_id: int, repetitions: int, wait: bool, server: str, as_json: bool) -> None:
     """Add repetitions to a finished experiment, on the same node.
 
     From then on its intervals are those that hold at any time.
     """
-    with connect(server) as client:
-        _print(client, client.extend_experiment(experiment_id, repetitions), as_json)
+    with connect(server, waits=wait) as client:
+        _shown(client, client.extend_experiment(experiment_id, repetitions), wait, as_json)
 
 
 @experiments.command()
@@ -171,6 +174,14 @@ def scaling(experiment_id: int, verbose: bool, server: str, as_json: bool) -> No
         console().print(tables.goals(answer.goals))
     console().say(answer.base)
     say_warnings(error_console(), answer.warnings, answer.brief, verbose)
+
+
+def _shown(client: Client, experiment: ExperimentDetail, wait: bool, as_json: bool) -> None:
+    """Print an experiment whose runs were just queued, now or, to wait, at its end."""
+    if wait:
+        to_its_end(client, experiment, as_json)
+    else:
+        _print(client, experiment, as_json)
 
 
 def _print(client: Client, experiment: ExperimentDetail, as_json: bool) -> None:

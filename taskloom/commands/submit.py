@@ -8,22 +8,19 @@ from typing import Any
 import click
 
 from gpt2core.spec.wording import counted
-from taskloom import named_commit, request_file, tables, tuned, watch
+from taskloom import named_commit, request_file, tables, tuned
 from taskloom.client import Client
 from taskloom.commands.output import (
     connect,
-    console,
     error_console,
     json_option,
-    print_json,
-    say_verdict,
-    say_warnings,
     server_option,
     show_answer,
     verbose_option,
 )
+from taskloom.commands.waiting import to_its_end, wait_option
 from taskloom.contract.experiments import ExperimentDetail, ExperimentRequest
-from taskloom.errors import EXIT_WORK_FAILED, Problem, ServerUnreachable, TaskloomError
+from taskloom.errors import Problem
 from taskloom.options import question, require_option, required_labels, several_settings, stop_rule, train_options
 
 
@@ -68,7 +65,7 @@ from taskloom.options import question, require_option, required_labels, several_
     help="nodes over which the ranks of each run are divided (docs/how-to/several-nodes.md)  [default: 1]",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="show the planned runs; queue nothing")
-@click.option("--wait", is_flag=True, help="wait until the experiment has ended; exit 1 if a run failed")
+@wait_option
 @click.option("--follow-logs", is_flag=True, help="with --wait: print the trainers' output on standard error")
 @click.option("--idempotency-key", help="a repeated request with the same key queues nothing new")
 @verbose_option
@@ -126,28 +123,7 @@ def submit(
         if not wait:
             _print(experiment, as_json)
             return
-        screen = error_console()
-        try:
-            experiment = watch.until_finished(client, experiment.id, screen, not as_json, follow_logs=follow_logs)
-        except (KeyboardInterrupt, ServerUnreachable) as end:
-            screen.say(
-                f"experiment {experiment.id} continues. See it: taskloom experiments show {experiment.id}; "
-                f"end it: taskloom experiments cancel {experiment.id}"
-            )
-            if isinstance(end, ServerUnreachable):
-                raise
-            raise click.exceptions.Exit(EXIT_WORK_FAILED) from None
-        if as_json:
-            print_json({"experiment": experiment.model_dump(mode="json"), "runs": _runs(client, experiment)})
-        else:
-            console().print(tables.runs(client.runs(experiment.id)))
-            _print_warnings(client, experiment, verbose)
-            if experiment.stopping is not None:
-                console().say(tables.stopping(experiment.stopping))
-            console().say(f"next: taskloom experiments report {experiment.id}")
-            say_verdict(console(), experiment, client.server)
-        if experiment.by_state.get("succeeded", 0) < experiment.runs:
-            raise click.exceptions.Exit(EXIT_WORK_FAILED)
+        to_its_end(client, experiment, as_json, verbose, follow_logs)
 
 
 def _request(file: Path | None, given: dict[str, Any], overrides: dict[str, Any]) -> ExperimentRequest:
@@ -198,17 +174,3 @@ def _say_decidable(client: Client, request: ExperimentRequest) -> None:
 def _print(experiment: ExperimentDetail, as_json: bool) -> None:
     see = f"see: taskloom experiments show {experiment.id}"
     show_answer(experiment, [f"experiment {experiment.id}: {counted(experiment.runs, 'run')} queued; {see}"], as_json)
-
-
-def _print_warnings(client: Client, experiment: ExperimentDetail, verbose: bool) -> None:
-    if experiment.by_state.get("succeeded"):
-        try:
-            found = client.scaling(experiment.id)
-        except TaskloomError as error:  # the runs have ended all the same
-            error_console().say(f"it is unknown whether runs were disturbed: {error}")
-        else:
-            say_warnings(console(), found.warnings, found.brief, verbose)
-
-
-def _runs(client: Client, experiment: ExperimentDetail) -> list[dict[str, Any]]:
-    return [run.model_dump(mode="json") for run in client.runs(experiment.id)]

@@ -169,6 +169,19 @@ def test_the_command_and_the_client(api, made, node, make_result):
         assert client.extend_experiment(made["id"], 2).extended == 3
 
 
+def test_the_command_waits_for_the_further_runs(api, made, node, make_result):
+    run(node, make_result, 12)
+    asked = ["experiments", "extend", str(made["id"]), "--repetitions", "1", "--wait"]
+    asked += ["--server", str(api.http.base_url)]
+    with ThreadPoolExecutor() as pool:
+        command = pool.submit(CliRunner().invoke, main, asked)
+        until(lambda: api.get(f"/experiments/{made['id']}")["by_state"].get("queued"))
+        run(node, make_result, 2)
+        done = command.result(timeout=60)
+    assert (done.exit_code, done.stdout.count("succeeded")) == (0, 14), done.output
+    assert "the only comparison" in done.stdout.splitlines()[-1] or done.stdout.splitlines()[-1].startswith("verdict: ")
+
+
 def test_of_two_extensions_at_the_same_moment_one_is_refused(start_server, make_result):
     servers = start_server(), start_server()
     made = servers[0].submit(base=BASE, axes=AXES, repetitions=6)

@@ -78,6 +78,16 @@ def test_an_empty_field_shows_its_default_which_is_not_sent(api, new_tab):
     expect(batch).to_have_attribute("placeholder", "default of gpt2: 4")
 
 
+def enter(command, api, folder):
+    """Enter a command line that a page shows in a shell."""
+    taskloom = f'taskloom() {{ "{sys.executable}" -P -m taskloom.cli "$@"; }}\n'
+    done = subprocess.run(
+        ["bash", "-c", taskloom + command], cwd=folder, env={**os.environ, "TASKLOOM_SERVER": api.url},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     "base",
     [
@@ -88,12 +98,13 @@ def test_an_empty_field_shows_its_default_which_is_not_sent(api, new_tab):
 )
 def test_the_command_line_of_a_run_asks_for_the_same_run(api, new_tab, tmp_path, base):
     api.submit(base={**base, "steps": 2, "warmup": 1}, axes={"scheduler": ["task"]})
-    page = new_tab(api.url).open("run?id=1&view=settings")
-    shown = page.locator("pre.command").inner_text()
-    taskloom = f'taskloom() {{ "{sys.executable}" -P -m taskloom.cli "$@"; }}\n'
-    done = subprocess.run(
-        ["bash", "-c", taskloom + shown], cwd=tmp_path, env={**os.environ, "TASKLOOM_SERVER": api.url},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    enter(new_tab(api.url).open("run?id=1&view=settings").locator("pre.command").inner_text(), api, tmp_path)
     assert api.get("/runs/2")["spec"] == api.get("/runs/1")["spec"]
+
+
+def test_the_command_line_of_an_experiment_asks_for_the_same_experiment(api, new_tab, tmp_path):
+    """Also with an axis of a flag, of which the command line cannot be given a value."""
+    api.submit(base={"model": "tiny", "optimizer": "sgd", "momentum": 0.9, "steps": 2}, axes={"nesterov": [True]})
+    page = new_tab(api.url).open("experiment?id=1&view=design")
+    enter(page.locator("pre.command").first.inner_text(), api, tmp_path)
+    assert api.get("/experiments/2")["request"] == api.get("/experiments/1")["request"]

@@ -45,7 +45,8 @@ LINK = re.compile(r'<link rel="modulepreload" href="([^"]+)">')
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_accessible_and_says_the_same_in_a_narrow_window(world, new_tab, page):
-    """In light, and in dark, which differs by its colours only; then it is loaded again."""
+    """In light, and in dark, which differs by its colours only; then it is loaded again, and on a phone, which
+    shows whole plots and rows without blanks."""
     tab = new_tab(world.home.url, color_scheme="light", reduced_motion="reduce")
     shown = tab.open(address(world, page))
     assert tab.violations() == []
@@ -59,6 +60,12 @@ def test_a_page_is_accessible_and_says_the_same_in_a_narrow_window(world, new_ta
     tab.settle()
     expect(shown.locator("main h1")).to_have_text(heading)
     assert shown.evaluate("document.scrollingElement.scrollWidth") <= 640
+    shown.set_viewport_size({"width": 390, "height": 844})
+    shown.reload()
+    tab.settle()
+    assert shown.evaluate("document.scrollingElement.scrollWidth") <= 390
+    assert shown.evaluate(OUTSIDE) == []
+    assert shown.evaluate(BLANK) == []
 
 
 @pytest.mark.parametrize("page", ["", "experiment?id=COMPARED", "run?id=RUN", "fleet", "new"])
@@ -68,15 +75,6 @@ def test_a_page_fits_a_phone_and_its_headings_are_short(world, new_tab, page):
     for heading in shown.locator("main h1, main th").all():
         assert heading.bounding_box()["height"] <= 66, heading.inner_text()
     assert shown.evaluate("document.scrollingElement.scrollWidth") <= 390
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_phone_shows_whole_plots_and_rows_without_blanks(world, new_tab, page):
-    tab = new_tab(world.home.url, viewport={"width": 390, "height": 844})
-    shown = tab.open(address(world, page))
-    assert shown.evaluate("document.scrollingElement.scrollWidth") <= 390
-    assert shown.evaluate(OUTSIDE) == []
-    assert shown.evaluate(BLANK) == []
 
 
 def test_all_of_it_works_behind_a_path_prefix(world, new_tab):

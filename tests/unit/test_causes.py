@@ -61,7 +61,8 @@ def test_what_results_lack_is_said(make_result):
     assert (row.efficiency, row.waiting, row.bounds) == (None, None, None)
     assert row.missing == ["the results contain no times of threads", "the results contain no work and span"]
     (roof,) = rooflines([Process(1, make_result(), {})])
-    assert (roof.peaks, roof.missing) == (None, ["the node's peaks with threads = 1 were not measured"])
+    said = "the node's peaks with threads = 1 were not measured (there: taskloom doctor --peaks)"
+    assert (roof.peaks, roof.missing) == (None, [said])
 
 
 def test_rooflines_join_with_computation_scalability(processes):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gpt2core.compile.jit import kernel
 from gpt2core.compile.vector import exp32
@@ -145,3 +146,17 @@ def test_exponential_at_the_ends_of_its_range() -> None:
     exponentials(out[:2], high)
     assert np.isfinite(out[0])
     assert out[1] == np.inf
+
+
+@pytest.mark.parametrize("length", [1, 7, 33, 100, 768])
+def test_vectors_side_by_side_have_the_bits_of_one_at_a_time(length: int) -> None:
+    one_forward, one_backward = (kernel(each.py_func) for each in (gelu_forward, gelu_backward))
+    inp, gradient = np.random.default_rng(length).standard_normal((2, 3, length), dtype=np.float32)
+    found, due = np.empty((2, 3, length), np.float32)
+    gelu_forward(found, NONE, inp, 0, 3)
+    one_forward(due, NONE, inp, 0, 3)
+    np.testing.assert_array_equal(found, due)
+    both, both_due = ([gradient.copy(), inp.copy()] for _ in range(2))
+    gelu_backward(*both, NONE, 0, 3)
+    one_backward(*both_due, NONE, 0, 3)
+    np.testing.assert_array_equal(both, both_due)

@@ -8,8 +8,10 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -246,25 +248,43 @@ def seven(symbol: str) -> Compiled:
     """A function that does nothing."""
     from gpt2core.compile import compiler
 
-    return compiler.compile_entry(nothing, {}, "i", symbol)
+    return compiler.compile_entry(nothing, {}, 0, "i", symbol)
 
 
 def nothing(_: int) -> None:
     """Compiled as an entry."""
 
 
+def assembly(patch: pytest.MonkeyPatch, function: Callable[[Any], None], vectors: int = 0) -> str:
+    """A function of an array of float32, compiled."""
+    finish, finished = compiler._finish, []
+    patch.setattr(compiler, "_finish", lambda native, *given: finished.append(native) or finish(native, *given))
+    compiler.compile_face(function, ENTRY_FLAGS, vectors, [np.ones(64, np.float32)], "function")
+    text: str = finished[0].library.get_asm_str()
+    return text
+
+
 @pytest.mark.skipif("sse2" not in target.features(), reason="this processor lacks registers of these names")
 def test_loops_use_the_widest_vectors_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    finish, finished = compiler._finish, []
-    monkeypatch.setattr(compiler, "_finish", lambda native, *given: finished.append(native) or finish(native, *given))
-
     def squares(numbers):
         for i in range(len(numbers)):
             numbers[i] = numbers[i] * numbers[i]
 
     widths = (("avx512f", "zmm"), ("avx", "ymm"), ("sse2", "xmm"))
     usable = [register for feature, register in widths if feature in target.features()]
-    compiler.compile_face(squares, ENTRY_FLAGS, [np.ones(64, np.float32)], "squares")
-    used = set(re.findall(r"%([xyz]mm)", finished[0].library.get_asm_str()))
+    used = set(re.findall(r"%([xyz]mm)", assembly(monkeypatch, squares)))
     assert usable[0] in used
     assert used <= set(usable)
+
+
+@pytest.mark.skipif("sse2" not in target.features(), reason="this processor lacks instructions of these names")
+def test_a_kernel_computes_so_many_vectors_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    def chains(numbers):
+        for i in range(len(numbers)):
+            x = numbers[i]
+            for _ in range(12):
+                x = x * x + np.float32(1)
+            numbers[i] = np.float32(1) / x
+
+    alone, four = (len(re.findall("divps", assembly(monkeypatch, chains, vectors))) for vectors in (1, 4))
+    assert four >= alone + 3

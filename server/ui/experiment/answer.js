@@ -10,13 +10,19 @@ import {State, tone} from '../words.js';
 
 /** Shown while no run has succeeded. @param {{of: import('../schemas').Schemas['ExperimentDetail']}} props */
 export function Nothing({of}) {
+	const {queued, leased, running} = of.by_state;
+	const waits = queued && !leased && !running;
 	return html`<${Empty}>
 		<p>
 			${of.state === 'active'
 				? 'No run has succeeded yet. Results appear after the first one.'
 				: html`<a href=${link('experiment', {id: of.id, view: 'runs'})}>Its runs</a> say why.`}
 		</p>
-		${of.state === 'active' && html`<p>Runs need a worker. Start one on a node:</p><${Start} />`}
+		${waits &&
+		html`
+			<p>Its runs wait for a worker; <a href=${link('fleet')}>Fleet</a> says for which. Start one on a node:</p>
+			<${Start} />
+		`}
 	<//>`;
 }
 
