@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from gpt2core.compile import lanes
 from gpt2core.compile.jit import intrinsic, types
+from gpt2core.compile.lanes import LANES
 from gpt2core.compile.llvm import FLOAT, I16, I32, I64
 from gpt2core.compile.target import features
 
@@ -37,10 +38,32 @@ def rounded(builder, bits):
     kind = bits.type
     odd = builder.and_(builder.lshr(bits, lanes.constant(kind, 16)), lanes.constant(kind, 1))
     near = builder.add(builder.add(bits, lanes.constant(kind, 0x7FFF)), odd)
-    magnitude = builder.and_(bits, lanes.constant(kind, 0x7FFFFFFF))
-    is_nan = builder.icmp_unsigned(">", magnitude, lanes.constant(kind, 0x7F800000))
-    nearest = builder.select(is_nan, builder.or_(bits, lanes.constant(kind, 0x400000)), near)
-    return builder.and_(nearest, lanes.constant(kind, 0xFFFF0000))
+    value = builder.bitcast(bits, ir.VectorType(FLOAT, kind.count) if isinstance(kind, ir.VectorType) else FLOAT)
+    nan = builder.sext(builder.fcmp_unordered("uno", value, value), kind)
+    return builder.and_(builder.or_(near, nan), lanes.constant(kind, 0xFFFF0000))
+
+
+def rounded_words(builder, words):
+    """Emit the same for a vector, where there is AVX2 by three instructions instead of seven. Then an infinite number
+    becomes NaN, and zero has no sign.
+
+    x - x (1 - 2^-16), whose product is rounded at the last bit of x, is what of x 2^-16 is not below this bit: the
+    upper 8 bits of x, to nearest, and to even since at a tie the last bit of x is 0 (Veltkamp 1968; Dekker 1971, with a
+    factor by which nothing overflows). As instructions: LLVM may reorder sums, and would find that all of it is x.
+    """
+    if "avx2" not in features():
+        return rounded(builder, words)
+    whole, widest = words.type.count, LANES if "avx512f" in features() else LANES // 2
+    if whole > widest:
+        halves = [list(range(first, first + whole // 2)) for first in (0, whole // 2)]
+        low, high = (rounded_words(builder, lanes.shuffle(builder, words, words, half)) for half in halves)
+        return lanes.shuffle(builder, low, high, list(range(whole)))
+    kind = ir.VectorType(FLOAT, whole)
+    factors = [lanes.constant(kind, factor) for factor in (1 - 2.0**-16, 2.0**16)]
+    steps = "vmulps $2, $1, $0\n vsubps $0, $1, $0\n vmulps $3, $0, $0"
+    arguments = [builder.bitcast(words, kind), *factors]
+    near = builder.asm(ir.FunctionType(kind, [kind] * 3), steps, "=&v,v,m,m", arguments, side_effect=False)
+    return builder.bitcast(near, words.type)
 
 
 @intrinsic

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gpt2core.compile.bfloat16 import native
 from gpt2core.compile.jit import kernel, pointer_i64
 from gpt2core.compile.lanes import HALF_BYTES, LANES, WORD
-from gpt2core.compile.later import attributes
+from gpt2core.compile.later import Later, attributes
 from gpt2core.compile.line import LINE_BYTES
 from gpt2core.gemm.blocking import BLOCK, DEPTH, GROUP, PANEL, PANEL_ROW, VECTORS, blocking
 from gpt2core.gemm.operands import COLUMNS_FROM, COLUMNS_TO, WHOLE, WORDS_FROM, WORDS_TO, Band, Operand, Out
@@ -36,12 +37,13 @@ from gpt2core.gemm.register_tile import (
     Words,
     fetch_out,
     register_floats,
-    register_pairs,
+    register_halves,
     register_panels,
 )
 from gpt2core.gemm.words import fetch_row
 
 TILE_ROWS, SEGMENTS = attributes(blocking, "rows", "packs_segments")
+ROUNDS = Later(lambda: int(not native()))  # whether register tiles round, instead of multiplying pairs
 LARGE = 1 << 17  # elements of a block of B from which on it is not expected in the caches, and C may be fetched
 SMALL = 1 << 14  # elements of a transposed A up to which it is read as it lies: they stay in a near cache
 FIRST_AT_ONCE, FIRST_AHEAD = 8, 32  # of a first panel: words packed at once, and rows that are fetched before them
@@ -168,10 +170,12 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
     lines, large = length // AT_ONCE * (PAIR_LINES if pairs else 1), 1 if n * depth >= LARGE else 0
     size = HALF_BYTES if half_b else WORD  # bytes of an element of B
     word_b, column_b = step * size * (1 if trans_b else ldb), size * (ldb if trans_b else 1)  # bytes
-    within = 1 if WITHIN_TILES and (pairs or not rounded) else 0
+    halves = 1 if pairs or (rounded and ROUNDS) else 0
+    within = 1 if WITHIN_TILES and (halves or not rounded) else 0
     segments = (share + LANES - 1) // LANES * PANEL  # of a tile's share, a turn each
     whole = depth % (LANES * step) == 0 and segments <= length // AT_ONCE
-    if not (SEGMENTS and within and trans_b and not half_b and a.word == WORD and whole and band.kind == WHOLE):
+    whole = whole and not rounded and not half_b and band.kind == WHOLE
+    if not (SEGMENTS and within and trans_b and a.word == WORD and whole):
         segments = 0
     if segments:
         share = segments // PANEL * LANES
@@ -211,8 +215,8 @@ def multiply_block(rows, depth, length, n, a, b, next_b, c, panels, pairs, round
                 words, cells = Words(x + first * a.word, a.row, a.word), Cells(y, c_row, right - left, c.adds)
                 at_panel = panel + first * PANEL_ROW + WORD * left
                 fetched, packs = Ahead(ahead, places), Packs(row_turns, other_turns, at_b, size * ldb, to)
-                if pairs:
-                    register_pairs(rows_of, lie, vectors, words, at_panel, last - first, cells, fetched, packs)
+                if halves:
+                    register_halves(rows_of, lie, vectors, words, at_panel, last - first, cells, fetched, packs)
                 else:
                     register_floats(rows_of, lie, vectors, words, at_panel, last - first, cells, fetched, packs)
                 begin = done

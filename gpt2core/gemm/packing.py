@@ -34,13 +34,16 @@ ZERO, AHEAD = np.float32(0.0), 8  # rows
 @kernel
 def round_row(to, source, count, halves):
     """Round `count` elements to bfloat16, as float32."""
-    for i in range(0, count, LANES):
-        if halves and i + LANES <= count:  # LANES as a count: a mask that the compiler drops
+    whole = count - count % LANES
+    for i in range(0, whole, LANES):  # LANES as a count: masks that the compiler drops
+        if halves:
             widen_line(source + HALF_BYTES * i, LANES, to + WORD * i)
-        elif halves:
-            widen_line(source + HALF_BYTES * i, count - i, to + WORD * i)
         else:
-            round_line(source + WORD * i, count - i, to + WORD * i)
+            round_line(source + WORD * i, LANES, to + WORD * i)
+    if whole < count and halves:
+        widen_line(source + HALF_BYTES * whole, count - whole, to + WORD * whole)
+    elif whole < count:
+        round_line(source + WORD * whole, count - whole, to + WORD * whole)
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from gpt2core.compile import lanes, llvm
-from gpt2core.compile.bfloat16 import native
+from gpt2core.compile.bfloat16 import native, rounded_words
 from gpt2core.compile.jit import cgutils, intrinsic, types
 from gpt2core.compile.lanes import FLOATS, LANES, WORD, WORDS
 from gpt2core.compile.later import Later, attributes
@@ -75,19 +75,22 @@ class Packs(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Of a register tile: whether words are pairs, lines that it prefetches in a turn, and whether it ever packs."""
+    """Of a register tile: whether words are pairs, whether it rounds the floats that it packs, lines that it prefetches
+    in a turn, and whether it ever packs."""
 
     pairs: bool
+    rounds: bool
     lines: int
     packs: bool
 
 
-def register_tile(pairs: bool, lines: int, packs: bool = True) -> Any:
+def register_tile(halves: bool, lines: int = 0, packs: bool = True) -> Any:
     """An intrinsic (rows, lie, vectors, a: Words, panel, length, c: Cells, ahead: Ahead, packs: Packs).
 
     It computes some rows of C in the first `columns` columns of a panel, which are in its first `vectors` vectors, from
     `length` words of A and of the panel. It adds them to C if `adds` is set, and overwrites C otherwise. For every
-    AT_ONCE words it prefetches so many `lines`, mapped or not. A turn is AT_ONCE words.
+    AT_ONCE words it prefetches so many `lines`, mapped or not; without a number PAIR_LINES, or one for floats. A turn
+    is AT_ONCE words. Words of `halves` are pairs of bfloat16, or where there are none, floats rounded to bfloat16.
 
     lie            rows                            layout of A's words
     ONE_ROW        1                               any
@@ -102,20 +105,22 @@ def register_tile(pairs: bool, lines: int, packs: bool = True) -> Any:
     ALONG_ROWS     a segment of a transposed B of float32: LANES words of a column, then those of the next one, and
                    after PANEL columns the following words; only where the blocking packs
                    segments, by way of a line at places + SEGMENT_AT
-    ALONG_COLUMNS  a row of words of bfloat16; only with pairs
+    ALONG_COLUMNS  a row of words of bfloat16; only with `halves`
 
     The addresses panel, places and to are multiples of 64.
     """
 
-    can_pack = packs
+    def kind():
+        pairs = halves and native()
+        return Kind(pairs, halves and not pairs, lines or (PAIR_LINES if pairs else 1), packs)
 
     @intrinsic
-    def tile(typingctx, rows, lie, vectors, a, panel, length, c, ahead, packs):
+    def tile(typingctx, rows, lie, vectors, a, panel, length, c, ahead, packing):
         def codegen(context, builder, signature, args):
-            rows, lie, vectors, a, panel, length, c, ahead, packs = args
-            a, c, ahead, packs = (
+            rows, lie, vectors, a, panel, length, c, ahead, packing = args
+            a, c, ahead, packing = (
                 named(*cgutils.unpack_tuple(builder, each))
-                for named, each in ((Words, a), (Cells, c), (Ahead, ahead), (Packs, packs))
+                for named, each in ((Words, a), (Cells, c), (Ahead, ahead), (Packs, packing))
             )
             done = builder.append_basic_block("done")
             number = builder.add(builder.mul(rows, ir.Constant(I64, LAYOUTS)), lie)
@@ -127,21 +132,20 @@ def register_tile(pairs: bool, lines: int, packs: bool = True) -> Any:
                     block = builder.append_basic_block(f"tile_{high}_{layout}x{width}")
                     choice.add_case(ir.Constant(I64, (high * LAYOUTS + layout) * (VECTORS + 1) + width), block)
                     builder.position_at_end(block)
-                    kind = Kind(pairs and native(), lines, can_pack)
-                    _register_tile(builder, high, layout, width, kind, a, panel, length, c, ahead, packs)
+                    _register_tile(builder, high, layout, width, kind(), a, panel, length, c, ahead, packing)
                     builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
 
         i64 = types.int64
-        return types.void(i64, i64, i64, a, i64, i64, c, ahead, packs), codegen
+        return types.void(i64, i64, i64, a, i64, i64, c, ahead, packing), codegen
 
     return tile
 
 
 def _register_tile(builder, rows, lie, vectors, kind, a, panel, length, c, ahead, packing):
     """Emit the code of a register tile `vectors` vectors wide. Strides known from `lie` are constants in its loop."""
-    pairs, lines, can_pack = kind
+    pairs, rounds, lines, can_pack = kind
     if lie == ALONG_COLUMNS:
         a_word, offsets = a.word, [ir.Constant(I64, WORD * i) for i in range(rows)]
     else:
@@ -179,7 +183,7 @@ def _register_tile(builder, rows, lie, vectors, kind, a, panel, length, c, ahead
         stages.insert(0, (AT_ONCE, until[0], FLOAT_ROWS))
         if lie == ALONG_ROWS and blocking().packs_segments:
             stages.insert(1, (AT_ONCE, until[1], SEGMENTS))
-        elif lie == ALONG_COLUMNS and pairs:
+        elif lie == ALONG_COLUMNS and (pairs or rounds):
             stages.insert(1, (AT_ONCE, until[1], HALF_ROWS))
 
     k, at_a, at_b = ZERO64, a.at, panel
@@ -213,6 +217,7 @@ def _register_tile(builder, rows, lie, vectors, kind, a, panel, length, c, ahead
             elif packs and word < VECTORS:
                 next_row = builder.add(phis["b"], packing.row)
                 words = words_of(builder, pairs, packs == HALF_ROWS, phis["b"], next_row, word)
+                words = rounded_words(builder, words) if rounds and packs == FLOAT_ROWS else words
                 lanes.store(builder, words, phis["to"], word * LANES * WORD)
             total = add_word(total, at_a, at_b)
             if packs == SEGMENTS:  # otherwise LLVM would do the products of all words after all loads
@@ -264,9 +269,8 @@ def _add_product(builder, pairs, total, a, b):
     return builder.fadd(total, product, flags=("contract",))
 
 
-register_floats = register_tile(pairs=False, lines=1)
-register_pairs = register_tile(pairs=True, lines=PAIR_LINES)  # as floats without pairs, where no product uses it
-register_panels = register_tile(pairs=False, lines=PANEL_LINES, packs=False)
+register_floats, register_halves = register_tile(halves=False), register_tile(halves=True)
+register_panels = register_tile(halves=False, lines=PANEL_LINES, packs=False)
 
 
 @intrinsic

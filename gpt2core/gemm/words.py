@@ -2,7 +2,7 @@
 
 A word is one float32, or with `pairs` two bfloat16 that follow each other along the summed dimension. Where the
 processor cannot multiply pairs, or is slow with them, a bfloat16 is a word too, a float32 that was `rounded`. Rounding
-is to nearest, ties to even; NaN stays NaN. Sources are float32, or with `halves` bfloat16.
+is to nearest, ties to even; NaN stays NaN, which infinity may become. Sources are float32, or with `halves` bfloat16.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def line_rounder(halves: bool) -> Any:
             source, count, to = args
             kept = lanes.mask(builder, count)
             words = lanes.masked_load_bits(builder, source, 0, kept, halves)
-            words = words if halves else bfloat16.rounded(builder, words)
+            words = words if halves else bfloat16.rounded_words(builder, words)
             lanes.masked_store(builder, builder.bitcast(words, FLOATS), to, 0, kept)
             return context.get_dummy_value()
 
@@ -142,7 +142,7 @@ def packer(pairs: bool = False, rounded: bool = False, halves: bool = False) -> 
             if pairs:
                 more = lanes.masked_load_bits(builder, high, 0, lanes.mask(builder, high_count), halves)
                 words = join(builder, words, more)
-            lanes.store(builder, bfloat16.rounded(builder, words) if rounded else words, to, 0, align=WORD)
+            lanes.store(builder, bfloat16.rounded_words(builder, words) if rounded else words, to, 0, align=WORD)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), codegen
@@ -224,7 +224,7 @@ def transposer(pairs: bool = False, rounded: bool = False, halves: bool = False,
                     else:
                         rows, size = _square(builder, some, word), QUARTER // 2
                     if rounded:
-                        rows = [bfloat16.rounded(builder, words) for words in rows]
+                        rows = [bfloat16.rounded_words(builder, words) for words in rows]
                     for i, column in enumerate(_transposed(builder, rows, size)):
                         at = (word + i) * (to_row or PANEL_ROW) + WORD * row
                         lanes.store(builder, column, panel, at, align=WORD * side)

@@ -359,14 +359,26 @@ def test_rounding_to_bfloat16():
         assert rounded(values).tobytes() == bf16(values).tobytes()
 
 
-def test_nan_stays_nan():
+@pytest.mark.parametrize(("depth", "trans_b"), [(96, 0), (96, 1), (97, 0), (97, 1)])
+def test_operands_are_rounded_as_alone(depth, trans_b):
+    """Also at ties, beside powers of two, subnormal, and the largest."""
+    b = np.random.default_rng(2).integers(0, 1 << 32, (depth, 3 * PANEL + 5), dtype=np.uint64).astype(np.uint32)
+    b[:7] = np.arange(0x3F807FFD, 0x3F808004)[:, None] + 0x10000 * np.arange(b.shape[1])
+    b[7:9] = np.arange(0x3FFFFFFF, 0x40000001)[:, None] + np.arange(b.shape[1]) * [[-1], [1]]
+    b[9, :4] = 0x00008000, 0x00018000, 0x80017FFF, 0x7F7F7FFF
+    values = b.view(np.float32)
+    values[~np.isfinite(bf16(values))] = 1
+    assert (product(OWN["rounded"], np.eye(depth, dtype=np.float32), values, 0, trans_b) == bf16(values)).all()
+
+
+def test_nan_stays_nan_and_infinity_does_not_become_a_number():
     payloads = np.array([0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000], np.uint32)
     assert np.isnan(rounded(payloads.view(np.float32))).all()
-    a = np.ones((9, 10), np.float32)
-    a[4, 9] = np.nan
-    for precision in OWN:
+    for precision, value in itertools.product(OWN, (np.nan, np.inf)):
+        a = np.ones((9, 10), np.float32)
+        a[4, 9] = value
         got = product(OWN[precision], a, np.ones((10, 50), np.float32), 0, 1)
-        assert np.isnan(got[4]).all()
+        assert (np.isnan(got[4]) | (got[4] == value)).all()
         assert (np.delete(got, 4, axis=0) == 10).all()
 
 
