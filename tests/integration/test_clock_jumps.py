@@ -4,11 +4,13 @@ A clock that jumps forward is one before which all stored instants move back.
 """
 
 import time
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
 
 from taskloom.server import extension
+from taskloom.server.db import read_clock
 from tests.support.patience import until
 
 pytestmark = pytest.mark.both_databases
@@ -21,8 +23,9 @@ def jump(api, by_s, *others):
         session.execute(text("UPDATE worker SET seen_at = seen_at - :by"), {"by": by_s})
         moved = "UPDATE attempt SET expires_at = expires_at - :by, deadline_at = deadline_at - :by"
         session.execute(text(moved), {"by": by_s})
-        for clock in (each.context.database.clock for each in (api, *others)):
-            clock.monotonic = lambda before=clock.monotonic: before() - by_s
+        reading = read_clock(session)
+        for each in (api, *others):
+            each.context.database.clock.follow(replace(reading, at=reading.at - by_s))
 
 
 def settled(caplog):
